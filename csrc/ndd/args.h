@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-sample arguments: a CPU tensor (rows, columns...) of any numeric type with one row for all samples or one for each.
+// The values may still be pending when a CPU kernel is called: read them only inside the closure given to launch_cpu.
+#pragma once
+
+#include <cstdint>
+
+#include "ndd/samples.h"
+#include "ndd/saturate.h"
+
+namespace ndd {
+
+template <class T>
+class Args {
+ public:
+  explicit Args(const Tensor& tensor) : tensor_(tensor), data_(tensor.data_ptr()), dtype_(dtype_of(tensor)) {
+    rows_ = tensor.dim() > 0 ? tensor.size(0) : 1;
+    cols_ = rows_ > 0 ? tensor.numel() / rows_ : 0;
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+  T operator()(int64_t sample, int64_t column = 0) const {
+    const int64_t k = (rows_ == 1 ? 0 : sample) * cols_ + column;
+    if (dtype_ == DType::float32) return convert(static_cast<const float*>(data_)[k]);
+    T value{};
+    for_dtype(dtype_, [&](auto tag) { value = convert(static_cast<const typename decltype(tag)::type*>(data_)[k]); });
+    return value;
+  }
+
+  // For an argument with one value per frame, or one for all frames.
+  T of_frame(int64_t sample, int64_t frame) const { return (*this)(sample, cols_ > 1 ? frame : 0); }
+
+ private:
+  template <class In>
+  static T convert(In value) {
+    return saturate<T>(value);
+  }
+
+  Tensor tensor_;
+  const void* data_;
+  DType dtype_;
+  int64_t rows_, cols_;
+};
+
+}  // namespace ndd

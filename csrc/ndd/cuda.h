@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CUDA kernel's launcher needs: scratch memory and tables on torch's allocator, the current stream, the check after the launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+#include <vector>
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/ops.h>
+
+#include "ndd/error.h"
+#include "ndd/samples.h"
+
+// One library for CUDA and CPU-only torch: under the latter these stay null, and no CUDA kernel is ever called. They resolve because libtorch.so
+// of a CUDA build needs libtorch_cuda.so.
+#pragma weak aoti_torch_get_current_cuda_stream
+#pragma weak torch_c10_cuda_check_msg
+#pragma weak torch_c10_cuda_free_error_msg
+
+namespace ndd {
+
+inline int current_cuda_device() {
+  int device = 0;
+  cudaGetDevice(&device);
+  return device;
+}
+
+inline cudaStream_t current_cuda_stream() {
+  void* stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream(current_cuda_device(), &stream) != 0) throw Error(Error::Runtime, "there is no current CUDA stream");
+  return static_cast<cudaStream_t>(stream);
+}
+
+inline void check_cuda(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw Error(Error::Runtime, std::string(what) + ": CUDA error: " + cudaGetErrorString(status));
+}
+
+inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }
+
+// Uninitialised memory of the current device, on the current stream: freed memory is reused in stream order.
+class CudaBuffer {
+ public:
+  explicit CudaBuffer(int64_t bytes)
+      : tensor_(torch::stable::empty({bytes}, torch::headeronly::ScalarType::Byte, std::nullopt,
+                                     torch::stable::Device(torch::headeronly::DeviceType::CUDA, current_cuda_device()))) {}
+  void* data() const { return tensor_.data_ptr(); }
+
+ private:
+  Tensor tensor_;
+};
+
+// A copy of host values on the current device. cudaMemcpyAsync has read pageable memory when it returns, so the host does not wait for the device.
+template <class T>
+class CudaTable {
+ public:
+  explicit CudaTable(const std::vector<T>& values) : buffer_(static_cast<int64_t>(values.size() * sizeof(T))) {
+    check_cuda(cudaMemcpyAsync(buffer_.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, current_cuda_stream()),
+               "copying a table to the device");
+  }
+  const T* data() const { return static_cast<const T*>(buffer_.data()); }
+
+ private:
+  CudaBuffer buffer_;
+};
+
+}  // namespace ndd

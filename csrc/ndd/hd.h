@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// NDD_HD marks arithmetic that the CPU and the GPU share.
+#pragma once
+
+#ifdef __CUDACC__
+#define NDD_HD __host__ __device__ __forceinline__
+#else
+#define NDD_HD inline __attribute__((always_inline))
+#endif

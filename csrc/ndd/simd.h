@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// One source for every instruction set: with_simd(f) runs f compiled for the widest one that this CPU has. The command line asks for the
+// baseline only, so the library runs on any x86-64, and on other processors the baseline is all there is (on aarch64 it has NEON).
+//
+// f must be a lambda marked NDD_ALWAYS_INLINE that copies captured pointers into __restrict locals: gcc does not vectorise loops through the closure.
+#pragma once
+
+#include <utility>
+
+#define NDD_ALWAYS_INLINE __attribute__((always_inline))
+
+namespace ndd {
+
+enum class Isa { base, avx2, avx512 };
+
+// 256-bit vectors (avx2) suffice for what is bound by memory; AVX-512 pays for arithmetic on bytes.
+inline Isa cpu_isa() {
+#if defined(__x86_64__)
+  static const Isa isa = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) return Isa::avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+    return Isa::base;
+  }();
+  return isa;
+#else
+  return Isa::base;
+#endif
+}
+
+namespace detail {
+
+#if defined(__x86_64__)
+template <class F>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2"))) void run_avx512(F&& f) {
+  f();
+}
+
+template <class F>
+__attribute__((target("avx2,fma,f16c,bmi2"))) void run_avx2(F&& f) {
+  f();
+}
+#endif
+
+}  // namespace detail
+
+template <class F>
+inline void with_simd(F&& f) {
+#if defined(__x86_64__)
+  switch (cpu_isa()) {
+    case Isa::avx512:
+      return detail::run_avx512(std::forward<F>(f));
+    case Isa::avx2:
+      return detail::run_avx2(std::forward<F>(f));
+    case Isa::base:
+      break;
+  }
+#endif
+  f();
+}
+
+}  // namespace ndd

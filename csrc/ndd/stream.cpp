@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between Python and the scheduler: the call that is being made on this thread, and the C functions that torch_ndd/_stream.py calls.
+#include "ndd/stream.h"
+
+#include <algorithm>
+
+#include "ndd/scheduler.h"
+
+namespace ndd {
+namespace {
+
+// Waking a thread and back costs 9 us; smaller work whose inputs are ready runs on the spot.
+constexpr double kInlineNanoseconds = 20'000;
+// Chunks are made at least so large that taking one (0.3 us) does not count.
+constexpr double kChunkNanoseconds = 10'000;
+
+// The numbers are an interface: torch_ndd/_stream.py.
+enum class Mode { deferred = 1, eager = 2, sync = 3 };
+
+// The call from Python that is under way on this thread.
+struct Call {
+  bool active = false;
+  Mode mode = Mode::eager;
+  std::vector<Dependency> reads;
+  OperationPtr operation;  // made by the kernel; none when the work is done
+};
+thread_local Call call;
+
+OperationPtr failed_operation(const Failure& failure) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = failure.origin;
+  operation->state = Operation::done;
+  operation->failures.emplace(0, failure);
+  return operation;
+}
+
+void run_here(int64_t samples, const std::function<void(int64_t)>& work) {
+  for (int64_t i = 0; i < samples; ++i) work(i);
+}
+
+OperationPtr make_operation(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)>&& work) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = scheduler().next_id();
+  operation->work = std::move(work);
+  operation->inputs = inputs;
+  operation->samples = samples;
+  operation->grain = std::max<int64_t>(1, static_cast<int64_t>(kChunkNanoseconds / std::max(nanoseconds, 1.0)));
+  return operation;
+}
+
+}  // namespace
+
+void launch_cpu(const std::string&, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
+  const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
+  if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
+    if (small || samples == 1) return run_here(samples, work);
+    const OperationPtr operation = make_operation(samples, nanoseconds, inputs, std::move(work));
+    scheduler().wait(operation);
+    if (operation->failures.empty()) return;
+    const Failure& failure = operation->failures.begin()->second;
+    throw Error(static_cast<Error::Kind>(failure.kind), failure.message);
+  }
+  if (call.operation) call.reads.assign(1, {call.operation, Dependency::all_samples});  // a kernel of several steps
+  const bool ready = call.reads.empty() || scheduler().ready(call.reads);
+  if (small && ready && call.mode != Mode::deferred) {
+    try {
+      run_here(samples, work);
+      call.operation = nullptr;
+    } catch (const Error& e) {
+      call.operation = failed_operation({e.kind(), e.what(), scheduler().next_id()});
+    } catch (const std::exception& e) {
+      call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
+    }
+    return;
+  }
+  const OperationPtr operation = make_operation(samples, nanoseconds, inputs, std::move(work));
+  operation->reads = std::move(call.reads);
+  call.reads.clear();
+  for (Dependency& d : operation->reads) {
+    if (d.sample == Dependency::same_sample && d.operation->samples != samples) d.sample = Dependency::all_samples;
+    if (d.sample >= d.operation->samples) d.sample = Dependency::all_samples;
+  }
+  if (call.mode != Mode::deferred) scheduler().submit(operation);
+  call.operation = operation;
+}
+
+bool keep_error_of_call(const Error& error) {
+  if (!call.active) return false;
+  call.operation = failed_operation({error.kind(), error.what(), scheduler().next_id()});
+  call.operation->failed_at_call = true;
+  return true;
+}
+
+}  // namespace ndd
+
+using ndd::Operation;
+using ndd::OperationPtr;
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Opens a call on this thread. Between begin and end a kernel's work is queued; `reads` is a handle from an earlier call or null.
+NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
+  ndd::call.active = true;
+  ndd::call.mode = static_cast<ndd::Mode>(mode);
+  ndd::call.reads.clear();
+  ndd::call.operation = nullptr;
+  if (reads) ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample});
+}
+
+NDD_EXPORT void ndd_depend(void* reads, int64_t sample) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
+
+// Closes the call. Null when the work is done; else a handle, with its lowest bit set when the kernel failed at the call.
+NDD_EXPORT uintptr_t ndd_end() {
+  ndd::Call& call = ndd::call;
+  call.active = false;
+  call.reads.clear();
+  ndd::scheduler().free_finished();
+  if (!call.operation) return 0;
+  const bool at_call = call.operation->failed_at_call;
+  auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
+  call.operation = nullptr;
+  return handle | (at_call ? 1 : 0);
+}
+
+// Waits, helping meanwhile. 0, or 1 + the kind of the error. Called without Python's lock.
+NDD_EXPORT int ndd_wait(void* handle) {
+  const OperationPtr operation = *static_cast<OperationPtr*>(handle);
+  ndd::scheduler().wait(operation);
+  return operation->failures.empty() ? 0 : 1 + operation->failures.begin()->second.kind;
+}
+
+NDD_EXPORT int ndd_done(void* handle) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
+NDD_EXPORT uint64_t ndd_id(void* handle) { return (*static_cast<OperationPtr*>(handle))->id; }
+NDD_EXPORT const char* ndd_error(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
+NDD_EXPORT uint64_t ndd_error_origin(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
+
+NDD_EXPORT void ndd_release(void* handle) {
+  delete static_cast<OperationPtr*>(handle);
+  ndd::scheduler().free_finished();
+}
+
+NDD_EXPORT void ndd_set_threads(int threads) { ndd::scheduler().set_threads(threads); }
+NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native library: loading it, and the definition of its operators from Python signatures."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PATH = Path(__file__).with_name("_C.so")
+if not PATH.exists():
+    raise ImportError(f"torch_ndd: the native library {PATH} is missing; install the package with: pip install .")
+torch.ops.load_library(str(PATH))
+
+# Quick functions keep Python's lock (releasing it costs more than they do); those that may wait release it.
+_quick = ctypes.PyDLL(str(PATH))
+_slow = ctypes.CDLL(str(PATH))
+
+_POINTER, _INT64 = ctypes.c_void_p, ctypes.c_int64
+
+
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(library, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
+depend = _function(_quick, "ndd_depend", None, _POINTER, _INT64)
+end = _function(_quick, "ndd_end", ctypes.c_size_t)
+done = _function(_quick, "ndd_done", ctypes.c_int, _POINTER)
+identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
+error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
+error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
+release = _function(_quick, "ndd_release", None, _POINTER)
+wait = _function(_slow, "ndd_wait", ctypes.c_int, _POINTER)
+set_threads = _function(_slow, "ndd_set_threads", None, ctypes.c_int)
+stop = _function(_slow, "ndd_stop", None)
+
+
+def _recorded() -> dict[tuple[str, str], str]:
+    lines = _function(_quick, "ndd_kernels", ctypes.c_char_p)().decode().splitlines()
+    return {(op, backend): types for op, backend, types in (line.split(" ") for line in lines)}
+
+
+KERNELS = _recorded()  # (operator, "CPU" or "CUDA") -> C++ parameter types, as schema types
+_library = torch.library.Library("ndd", "FRAGMENT")
+
+
+def define(name: str, parameters: list[tuple[str, str]]) -> Any:
+    """Define ``torch.ops.ndd.<name>`` with ``parameters`` (type, name) and return it. ImportError when a kernel was compiled with other types."""
+    declared = ",".join(kind.replace("(a!)", "") for kind, _ in parameters)
+    for backend in ("CPU", "CUDA"):
+        compiled = KERNELS.get((name, backend), declared)
+        if compiled != declared:
+            raise ImportError(
+                f"torch_ndd: the {backend} kernel of ndd::{name} takes ({compiled}), but its Python signature gives ({declared}); "
+                "make the two agree, or rebuild the library"
+            )
+    _library.define(f"{name}({', '.join(f'{kind} {parameter}' for kind, parameter in parameters)}) -> ()")
+    _library.impl(name, lambda *args: None, "Meta")  # kernels only fill what the caller has allocated
+    return getattr(torch.ops.ndd, name).default
+
+
+@torch.library.register_fake("ndd::pooled_bytes", lib=_library)
+def _(bytes: int) -> torch.Tensor:
+    return torch.empty(bytes, dtype=torch.uint8)
+
+
+# The buffer of a ragged batch in a compiled graph: a size that is known at run time only.
+_library.define("empty_packed(Tensor shapes, ScalarType dtype, Device device) -> Tensor")
+
+
+@torch.library.impl("ndd::empty_packed", "CompositeExplicitAutograd", lib=_library)
+def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.empty(int(shapes.prod(1).sum()), dtype=dtype, device=device)
+
+
+@torch.library.register_fake("ndd::empty_packed", lib=_library)
+def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    size = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty(size, dtype=dtype, device=device)
+
+
+_POOLED_BYTES = 32 << 20  # csrc/ndd/host_memory.cpp has the measurement
+
+
+def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Uninitialised memory; large host buffers come from a pool."""
+    if device.type == "cpu" and not torch.compiler.is_compiling():
+        size = dtype.itemsize
+        for extent in shape:
+            size *= extent
+        if size >= _POOLED_BYTES:
+            return torch.ops.ndd.pooled_bytes(size).view(dtype).view(shape)
+    return torch.empty(shape, dtype=dtype, device=device)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The random generator: Philox4x32-10, counter-based, so that a position is one number and any draw can be computed on its own."""
+
+import re
+import secrets
+import threading
+from typing import Any, final
+
+_MASK = 0xFFFFFFFF
+# Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_STATE = re.compile(r"Philox_([0-9A-F]{16})_([0-9A-F]{16}):([0-9A-F]{16})_([0-3])")
+
+
+def philox(key: int, sequence: int, counter: int) -> tuple[int, int, int, int]:
+    """The four 32-bit words of one counter value; ``counter`` is the low, ``sequence`` the high half of Philox' 128-bit counter.
+
+    >>> philox(1234, 0, 0)
+    (546353992, 3665621163, 1140953199, 3419031310)
+    """
+    a, b, c, d = counter & _MASK, counter >> 32, sequence & _MASK, sequence >> 32
+    k0, k1 = key & _MASK, key >> 32
+    for _ in range(10):
+        left, right = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
+        a, b, c, d = (right >> 32) ^ b ^ k0, right & _MASK, (left >> 32) ^ d ^ k1, left & _MASK
+        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+    return a, b, c, d
+
+
+class RNGState:
+    """A position of an :class:`RNG`; ``str`` is its serial form, equal states have equal text."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"the state of an RNG is text, got {type(text).__name__}")
+        found = _STATE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no state of an RNG; it looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
+        self._text = text
+        self._numbers = tuple(int(group, 16) for group in found.groups())
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"RNGState({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return str(other) == self._text if isinstance(other, RNGState | str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@final
+class RNG:
+    """A random generator: calling it gives the next uint32. Equal seeds give equal sequences, on every machine.
+
+    >>> rng = RNG(seed=1234)
+    >>> rng(), rng()
+    (546353992, 3665621163)
+    >>> str(rng.state)
+    'Philox_00000000000004D2_0000000000000000:0000000000000000_2'
+    """
+
+    def __init__(self, seed: int | None = None, state: Any = None) -> None:
+        if seed is not None and state is not None:
+            raise ValueError("RNG: give a seed or a state, not both")
+        self._lock = threading.Lock()
+        self._words: tuple[int, ...] = ()
+        if state is not None:
+            self.set_state(state)
+        else:
+            self._reseed(secrets.randbits(64) if seed is None else seed)
+
+    def _reseed(self, seed: int) -> None:
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise TypeError(f"the seed of an RNG must be an int, got {seed!r}")
+        with self._lock:
+            self._key, self._sequence, self._position = int(seed) & (2**64 - 1), 0, 0  # the position is in words
+            self._words = ()
+
+    @property
+    def seed(self) -> int:
+        """Assigning an int reseeds and rewinds; it cannot be read."""
+        raise AttributeError("seed is write-only")
+
+    @seed.setter
+    def seed(self, value: int) -> None:
+        self._reseed(value)
+
+    def __call__(self) -> int:
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> int:
+        phase = self._position % 4
+        if phase == 0 or not self._words:
+            self._words = philox(self._key, self._sequence, self._position // 4)
+        self._position += 1
+        return self._words[phase]
+
+    def draw(self, count: int) -> list[int]:
+        """The next ``count`` words, one after the other even when several threads draw."""
+        with self._lock:
+            return [self._next() for _ in range(count)]
+
+    def advance(self, n: int) -> None:
+        """Skip ``n`` words; ValueError when negative, TypeError for no int."""
+        if isinstance(n, bool) or not hasattr(n, "__index__"):
+            raise TypeError(f"RNG.advance takes an int, got {n!r}")
+        if n < 0:
+            raise ValueError(f"RNG.advance cannot go back: {n}")
+        with self._lock:
+            self._position += int(n)
+            self._words = ()
+
+    def clone(self) -> "RNG":
+        """Another generator at the same position."""
+        return RNG(state=self.state)
+
+    def get_state(self, *, cuda_stream: Any = None) -> RNGState:
+        """The position."""
+        with self._lock:
+            counter, phase = divmod(self._position, 4)
+            return RNGState(f"Philox_{self._key:016X}_{self._sequence:016X}:{counter & (2**64 - 1):016X}_{phase}")
+
+    def set_state(self, value: Any) -> None:
+        """Go to a position: an :class:`RNGState` or its text. ValueError for other text, TypeError for anything else."""
+        state = value if isinstance(value, RNGState) else RNGState(value)
+        with self._lock:
+            self._key, self._sequence, counter, phase = state._numbers
+            self._position = 4 * counter + phase
+            self._words = ()
+
+    @property
+    def state(self) -> RNGState:
+        """The position; assigning moves the generator there."""
+        return self.get_state()
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self.set_state(value)
+
+    def __repr__(self) -> str:
+        return f"RNG(state={str(self.state)!r})"
+
+
+class _Default(threading.local):
+    def __init__(self) -> None:
+        self.rng = RNG()
+
+
+_default = _Default()
+
+
+def get_default_rng() -> RNG:
+    """The generator of the calling thread, seeded at random unless :func:`set_seed` was called.
+
+    >>> get_default_rng() is get_default_rng()
+    True
+    """
+    return _default.rng
+
+
+def set_seed(seed: int) -> None:
+    """Reseed the generator of the calling thread.
+
+    >>> set_seed(1234)
+    >>> get_default_rng()()
+    546353992
+    """
+    _default.rng.seed = seed

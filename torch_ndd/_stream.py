@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When and where queued work runs: evaluation modes, contexts, the number of threads, and results that are still to come."""
+
+import atexit
+import enum
+import os
+import sys
+import threading
+import types
+from typing import Any
+
+from . import _native
+
+_LEVELS = 12  # frames of the user's stack that an error shows
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_KINDS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)  # in the order of ndd::Error::Kind
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[EvalMode] = []
+        self.mode = EvalMode.eager
+        self.contexts: list[EvalContext] = []
+        self.context: EvalContext | None = None
+
+
+class EvalMode(enum.IntEnum):
+    """When operators run. Members are context managers for the calling thread.
+
+    ``deferred``: when a result is needed, if ever. ``eager`` (the default): at once, in other threads; errors appear when a result is used.
+    ``sync_cpu``: before the call returns. ``sync_full``: the same, and the CUDA stream is synchronised too.
+
+    >>> with EvalMode.sync_cpu:
+    ...     EvalMode.current().name
+    'sync_cpu'
+    """
+
+    deferred = 1
+    eager = 2
+    default = 2
+    sync_cpu = 3
+    sync_full = 4
+
+    @staticmethod
+    def current() -> "EvalMode":
+        """The mode of the calling thread."""
+        return _local.mode
+
+    def __enter__(self) -> "EvalMode":
+        _local.modes.append(_local.mode)
+        _local.mode = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _local.mode = _local.modes.pop()
+
+
+_local = _Local()
+
+
+def current_mode() -> int:
+    """The mode of the calling thread, quickly."""
+    return _local.mode
+
+
+def _site() -> list[tuple[types.CodeType, int]]:
+    """Code and line of the user's frames, innermost first. Not the frames themselves: those would keep every local variable alive."""
+    frame, site = sys._getframe(2), []
+    while frame is not None and len(site) < _LEVELS:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            site.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return site
+
+
+_raiser = compile("raise Exception", "", "exec")
+
+
+def _traceback(site: list[tuple[types.CodeType, int]]) -> types.TracebackType | None:
+    """A traceback that shows ``site``."""
+    traceback = None
+    for code, line in site:
+        stub = _raiser.replace(co_filename=code.co_filename, co_name=code.co_name, co_firstlineno=line)
+        try:
+            exec(stub, {"__name__": "__main__"})
+        except Exception as error:
+            assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+            frame = error.__traceback__.tb_next.tb_frame
+            traceback = types.TracebackType(traceback, frame, 0, line)
+    return traceback
+
+
+class Pending:
+    """The work of one call that had not ended when the call returned."""
+
+    def __init__(self, handle: int, mode: int, reads: "list[Pending]") -> None:
+        self._handle = handle
+        self._mode = mode
+        self._reads = reads
+        self._site = _site()
+        self._status: int | None = None
+
+    def __del__(self, release: Any = _native.release) -> None:
+        release(self._handle)
+
+    def wait(self) -> None:
+        """Return when the work is done; raise its error, now and whenever asked again."""
+        if self._status is None:
+            self._status = _native.wait(self._handle)
+            if self._status == 0:
+                self._reads.clear()
+        if self._status:
+            raise self._wrapped() from self.cause()
+
+    def done(self) -> bool:
+        """Whether nothing is left to wait for, an error apart."""
+        return self._status == 0
+
+    @property
+    def handle(self) -> int:
+        """What the native library calls it."""
+        return self._handle
+
+    def cause(self) -> Exception:
+        """The error as a synchronous call would have raised it, with the lines of the call that failed first."""
+        assert self._status
+        error = _KINDS[self._status - 1](_native.error(self._handle).decode(errors="replace"))
+        return error.with_traceback(_traceback(self._origin(_native.error_origin(self._handle))._site))
+
+    def _wrapped(self) -> Exception:
+        assert self._status
+        how = "deferred evaluation" if self._mode == EvalMode.deferred else "asynchronous execution"
+        return _KINDS[self._status - 1](f"An error happened during {how}")
+
+    def _origin(self, identity: int) -> "Pending":
+        seen, open_ = set(), [self]
+        while open_:
+            one = open_.pop()
+            if _native.identity(one._handle) == identity:
+                return one
+            for read in one._reads:
+                if id(read) not in seen:
+                    seen.add(id(read))
+                    open_.append(read)
+        return self
+
+
+def finish_call(mode: int, reads: list[Pending]) -> Pending | None:
+    """Close the call that :func:`_native.begin` opened; its pending work, or None when it is done. Raises what must be raised at the call."""
+    handle = _native.end()
+    if not handle:
+        return None
+    if handle & 1:
+        pending = Pending(handle - 1, mode, reads)
+        pending._status = _native.wait(handle - 1)
+        raise pending.cause().with_traceback(None)
+    pending = Pending(handle, mode, reads)
+    if mode >= EvalMode.sync_cpu:
+        pending._status = _native.wait(handle)
+        if pending._status:
+            raise pending.cause().with_traceback(None)
+        return None
+    return pending
+
+
+class EvalContext:
+    """The resources that operators of the calling thread use. A context manager; part 2 gives contexts threads of their own.
+
+    >>> EvalContext.current() is EvalContext.default()
+    True
+    """
+
+    def __init__(self, *, num_threads: int | None = None, device_id: int | None = None, cuda_stream: Any = None) -> None:
+        if num_threads is not None:
+            check_threads(num_threads)
+        self._threads = num_threads
+        self.device_id = device_id
+        self.cuda_stream = cuda_stream
+
+    @property
+    def num_threads(self) -> int:
+        """CPU threads that work for this context."""
+        return self._threads if self._threads is not None else get_num_threads()
+
+    @staticmethod
+    def default() -> "EvalContext":
+        """The context of the calling thread when none is entered."""
+        if _local.context is None:
+            _local.context = EvalContext()
+        return _local.context
+
+    @staticmethod
+    def current() -> "EvalContext":
+        """The innermost context entered in the calling thread, else the default one."""
+        return _local.contexts[-1] if _local.contexts else EvalContext.default()
+
+    def __enter__(self) -> "EvalContext":
+        _local.contexts.append(self)
+        _native.set_threads(self.num_threads)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _local.contexts.pop()
+        _native.set_threads(EvalContext.current().num_threads)
+
+
+def _default_threads() -> int:
+    if threads := os.environ.get("DALI_NUM_THREADS"):
+        return int(threads)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_threads(number: int) -> None:
+    """Raise TypeError or ValueError unless ``number`` is a sensible number of threads."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"the number of threads must be an int, got {number!r}")
+    most = 100 * (os.cpu_count() or 1)
+    if not 1 <= number <= most:
+        raise ValueError(f"the number of threads must be from 1 to {most}, got {number}")
+
+
+_threads = 0
+
+
+def get_num_threads() -> int:
+    """Threads that CPU operators use: the last :func:`set_num_threads`, else ``DALI_NUM_THREADS``, else the CPUs this process may use."""
+    return _threads
+
+
+def set_num_threads(number: int | None) -> None:
+    """Use so many threads for CPU operators from now on; None for the default. TypeError for no int, ValueError below 1 or far above the CPUs.
+
+    >>> set_num_threads(2)
+    >>> get_num_threads()
+    2
+    >>> set_num_threads(None)
+    """
+    global _threads
+    if number is None:
+        number = _default_threads()
+    check_threads(number)
+    _threads = number
+    _native.set_threads(number)
+
+
+set_num_threads(None)
+atexit.register(_native.stop)

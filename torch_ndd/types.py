@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types, the enumerations that DALI keeps in ``nvidia.dali.types``, and the type rules of arithmetic."""
+
+import builtins
+import enum
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class DALIDataType(enum.IntEnum):
+    """DALI's numbers of the element types; every ``dtype=`` takes them as well."""
+
+    NO_TYPE = -1
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    UINT64 = 3
+    INT8 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    FLOAT16 = 8
+    FLOAT = 9
+    FLOAT64 = 10
+    BOOL = 11
+    STRING = 12
+
+
+class DALIInterpType(enum.IntEnum):
+    """How pixels between the grid points are computed."""
+
+    INTERP_NN = 0
+    INTERP_LINEAR = 1
+    INTERP_CUBIC = 2
+    INTERP_LANCZOS3 = 3
+    INTERP_TRIANGULAR = 4
+    INTERP_GAUSSIAN = 5
+
+
+class DALIImageType(enum.IntEnum):
+    """Colour channels of a decoded image."""
+
+    RGB = 0
+    BGR = 1
+    GRAY = 2
+    YCbCr = 3
+    ANY_DATA = 4
+
+
+NO_TYPE, STRING = DALIDataType.NO_TYPE, DALIDataType.STRING
+UINT8, UINT16, UINT32, UINT64 = DALIDataType.UINT8, DALIDataType.UINT16, DALIDataType.UINT32, DALIDataType.UINT64
+INT8, INT16, INT32, INT64 = DALIDataType.INT8, DALIDataType.INT16, DALIDataType.INT32, DALIDataType.INT64
+FLOAT16, FLOAT, FLOAT64, BOOL = DALIDataType.FLOAT16, DALIDataType.FLOAT, DALIDataType.FLOAT64, DALIDataType.BOOL
+INTERP_NN, INTERP_LINEAR, INTERP_CUBIC = DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_CUBIC
+INTERP_LANCZOS3, INTERP_TRIANGULAR = DALIInterpType.INTERP_LANCZOS3, DALIInterpType.INTERP_TRIANGULAR
+INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
+RGB, BGR, GRAY, YCbCr, ANY_DATA = DALIImageType.RGB, DALIImageType.BGR, DALIImageType.GRAY, DALIImageType.YCbCr, DALIImageType.ANY_DATA
+
+_OF_DALI = {
+    UINT8: torch.uint8,
+    UINT16: torch.uint16,
+    UINT32: torch.uint32,
+    UINT64: torch.uint64,
+    INT8: torch.int8,
+    INT16: torch.int16,
+    INT32: torch.int32,
+    INT64: torch.int64,
+    FLOAT16: torch.float16,
+    FLOAT: torch.float32,
+    FLOAT64: torch.float64,
+    BOOL: torch.bool,
+}
+_SHORT = {
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "bool": torch.bool,
+    "bfloat16": torch.bfloat16,
+}
+_NAME = {dtype: name for name, dtype in _SHORT.items()}
+# What a kernel may be given; complex, quantised and 8-bit float tensors are not among them.
+NUMERIC = frozenset(_NAME)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The short name of an element type: ``u8``, ``f32``, ``bool``."""
+    return _NAME.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+def to_dtype(value: Any) -> torch.dtype:
+    """A torch dtype from whatever names one: a torch or NumPy dtype, a DALI number, a short name, Python's ``bool`` and ``float``.
+
+    >>> to_dtype("u8"), to_dtype(FLOAT), to_dtype(np.int16)
+    (torch.uint8, torch.float32, torch.int16)
+    """
+    if isinstance(value, torch.dtype):
+        found = value
+    elif isinstance(value, DALIDataType):
+        if value not in _OF_DALI:
+            raise TypeError(f"{value!r} is no element type of tensors")
+        found = _OF_DALI[value]
+    elif isinstance(value, str):
+        if value not in _SHORT:
+            raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}")
+        found = _SHORT[value]
+    elif value is builtins.bool:
+        found = torch.bool
+    elif value is builtins.float:
+        found = torch.float32
+    elif value is None or value is builtins.int:
+        raise TypeError(f"{value!r} is no element type; write int32 or int64")
+    else:
+        try:
+            found = torch.from_numpy(np.empty(0, value)).dtype
+        except TypeError:
+            raise TypeError(f"{value!r} is no element type of tensors") from None
+    if found not in NUMERIC:
+        raise TypeError(f"tensors of type {found} are not supported")
+    return found
+
+
+def is_float(dtype: torch.dtype) -> builtins.bool:
+    """Whether a type is a floating-point one."""
+    return dtype.is_floating_point
+
+
+def promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    """The type in which ``a op b`` is computed: float beats integer, the wider of two floats or of equal signedness wins, mixed signedness gives
+    the signed type that holds the unsigned one (at most int64), and bool takes the other type.
+
+    >>> promote(torch.uint8, torch.int8), promote(torch.int64, torch.float32), promote(torch.bool, torch.uint8)
+    (torch.int16, torch.float32, torch.uint8)
+    """
+    return _PROMOTED[a, b]
+
+
+def _promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
+    if a is b or b is torch.bool:
+        return a
+    if a is torch.bool:
+        return b
+    if a.is_floating_point and b.is_floating_point:
+        return torch.promote_types(a, b)
+    if a.is_floating_point or b.is_floating_point:
+        return a if a.is_floating_point else b
+    if a.is_signed == b.is_signed:
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    wanted = max(signed.itemsize, min(8, 2 * unsigned.itemsize))
+    return {2: torch.int16, 4: torch.int32, 8: torch.int64}[wanted]
+
+
+_PROMOTED = {(a, b): _promote(a, b) for a in NUMERIC for b in NUMERIC}
