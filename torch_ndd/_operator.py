@@ -13,7 +13,7 @@ import numbers
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -119,8 +119,19 @@ def _argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector)
 
 
+@overload
+def operator(function: F) -> F: ...
+@overload
 def operator(
-    function: F | None = None,
+    *,
+    name: str | None = None,
+    layouts: tuple[str, ...] | None = None,
+    kernel: str | None = None,
+    outputs: int = 1,
+    formula: Callable[..., torch.Tensor] | None = None,
+) -> Callable[[F], F]: ...
+def operator(
+    function: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     layouts: tuple[str, ...] | None = None,
@@ -138,8 +149,18 @@ def operator(
         formula: The same in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``.
     """
     if function is None:
-        return functools.partial(operator, name=name, layouts=layouts, kernel=kernel, outputs=outputs, formula=formula)
-    name = name or function.__name__
+        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula)
+    return _make(function, function.__name__, layouts, kernel, outputs, formula)
+
+
+def _make(
+    function: Callable[..., Any],
+    name: str,
+    layouts: tuple[str, ...] | None,
+    kernel: str | None,
+    outputs: int,
+    formula: Callable[..., torch.Tensor] | None,
+) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
     inputs = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
@@ -480,4 +501,4 @@ def _draw(state: _Call, rng: Any) -> torch.Tensor:
         rng = get_default_rng()
     elif not isinstance(rng, RNG):
         raise ValueError(f"{state.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
-    return torch.tensor(rng.draw(WORDS_PER_CALL), dtype=torch.int64)
+    return rng.draw(WORDS_PER_CALL)
