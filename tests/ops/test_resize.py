@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _cases import Case, Each, images
+
+import torch_ndd as ndd
+from torch_ndd import types
+from torch_ndd.ops._resize_plan import plan_resize
+
+FILTERS = ("NN", "LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR", "GAUSSIAN")
+RADIUS = {"CUBIC": 2, "LANCZOS3": 3, "GAUSSIAN": 1, "TRIANGULAR": 1, "LINEAR": 1}
+
+
+def kernel(name: str, x: np.ndarray) -> np.ndarray:
+    """Tabulated every 1/32 and interpolated, as in DALI (off by up to 1e-3 of the ideal Gaussian)."""
+    knots = np.arange(4 * 32) / 32
+    return np.interp(np.abs(x), knots, ideal_kernel(name, knots), right=0)
+
+
+def ideal_kernel(name: str, x: np.ndarray) -> np.ndarray:
+    if name == "CUBIC":
+        return np.where(x < 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
+    if name == "LANCZOS3":
+        return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+    if name == "GAUSSIAN":
+        return np.where(x <= 1, np.exp(-4 * x * x), 0)
+    return np.maximum(1 - x, 0)
+
+
+def weights(n: int, out: int, start: float, end: float, name: str, antialias: bool = True) -> np.ndarray:
+    """Every output element of an axis as a mix of source elements: (out, n)."""
+    scale = (end - start) / out
+    centre = start + (np.arange(out) + 0.5) * scale
+    if name == "NN":
+        taps, mix = np.floor(centre)[:, None], np.ones((out, 1))
+    else:
+        stretch = max(1.0, abs(scale)) if antialias else 1.0
+        reach = RADIUS[name] * stretch
+        taps = np.ceil(centre - 0.5 - reach)[:, None] + np.arange(np.ceil(2 * reach))
+        mix = kernel(name, (taps + 0.5 - centre[:, None]) / stretch)
+        mix /= mix.sum(1, keepdims=True)
+    matrix = np.zeros((out, n))
+    np.add.at(matrix, (np.arange(out)[:, None], np.clip(taps, 0, n - 1).astype(int)), mix)
+    return matrix
+
+
+def reference(
+    image: np.ndarray, size: Sequence[int], interp: str = "LINEAR", antialias: bool = True, region: Sequence[Sequence[float]] | None = None
+) -> np.ndarray:
+    """An HWC image through dense weight matrices in float64."""
+    (top, left), (bottom, right) = region or ((0, 0), image.shape[:2])
+    rows = weights(image.shape[0], size[0], top, bottom, interp, antialias)
+    columns = weights(image.shape[1], size[1], left, right, interp, antialias)
+    return np.einsum("yh,xw,hwc->yxc", rows, columns, image.astype(np.float64), optimize=True)
+
+
+def expected(
+    sample: np.ndarray,
+    layout: str,
+    size: Sequence[float] | None = None,
+    resize_shorter: float | None = None,
+    resize_longer: float | None = None,
+    resize_x: float = 0,
+    resize_y: float = 0,
+    resize_z: float = 0,
+    interp_type: int = 1,
+    min_filter: int | None = None,
+    mag_filter: int | None = None,
+    roi_start: Sequence[float] | None = None,
+    roi_end: Sequence[float] | None = None,
+    dtype: str | None = None,
+    save_attrs: bool = False,
+) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+    """A sample of any layout, one axis after the other in float64."""
+    axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
+    full = [sample.shape[axis] for axis in axes]
+    start, end = [0.0] * len(axes) if roi_start is None else roi_start, full if roi_end is None else roi_end
+    if resize_x:
+        size = [resize_z, resize_y, resize_x][-len(axes) :]
+    if size is None:  # of the exact size as much as the rounded one shows
+        exact = [n * (resize_shorter / min(full) if resize_shorter else resize_longer / max(full)) for n in full]
+        size = [np.floor(n + 0.5) for n in exact]
+        shown = [n * rounded / real for n, rounded, real in zip(full, size, exact, strict=True)]
+        start, end = [(n - s) / 2 for n, s in zip(full, shown, strict=True)], [(n + s) / 2 for n, s in zip(full, shown, strict=True)]
+    out = sample.astype(np.float64)
+    for axis, n, target, a, b in zip(axes, full, size, start, end, strict=True):
+        chosen = min_filter if abs(b - a) > target else mag_filter
+        mix = weights(n, int(target), a, b, FILTERS[interp_type if chosen is None else chosen])
+        out = np.moveaxis(np.tensordot(mix, out, (1, axis)), 0, axis)
+    if dtype != "f32" and sample.dtype.kind != "f":
+        limits = np.iinfo(sample.dtype)
+        out = np.floor(out + 0.5).clip(limits.min, limits.max)
+    result = out.astype(np.float32 if dtype == "f32" else sample.dtype)
+    return (result, np.array(full, np.int32)) if save_attrs else result
+
+
+def of(layout: str) -> Callable[..., np.ndarray | tuple[np.ndarray, np.ndarray]]:
+    """The reference for samples of a layout."""
+    return functools.partial(expected, layout=layout)
+
+
+SIZES = Each([[20.0, 30.0], [9.0, 41.0], [31.0, 12.0]])
+START, END = Each([[0.5, 3.0], [10.0, 0.0], [2.0, 20.0]]), Each([[11.0, 20.0], [2.5, 20.0], [16.0, 4.5]])
+ONE_BY_ONE = {"resize_x": Each([9.0, 25.0, 30.0]), "resize_y": Each([17.0, 9.0, 31.0]), "resize_z": Each([3.0, 5.0, 8.0])}
+CASES = [
+    Case("resize", "uint8", images("HWC", "uint8"), {"size": [11, 30]}, "HWC", of("HWC"), 1),
+    Case("resize", "float32", images("HWC", "float32"), {"size": [30, 11]}, "HWC", of("HWC"), 5e-3),
+    Case("resize", "nearest", images("HWC", "int16", low=-300), {"size": [11, 30], "interp_type": 0}, "HWC", of("HWC")),
+    Case("resize", "cubic", images("CHW", "uint8"), {"size": [30, 37], "interp_type": 2}, "CHW", of("CHW"), 1),
+    Case("resize", "kernels", images("HWC", "float32"), {"size": [30, 9], "interp_type": Each([2, 1, 3])}, "HWC", of("HWC"), 5e-3),
+    Case("resize", "sizes", images("HWC", "uint8"), {"size": SIZES}, "HWC", of("HWC"), 1),
+    Case("resize", "regions", images("HWC", "float32"), {"size": [8, 9], "roi_start": START, "roi_end": END}, "HWC", of("HWC"), 5e-3),
+    Case("resize", "shorter", images("CFHW", "float32"), {"resize_shorter": 12.4}, "CFHW", of("CFHW"), 5e-2),
+    Case("resize", "shorter each", images("HWC", "float32"), {"resize_shorter": Each([9.0, 12.4, 30.0])}, "HWC", of("HWC"), 5e-2),
+    Case("resize", "longer each", images("HWC", "float32"), {"resize_longer": Each([9.0, 12.4, 30.0])}, "HWC", of("HWC"), 5e-2),
+    Case("resize", "one by one", images("DHWC", "uint8"), ONE_BY_ONE, "DHWC", of("DHWC"), 1),
+    Case("resize", "both kernels", images(), {"size": [30, 9], "min_filter": Each([1, 2, 4]), "mag_filter": Each([2, 1, 3])}, "HWC", of("HWC"), 1),
+    Case("resize", "to float", images("FHWC", "uint8"), {"size": [8, 30], "dtype": "f32"}, "FHWC", of("FHWC"), 5e-3),
+    Case("resize", "volume", images("DHWC", "uint8"), {"size": [7, 11, 30]}, "DHWC", of("DHWC"), 1),
+    Case("resize", "volume planes", images("CDHW", "float32"), {"size": [3, 21, 12]}, "CDHW", of("CDHW"), 5e-3),
+]
+
+
+def resized(image: np.ndarray, layout: str = "HWC", **options: Any) -> np.ndarray:
+    return np.asarray(ndd.resize(ndd.as_tensor(image, layout=layout), **options))
+
+
+@pytest.fixture(scope="module")
+def image() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (48, 70, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("interp", ["NN", *RADIUS])
+@pytest.mark.parametrize("size", [(20, 33), (97, 141), (13, 200), (48, 70)])
+@pytest.mark.parametrize("antialias", [True, False])
+def test_filters(image: np.ndarray, interp: str, size: tuple[int, int], antialias: bool) -> None:
+    if interp == "GAUSSIAN" and size == (48, 70):
+        pytest.skip("taps exactly on the edge of the kernel")
+    expected = reference(image, size, interp, antialias)
+    interp_type = getattr(types, f"INTERP_{interp}")
+    out = resized(image.astype(np.float32), size=size, interp_type=interp_type, antialias=antialias)
+    assert out.shape == (*size, 3)
+    assert np.abs(out - expected).max() <= 5e-3
+    assert np.abs(resized(image, size=size, interp_type=interp_type, antialias=antialias) - expected.clip(0, 255)).max() <= 1
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 5])
+def test_channels(channels: int) -> None:
+    source = np.random.default_rng(0).integers(0, 256, (90, 130, channels), dtype=np.uint8)
+    assert np.abs(resized(source, size=(41, 200)) - reference(source, (41, 200))).max() <= 1
+
+
+@pytest.mark.parametrize("layout", ["CHW", "FHWC", "FCHW", "CFHW"])
+def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
+    letters = layout.replace("F", "")
+    one = image.transpose(["HWC".index(axis) for axis in letters])
+    frames = np.stack([one, one[..., ::-1]], layout.index("F")) if "F" in layout else one
+    out = resized(np.ascontiguousarray(frames), layout, size=(20, 33))
+    if "F" in layout:
+        out = out.take(0, layout.index("F"))
+    assert np.array_equal(out.transpose([letters.index(axis) for axis in "HWC"]), resized(image, size=(20, 33)))
+
+
+def test_volume() -> None:
+    volume = np.random.default_rng(0).random((7, 20, 30, 2), np.float32)
+    depth = weights(7, 12, 0, 7, "LINEAR")
+    expected = reference(np.einsum("zd,dhwc->hwzc", depth, volume).reshape(20, 30, -1), (9, 41)).reshape(9, 41, 12, 2)
+    assert np.allclose(resized(volume, "DHWC", size=(12, 9, 41)), expected.transpose(2, 0, 1, 3), atol=1e-5)
+
+
+def test_more_columns_lost_than_rows_gained() -> None:
+    wide = np.random.default_rng(0).integers(0, 256, (8, 900, 3), dtype=np.uint8)  # taken columns first
+    assert np.abs(resized(wide, size=(300, 8)) - reference(wide, (300, 8))).max() <= 1
+
+
+def test_thumbnail() -> None:
+    photo = np.random.default_rng(0).integers(0, 256, (500, 1300, 3), dtype=np.uint8)  # beyond and within the taps of the integer path
+    for size in ((10, 60), (4, 5)):
+        assert np.abs(resized(photo, size=size) - reference(photo, size)).max() <= 1
+
+
+def test_constant_stays() -> None:
+    for value in (0, 1, 127, 255):
+        flat = np.full((64, 90, 3), value, np.uint8)
+        for interp in ("LINEAR", "CUBIC", "LANCZOS3", "GAUSSIAN"):
+            assert (resized(flat, size=(23, 140), interp_type=getattr(types, f"INTERP_{interp}")) == value).all()
+
+
+def test_negative_size_mirrors(image: np.ndarray) -> None:
+    assert np.abs(resized(image, size=(-20, 33)).astype(int) - resized(image, size=(20, 33))[::-1]).max() <= 1
+
+
+def test_region(image: np.ndarray) -> None:
+    region = ((10.25, 60.0), (40.0, 12.5))
+    out = resized(image.astype(np.float32), size=(30, 31), roi_start=region[0], roi_end=region[1])
+    assert np.allclose(out, reference(image, (30, 31), region=region), atol=5e-3)
+
+
+def test_region_outside_shows_the_border(image: np.ndarray) -> None:
+    out = resized(image, size=(4, 5), roi_start=(100.0, 200.0), roi_end=(120.0, 230.0))
+    assert (out == image[-1, -1]).all()
+
+
+def test_fractional_size_keeps_the_scale(image: np.ndarray) -> None:
+    out = resized(image.astype(np.float32), resize_x=24.4)  # 24 columns at the scale of 24.4
+    width, height = 70 * 24 / 24.4, 48 * 17 / (48 * 24.4 / 70)
+    region = ((24 - height / 2, 35 - width / 2), (24 + height / 2, 35 + width / 2))
+    assert np.allclose(out, reference(image, (17, 24), region=region), atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({"resize_shorter": 24}, (24, 35)),
+        ({"resize_longer": 35}, (24, 35)),
+        ({"resize_shorter": 96, "max_size": 70}, (48, 70)),
+        ({"resize_y": 24}, (24, 35)),
+        ({"resize_y": 24, "mode": "stretch"}, (24, 70)),
+        ({"size": 20}, (20, 20)),
+        ({"size": (24, 70), "mode": "not_larger"}, (24, 35)),
+        ({"size": (24, 70), "mode": "not_smaller"}, (48, 70)),
+        ({"size": (0, 0)}, (48, 70)),
+        ({"size": (0.2, 10)}, (1, 10)),
+    ],
+)
+def test_sizes(image: np.ndarray, options: dict[str, Any], shape: tuple[int, int]) -> None:
+    assert resized(image, **options).shape == (*shape, 3)
+
+
+def test_no_elements() -> None:
+    assert resized(np.zeros((0, 5, 3), np.uint8), size=(4, 4)).shape == (0, 4, 3)
+    assert resized(np.zeros((4, 5, 0), np.uint8), size=(7, 8)).shape == (7, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({}, RuntimeError, "exactly one of size"),
+        ({"size": (4, 4), "resize_x": 3}, RuntimeError, "exactly one of size"),
+        ({"resize_shorter": 4, "resize_longer": 4}, RuntimeError, "exactly one of size"),
+        ({"size": (4, 4, 4)}, RuntimeError, "size has 3 elements"),
+        ({"size": [4]}, RuntimeError, "size has 1 elements"),
+        ({"size": ndd.as_tensor([4.0])}, RuntimeError, "size has 1 elements"),
+        ({"size": (4, float("nan"))}, ValueError, "size must be finite"),
+        ({"size": "large"}, ValueError, "size"),
+        ({"size": (4, 4), "mode": "fit"}, RuntimeError, "mode='fit'"),
+        ({"resize_longer": 4, "mode": "stretch"}, RuntimeError, "mode"),
+        ({"size": (4, 4), "max_size": (4, 4, 4)}, RuntimeError, "max_size"),
+        ({"size": (4, 4), "roi_start": (0, 0)}, RuntimeError, "roi_start and roi_end"),
+        ({"size": (4, 4), "roi_start": (0,), "roi_end": (4,)}, RuntimeError, "roi_start"),
+        ({"size": (4, 4), "interp_type": 9}, RuntimeError, "interp_type"),
+        ({"size": (4, 4), "min_filter": ndd.as_tensor(-1)}, RuntimeError, "min_filter"),
+        ({"size": (4, 4), "dtype": torch.int32}, RuntimeError, "dtype"),
+        ({"size": (4, 4), "sise": 4}, TypeError, "did you mean 'size'"),
+    ],
+)
+def test_bad_arguments(image: np.ndarray, options: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=f"resize.*{text}"):
+        resized(image, **options)
+
+
+def test_bad_layout() -> None:
+    with pytest.raises(ValueError, match="resize"):
+        resized(np.zeros((4, 5), np.uint8), "HW", size=(2, 2))
+
+
+def test_extents_of_the_input() -> None:
+    ragged = ndd.batch([np.zeros((2, 4, 5, 3), np.uint8), np.zeros((1, 6, 7, 3), np.uint8)], layout="FHWC")
+    for batch, extents in ((ragged, [[4, 5], [6, 7]]), (ndd.batch([ragged.select(0)] * 2), [[4, 5]] * 2)):
+        out, attributes = ndd.resize(batch, size=(2, 3), save_attrs=True)
+        assert out.shape == [(s[0], 2, 3, 3) for s in batch.shape]
+        assert attributes.torch().tolist() == extents
+        assert attributes.dtype == torch.int32
+        assert attributes.layout is None
+
+
+def test_equal_sizes_make_a_dense_batch(image: np.ndarray) -> None:
+    ragged = ndd.batch([image, image[:30]], layout="HWC")
+    assert ndd.resize(ragged, size=(20, 30)).torch().shape == (2, 20, 30, 3)
+    assert ndd.resize(ragged, size=ndd.batch([[20.0, 30.0]] * 2)).torch().shape == (2, 20, 30, 3)
+    assert ndd.resize(ragged, resize_shorter=20).shape == [(20, 29, 3), (20, 47, 3)]
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_equal_sizes_make_a_dense_batch_in_a_graph(image: np.ndarray, layout: str) -> None:
+    planes = [np.ascontiguousarray(one.transpose(["HWC".index(axis) for axis in layout])) for one in (image, image[:30])]
+    ragged = ndd.batch(planes, layout=layout)
+    graph = torch.compile(lambda batch: ndd.resize(batch, size=(20, 30)).torch() * 2, fullgraph=True, backend="aot_eager")
+    assert torch.equal(graph(ragged), ndd.resize(ragged, size=(20, 30)).torch() * 2)
+    mixed = ndd.batch([planes[0], np.zeros((5, 5, 5), np.uint8)], layout=layout)
+    with pytest.raises(RuntimeError, match="channels"):
+        graph(mixed)
+    empty = ndd.batch([planes[0], planes[1][:0] if layout == "HWC" else planes[1][:, :0]], layout=layout)
+    with pytest.raises(RuntimeError, match="sample 1 has no pixels"):
+        graph(empty)
+
+
+@pytest.mark.parametrize("size", [np.array([20, 33]), np.float32(20), ndd.as_tensor([20, 33.0]), ndd.as_tensor(20), [20.0, 33], 20])
+def test_ways_to_write_a_size(image: np.ndarray, size: object) -> None:
+    expected = (20, 20) if np.ndim(np.asarray(size)) == 0 else (20, 33)
+    assert np.array_equal(resized(image, size=size), resized(image, size=expected))
+
+
+def test_one_plan_for_numbers_arrays_and_graphs() -> None:
+    """Sizes and regions are the same to the bit however the samples come."""
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        extents = generator.integers(1, 400, (3, 2))
+        size = [float(v) for v in generator.integers(-300, 300, 2) / 4]
+        options: dict[str, Any] = {"size": size, "mode": generator.choice(["default", "stretch", "not_larger", "not_smaller"])}
+        options["max_size"] = float(generator.integers(10, 90)) if generator.random() < 0.5 else None
+        if generator.random() < 0.5:
+            options |= {"roi_start": [0.1, 0.7], "roi_end": [0.8, 0.2], "roi_relative": True}
+        together = plan_resize("resize", list(torch.tensor(extents).unbind(1)), **options)
+        for i, one in enumerate(extents.tolist()):
+            alone = plan_resize("resize", one, **options)
+            assert [e if isinstance(e, int) else e[i].item() for e in together.extents] == list(alone.extents)
+            assert together.whole == alone.whole
+            if not alone.whole:
+                assert torch.equal(together.roi(3)[i], alone.roi(1)[0])  # type: ignore[index]
+
+
+def test_one_size_for_each_sample_of_a_tensor(image: np.ndarray) -> None:
+    out = ndd.resize(ndd.as_tensor(image, layout="HWC"), size=ndd.batch([20.0, 30.0]))
+    assert out.shape == [(20, 20, 3), (30, 30, 3)]
