@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/captured_output.h"
+
+#include "decoders/redirected_symbol.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ostream>
+#include <streambuf>
+
+namespace ndd {
+namespace {
+
+thread_local std::string* captured = nullptr;
+
+// A damaged TIFF can print a line per strip; the first few name the trouble.
+constexpr size_t kMaxCaptured = 1000;
+
+size_t write_somewhere(const char* text, size_t size) {
+  if (!capture_message(text, size) && write(STDERR_FILENO, text, size) < 0) return 0;
+  return size;
+}
+
+struct CapturingBuffer : std::streambuf {
+  int_type overflow(int_type c) override {
+    const char one = char(c);
+    if (c != traits_type::eof()) write_somewhere(&one, 1);
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override { return std::streamsize(write_somewhere(text, size_t(size))); }
+};
+
+#if defined(__GLIBC__)
+// What the libraries see as the variable `stderr`.
+FILE* capturing_file = [] {
+  cookie_io_functions_t io{};
+  io.write = [](void*, const char* text, size_t size) { return ssize_t(write_somewhere(text, size)); };
+  FILE* opened = fopencookie(nullptr, "w", io);
+  if (opened) setvbuf(opened, nullptr, _IONBF, 0);  // a buffer would mix the threads' messages
+  return opened;
+}();
+#else
+FILE* capturing_file = nullptr;
+#endif
+
+}  // namespace
+
+CaptureOutput::CaptureOutput(std::string& text) : outer_(captured) { captured = &text; }
+CaptureOutput::~CaptureOutput() { captured = outer_; }
+
+bool capture_message(const char* text, size_t size) {
+  if (!captured) return false;
+  captured->append(text, std::min(size, kMaxCaptured - std::min(kMaxCaptured, captured->size())));
+  return true;
+}
+
+void capture_output_of(const void* address_in_library) {
+  static auto* stream = new std::ostream(new CapturingBuffer);  // never destroyed: other static destructors may still print
+  if (capturing_file) redirect_symbol(address_in_library, "stderr", &capturing_file);
+  redirect_symbol(address_in_library, "_ZSt4cerr", stream);
+}
+
+}  // namespace ndd

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/decoded_pixels.h"
+
+#include "ndd/error.h"
+#include "ndd/saturate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace ndd {
+namespace {
+
+template <class T>
+constexpr float full_range() {
+  if constexpr (std::is_integral_v<T>) return float(std::numeric_limits<T>::max());
+  return 1.0f;
+}
+
+template <class T>
+void load(const void* in, float* out, int64_t n) {
+  const auto* bytes = static_cast<const uint8_t*>(in);
+  // One multiplication by the rounded reciprocal, as DALI does it: the floats agree bit for bit.
+  constexpr float scale = 1.0f / full_range<T>();
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, bytes + i * int64_t(sizeof(T)), sizeof(T));
+    out[i] = float(value) * scale;
+  }
+}
+
+void load(DType dtype, const void* in, float* out, int64_t n) {
+  switch (dtype) {
+    case DType::uint8: return load<uint8_t>(in, out, n);
+    case DType::uint16: return load<uint16_t>(in, out, n);
+    case DType::uint32: return load<uint32_t>(in, out, n);
+    case DType::float32: return load<float>(in, out, n);
+    default: throw Error(Error::Runtime, "decoders.image: unexpected type of decoded samples");
+  }
+}
+
+template <class T>
+void store(const float* in, void* out, int64_t n) {
+  T* __restrict values = static_cast<T*>(out);
+  for (int64_t i = 0; i < n; ++i) values[i] = saturate<T>(in[i] * full_range<T>());
+}
+
+void store(DType dtype, const float* in, void* out, int64_t n) {
+  for_dtype(dtype, [&](auto tag) { store<typename decltype(tag)::type>(in, out, n); });
+}
+
+// Rounded to the type of the file's samples, as the codecs do that convert by themselves.
+void gray_of(const float* in, int channels, float levels, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, in += channels) {
+    const float gray = channels < 3 ? in[0] : 0.299f * in[0] + 0.587f * in[1] + 0.114f * in[2];
+    out[i] = levels == 1.0f ? gray : std::floor(gray * levels + 0.5f) * (1.0f / levels);
+  }
+}
+
+// ITU-R BT.601 with the studio range, on [0, 1]. `offset` is the 256th part of the output's range.
+void ycbcr_of(const float* in, int channels, float offset, float* out, int64_t n) {
+  const int g = channels < 3 ? 0 : 1, b = channels < 3 ? 0 : 2;
+  for (int64_t i = 0; i < n; ++i, in += channels, out += 3) {
+    out[0] = 16 * offset + (65.481f * in[0] + 128.553f * in[g] + 24.966f * in[b]) / 255.0f;
+    out[1] = 128 * offset + (-37.797f * in[0] - 74.203f * in[g] + 112.0f * in[b]) / 255.0f;
+    out[2] = 128 * offset + (112.0f * in[0] - 93.786f * in[g] - 18.214f * in[b]) / 255.0f;
+  }
+}
+
+// An integer type has one level more than its largest value: the zero of Y is 16 of 256 levels, hence 16/255 for uint8 and 4096/65535 for
+// uint16.
+float studio_offset(DType out_dtype) {
+  float offset = 1 / 256.0f;
+  for_dtype(out_dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>) offset = float((double(std::numeric_limits<T>::max()) + 1) / 256 / double(std::numeric_limits<T>::max()));
+  });
+  return offset;
+}
+
+// Output channel c is input channel `source[c]`.
+void pick_channels(const float* in, int channels, const int* source, int out_channels, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, in += channels) {
+    for (int c = 0; c < out_channels; ++c) *out++ = in[source[c]];
+  }
+}
+
+void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int out_channels, DType out_dtype, float* out, int64_t n) {
+  const int channels = pixels.channels;
+  const int green = channels < 3 ? 0 : 1, blue = channels < 3 ? 0 : 2;
+  switch (type) {
+    case ImageType::gray: return gray_of(in, channels, pixels.dtype == DType::uint8 ? 255.0f : pixels.dtype == DType::uint16 ? 65535.0f : 1.0f, out, n);
+    case ImageType::ycbcr: return ycbcr_of(in, channels, studio_offset(out_dtype), out, n);
+    case ImageType::rgb: {
+      const int source[] = {0, green, blue};
+      return pick_channels(in, channels, source, out_channels, out, n);
+    }
+    case ImageType::bgr: {
+      const int source[] = {blue, green, 0};
+      return pick_channels(in, channels, source, out_channels, out, n);
+    }
+    case ImageType::any: {
+      const int source[] = {0, channels - 1};  // gray and alpha, decoded as RGBA
+      return pick_channels(in, channels, source, out_channels, out, n);
+    }
+  }
+}
+
+}  // namespace
+
+void convert_pixels(const DecodedPixels& in, ImageType type, int out_channels, void* out, DType out_dtype) {
+  const bool same_channels = type == ImageType::any && in.channels == out_channels;
+  if (same_channels && in.dtype == out_dtype) {
+    std::memcpy(out, in.data, size_t(in.count) * size_t(in.channels) * item_bytes(in.dtype));
+    return;
+  }
+  // Through floats, a block at a time: one loop per input type and one per output type instead of one per pair, and the block stays in
+  // the first-level cache.
+  constexpr int64_t kBlock = 1024;
+  float loaded[kBlock], recolored[kBlock];
+  const int64_t step = kBlock / std::max(in.channels, out_channels);
+  if (step < 1) throw Error(Error::Runtime, "decoders.image: too many channels");
+  const auto* source = static_cast<const uint8_t*>(in.data);
+  auto* target = static_cast<uint8_t*>(out);
+  const size_t in_pixel = size_t(in.channels) * item_bytes(in.dtype), out_pixel = size_t(out_channels) * item_bytes(out_dtype);
+  for (int64_t i = 0; i < in.count; i += step) {
+    const int64_t n = std::min(step, in.count - i);
+    load(in.dtype, source + size_t(i) * in_pixel, loaded, n * in.channels);
+    if (!same_channels) recolor(loaded, in, type, out_channels, out_dtype, recolored, n);
+    store(out_dtype, same_channels ? loaded : recolored, target + size_t(i) * out_pixel, n * out_channels);
+  }
+}
+
+}  // namespace ndd

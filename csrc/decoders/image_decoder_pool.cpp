@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/image_decoder.h"
+
+#include <pthread.h>
+
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<ImageDecoder>> idle;
+};
+
+// Never destroyed: threads may still decode while the process exits.
+Pool& pool() {
+  static Pool* instance = [] {
+    auto* created = new Pool;
+    // The child of a fork has one thread; another one may have held the mutex or been inside a decoder at that moment. The child starts
+    // anew and leaves the parent's decoders as they are.
+    pthread_atfork(nullptr, nullptr, [] { new (&pool()) Pool; });
+    return created;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+ImageDecoderLease::ImageDecoderLease() {
+  auto& decoders = pool();
+  {
+    std::lock_guard<std::mutex> lock(decoders.mutex);
+    if (!decoders.idle.empty()) {
+      decoder_ = std::move(decoders.idle.back());
+      decoders.idle.pop_back();
+    }
+  }
+  if (!decoder_) decoder_ = std::make_unique<ImageDecoder>();
+}
+
+ImageDecoderLease::~ImageDecoderLease() {
+  auto& decoders = pool();
+  std::lock_guard<std::mutex> lock(decoders.mutex);
+  decoders.idle.push_back(std::move(decoder_));
+}
+
+}  // namespace ndd

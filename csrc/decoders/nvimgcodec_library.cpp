@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/nvimgcodec_library.h"
+
+#include "decoders/captured_output.h"
+#include "decoders/reclaimed_arrays.h"
+#include "ndd/error.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+
+namespace ndd {
+namespace {
+
+const NvimgcodecLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
+
+void* open_library(const std::string& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) throw Error(Error::Runtime, std::string("decoders.image: cannot load nvImageCodec: ") + dlerror());
+  return handle;
+}
+
+template <class F>
+void find_function(void* handle, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(handle, name));
+  if (!function) throw Error(Error::Runtime, std::string("decoders.image: this nvImageCodec has no function ") + name);
+}
+
+}  // namespace
+
+void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths) {
+  if (loaded) return;
+  auto library = std::make_unique<NvimgcodecLibrary>();
+  void* handle = open_library(library_path);
+#define NDD_FIND(name) find_function(handle, "nvimgcodec" #name, library->name)
+  NDD_FIND(InstanceCreate);
+  NDD_FIND(InstanceDestroy);
+  NDD_FIND(ExtensionCreate);
+  NDD_FIND(DecoderCreate);
+  NDD_FIND(DecoderDestroy);
+  NDD_FIND(DecoderDecode);
+  NDD_FIND(CodeStreamCreateFromHostMem);
+  NDD_FIND(CodeStreamGetSubCodeStream);
+  NDD_FIND(CodeStreamGetImageInfo);
+  NDD_FIND(CodeStreamDestroy);
+  NDD_FIND(ImageCreate);
+  NDD_FIND(ImageDestroy);
+  NDD_FIND(FutureWaitForAll);
+  NDD_FIND(FutureGetProcessingStatus);
+  NDD_FIND(FutureDestroy);
+#undef NDD_FIND
+  capture_output_of(reinterpret_cast<const void*>(library->InstanceCreate));
+
+  for (const auto& path : extension_paths) {
+    void* extension = open_library(path);
+    nvimgcodecExtensionModuleEntryFunc_t entry;
+    find_function(extension, "nvimgcodecExtensionModuleEntry", entry);
+    capture_output_of(reinterpret_cast<const void*>(entry));
+    if (path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(entry));
+    library->extensions.push_back(entry);
+  }
+  loaded = library.release();
+}
+
+const NvimgcodecLibrary& nvimgcodec() {
+  if (!loaded) {
+    throw Error(Error::Runtime, "decoders.image: nvImageCodec is not loaded; install nvidia-nvimgcodec-cu13 (Linux) and import torch_ndd");
+  }
+  return *loaded;
+}
+
+}  // namespace ndd

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXIF orientation. nvImageCodec reads it and its CPU decoders do not apply it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ndd {
+
+// Turns the stored image into the displayed one: first counter-clockwise by `degrees`, then the mirrors.
+struct Orientation {
+  int degrees = 0;  // 0, 90, 180, 270
+  bool mirror_x = false;
+  bool mirror_y = false;
+
+  bool none() const { return degrees == 0 && !mirror_x && !mirror_y; }
+  bool swaps_axes() const { return degrees % 180 != 0; }
+};
+
+struct CropWindow {
+  int64_t y, x, height, width;
+};
+
+// The part of the stored image that is `window` of the displayed image, whose size is `height` x `width`.
+CropWindow stored_window(const Orientation& orientation, const CropWindow& window, int64_t height, int64_t width);
+
+// Copies a stored image of pixels of `pixel_bytes` each to `displayed`, whose size is `height` x `width`.
+void apply_orientation(const Orientation& orientation, const uint8_t* stored, uint8_t* displayed, int64_t height, int64_t width, size_t pixel_bytes);
+
+}  // namespace ndd
