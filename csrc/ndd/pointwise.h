@@ -71,7 +71,7 @@ template <class Make, class Visit>
 void for_each_run(const std::string& op, const Samples& in, const Samples& out, int64_t i, int64_t frame_arguments, const Make& make_functor, Visit visit) {
   const int64_t frames = frame_arguments > 1 ? in.shape(i)[0] : 1;
   if (frames > frame_arguments)
-    throw Error(Error::Value, op + ": sample " + std::to_string(i) + " has " + std::to_string(frames) + " frames, its arguments are for " +
+    throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + " has " + std::to_string(frames) + " frames, its arguments are for " +
                                   std::to_string(frame_arguments));
   const int64_t count = frames > 0 ? in.volume(i) / frames : 0;
   const char* from = static_cast<const char*>(in.data(i));
@@ -123,7 +123,7 @@ void pointwise(const std::string& op, const Samples& in, const Samples& out, std
     return launch_gpu(op, runs, in.dtype(), out.dtype());
   }
 #endif
-  const double cost = in.size() > 0 ? kPointwiseNanoseconds * static_cast<double>(in.volume(0)) : 0;
+  const double cost = kPointwiseNanoseconds * in.mean_volume();
   launch_cpu(op, in.size(), cost, {}, [=](int64_t i) {
     for_each_run(op, in, out, i, columns, make_functor, [&](const auto& run) { run_cpu(run, in.dtype(), out.dtype()); });
   });

@@ -51,6 +51,11 @@ class Samples {
   bool dense() const { return dense_volume_ >= 0; }
   const int64_t* shape(int64_t i) const { return table_->shapes.data() + (dense() ? 0 : i * ndim_); }
   int64_t volume(int64_t i) const { return dense() ? dense_volume_ : table_->offsets[i + 1] - table_->offsets[i]; }
+  // Elements of a sample on average: what its cost is estimated from.
+  double mean_volume() const {
+    if (dense()) return static_cast<double>(dense_volume_);
+    return size_ > 0 ? static_cast<double>(table_->offsets[size_]) / static_cast<double>(size_) : 0.0;
+  }
   // In elements from the start of the buffer.
   int64_t offset(int64_t i) const { return dense() ? i * dense_volume_ : table_->offsets[i]; }
   void* data(int64_t i) const { return data_ + offset(i) * item_bytes_; }

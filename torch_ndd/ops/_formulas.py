@@ -17,5 +17,5 @@ def saturate(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def per_sample(argument: torch.Tensor, ndim: int) -> torch.Tensor:
-    """An argument with one number a sample, ready to broadcast against (N, ...) with ``ndim`` dimensions in all."""
-    return argument.reshape(-1, *(1,) * (ndim - 1))
+    """An argument with one number a sample, or one a frame, ready to broadcast against (N, ...) with ``ndim`` dimensions in all."""
+    return argument.reshape(*argument.shape, *(1,) * (ndim - argument.dim()))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments with a value for each frame of a sequence."""
+
+from typing import Any
+
+import torch
+
+from .._batch import Batch, new_batch
+from .._tensor import DeviceLike, Operand, Tensor, as_tensor, new_tensor
+
+
+def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None, replace: bool = False) -> Any:
+    """Mark the outermost dimension of an argument as frames: ``rotate(video, angle=per_frame([0, 5, 10]))``.
+
+    Without the mark a vector is one value for all frames. Nothing is computed or copied; the layout becomes ``F`` with a ``*`` for every further
+    dimension.
+
+    Args:
+        input: a list, an array, a Tensor or a Batch with at least one dimension.
+        replace: also accept an input whose layout does not start with ``F``, and replace its first letter.
+
+    Raises:
+        RuntimeError: a number, or another layout without ``replace``.
+
+    >>> per_frame([1.0, 2.0, 3.0]).layout, per_frame(torch.zeros(3, 2)).layout
+    ('F', 'F*')
+    """
+    value: Operand = input if isinstance(input, Operand) else as_tensor(input)
+    assert isinstance(value, Tensor | Batch)
+    if batch_size is not None and isinstance(value, Tensor):
+        value = Batch.broadcast(value, batch_size)
+    if device is not None:
+        value = value.to_device(device)
+    if value.ndim == 0:
+        raise RuntimeError("per_frame: input must have at least one dimension, got a number")
+    layout = value.layout or "F" + "*" * (value.ndim - 1)
+    if layout[0] != "F":
+        if not replace:
+            raise RuntimeError(f'per_frame: the layout "{layout}" does not start with F; replace=True replaces its first letter')
+        layout = "F" + layout[1:]
+    if isinstance(value, Batch):
+        return new_batch(value._values, value._shapes, layout, value._pending, value._external)
+    return new_tensor(value._values, layout, value._pending, value._sample, value._external)
