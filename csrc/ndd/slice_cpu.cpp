@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slice driver on the CPU. What lies outside the input is filled; the rest is a box with strides on both sides, whose axes are merged where
+// they are contiguous, so that a row is as long as it can be: crops and vertical flips are memcpy.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ndd/elements.cuh"
+#include "ndd/rows.h"
+#include "ndd/slice.h"
+#include "ndd/slice_rows.h"
+
+namespace ndd {
+namespace {
+
+struct Axis {
+  int64_t extent, in, out;  // strides in elements
+};
+
+struct Box {
+  const char* src;
+  char* dst;
+  int ndim = 0;
+  int channel = -1;
+  Axis axes[kSliceDims];
+  bool empty = false;
+
+  const Axis& last() const { return axes[ndim - 1]; }
+};
+
+// The part of the output that comes from the input. Axes of one element are dropped and contiguous ones merged; a channel axis stays by itself.
+Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t out_bytes) {
+  Box box;
+  int64_t from = slice.origin, to = 0, out_strides[kSliceDims], stride = 1;
+  for (int d = slice.ndim - 1; d >= 0; --d) {
+    out_strides[d] = stride;
+    stride *= slice.extent[d];
+  }
+  for (int d = 0; d < slice.ndim; ++d) {
+    const Axis axis{slice.end[d] - slice.begin[d], slice.stride[d], out_strides[d]};
+    from += slice.begin[d] * axis.in;
+    to += slice.begin[d] * axis.out;
+    box.empty = box.empty || axis.extent <= 0;
+    if (axis.extent == 1) continue;
+    const bool is_channel = keep_channel && d == slice.channel;
+    if (box.ndim > 0 && !is_channel && box.channel != box.ndim - 1) {
+      Axis& outer = box.axes[box.ndim - 1];
+      if (outer.in == axis.extent * axis.in && outer.out == axis.extent * axis.out) {
+        outer = {outer.extent * axis.extent, axis.in, axis.out};
+        continue;
+      }
+    }
+    if (is_channel) box.channel = box.ndim;
+    box.axes[box.ndim++] = axis;
+  }
+  if (box.ndim == 0) box.axes[box.ndim++] = {1, 1, 1};
+  box.src = static_cast<const char*>(slice.in) + from * in_bytes;
+  box.dst = static_cast<char*>(slice.out) + to * out_bytes;
+  return box;
+}
+
+// Calls f(element offset in the input, in the output, channel) for every position of the first `outer` axes.
+template <class F>
+void for_each_row(const Box& box, int outer, F f) {
+  int64_t at[kSliceDims] = {}, from = 0, to = 0;
+  for (;;) {
+    f(from, to, box.channel >= 0 && box.channel < outer ? at[box.channel] : 0);
+    int d = outer - 1;
+    for (; d >= 0; --d) {
+      const Axis& axis = box.axes[d];
+      from += axis.in;
+      to += axis.out;
+      if (++at[d] < axis.extent) break;
+      from -= axis.in * axis.extent;
+      to -= axis.out * axis.extent;
+      at[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+constexpr int64_t kLongRow = 1 << 16;
+
+void copy_box(const Box& box, int64_t item) {
+  int row = box.ndim - 1;
+  int64_t bytes = item;
+  if (row > 0 && box.last().in == 1 && box.last().out == 1 && box.last().extent * item <= 16) bytes *= box.axes[row--].extent;  // a pixel is an item
+  const Axis& axis = box.axes[row];
+  // Longer rows are for memcpy, which knows best.
+  if (axis.out * item == bytes && axis.extent * bytes < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {
+    for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
+      slice::move_streamed(box.src + from * item, axis.in * item, box.dst + to * item, axis.extent, bytes);
+    });
+    return slice::finish_stream();
+  }
+  for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
+    slice::move_items(box.src + from * item, axis.in * item, box.dst + to * item, axis.out * item, axis.extent, bytes);
+  });
+}
+
+// Elements staged in the first-level cache; a pixel with more channels makes the rows longer.
+constexpr int64_t kStaged = 2048;
+
+void normalize(const float* in, int64_t n, const Channel& channel, float* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* __restrict src = in;
+    float* __restrict dst = out;
+    const int64_t count = n;
+    const Channel f = channel;
+    for (int64_t i = 0; i < count; ++i) dst[i] = f(src[i]);
+  });
+}
+
+// The same with values that repeat along the row, as Channel's members in rows of their own.
+void normalize(const float* in, int64_t n, const float* mean, const float* scale, float shift, float* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float *__restrict src = in, *__restrict means = mean, *__restrict scales = scale;
+    float* __restrict dst = out;
+    const int64_t count = n;
+    const float add = shift;
+    for (int64_t i = 0; i < count; ++i) dst[i] = Channel{means[i], scales[i], add, 0.0f}(src[i]);
+  });
+}
+
+// Any types and strides: gathered, converted to float, normalised, converted, scattered.
+void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
+  const int64_t in_bytes = item_bytes(in), out_bytes = item_bytes(out);
+  const bool channels_last = box.channel == box.ndim - 1;
+  const int64_t width = channels_last ? box.last().extent : 1, channel_in = channels_last ? box.last().in : 1;
+  const int row = channels_last ? box.ndim - 2 : box.ndim - 1;
+  const Axis axis = row >= 0 ? box.axes[row] : Axis{1, width, width};
+  const int64_t chunk = std::min(axis.extent, std::max<int64_t>(1, kStaged / width)), staged = chunk * width;
+
+  thread_local std::vector<float> floats;
+  thread_local std::vector<char> items;
+  floats.resize(4 * staged);
+  items.resize(staged * (in_bytes + out_bytes));
+  float *values = floats.data(), *normalized = values + staged, *mean = normalized + staged, *scale = mean + staged;
+  char *gathered = items.data(), *converted = gathered + staged * in_bytes;
+  if (channels_last) {
+    for (int64_t k = 0; k < staged; ++k) {
+      mean[k] = channels[k % width].mean;
+      scale[k] = channels[k % width].scale;
+    }
+  }
+  const LoadRow load = row_loader(in);
+  const StoreRow store = row_storer(out);
+  const bool direct_in = axis.in == width && channel_in == 1, direct_out = axis.out == width;
+  for_each_row(box, std::max(row, 0), [&](int64_t from, int64_t to, int64_t channel) {
+    for (int64_t x = 0; x < axis.extent; x += chunk) {
+      const int64_t pixels = std::min(chunk, axis.extent - x), n = pixels * width;
+      const char* src = box.src + (from + x * axis.in) * in_bytes;
+      char* dst = box.dst + (to + x * axis.out) * out_bytes;
+      if (channel_in == 1 && !direct_in) {
+        slice::move_items(src, axis.in * in_bytes, gathered, width * in_bytes, pixels, width * in_bytes);
+      } else if (!direct_in) {
+        for (int64_t c = 0; c < width; ++c)
+          slice::move_items(src + c * channel_in * in_bytes, axis.in * in_bytes, gathered + c * in_bytes, width * in_bytes, pixels, in_bytes);
+      }
+      load(direct_in ? src : gathered, n, values);
+      if (channels_last) normalize(values, n, mean, scale, channels[0].shift, normalized);
+      else normalize(values, n, channels[channel], normalized);
+      store(normalized, n, direct_out ? dst : converted);
+      if (!direct_out) slice::move_items(converted, width * out_bytes, dst, axis.out * out_bytes, pixels, width * out_bytes);
+    }
+  });
+}
+
+// uint8 pixels of three channels to planes: the usual last step before a network.
+bool splits_pixels(const Box& box, DType in) {
+  if (in != DType::uint8 || box.channel < 0 || box.channel == box.ndim - 1) return false;
+  const Axis &channel = box.axes[box.channel], &last = box.last();
+  return channel.extent == 3 && channel.in == 1 && (last.in == 3 || last.in == -3) && last.out == 1;
+}
+
+void split_box(const Box& box, const Channel* channels, DType out) {
+  const int64_t plane = box.axes[box.channel].out, out_bytes = item_bytes(out);
+  const Axis last = box.last();
+  const slice::Planes planes{{channels[0], channels[1], channels[2]}, last.in < 0};
+  Box rows = box;
+  std::copy(rows.axes + box.channel + 1, rows.axes + box.ndim, rows.axes + box.channel);
+  rows.ndim -= 1;
+  rows.channel = -1;
+  const StoreRow store = row_storer(out);
+  for_each_row(rows, rows.ndim - 1, [&](int64_t from, int64_t to, int64_t) {
+    const auto* src = reinterpret_cast<const uint8_t*>(box.src) + from;
+    if (out == DType::float32) {
+      float* dst = reinterpret_cast<float*>(box.dst) + to;
+      slice::split_pixels(planes, src, last.extent, {dst, dst + plane, dst + 2 * plane});
+      return;
+    }
+    constexpr int64_t kChunk = 512;
+    alignas(64) float staged[3][kChunk];
+    for (int64_t x = 0; x < last.extent; x += kChunk) {
+      const int64_t n = std::min(kChunk, last.extent - x);
+      slice::split_pixels(planes, src + x * last.in, n, {staged[0], staged[1], staged[2]});
+      for (int c = 0; c < 3; ++c) store(staged[c], n, box.dst + (to + x + c * plane) * out_bytes);
+    }
+  });
+}
+
+// Fills what lies outside the input, along each axis what comes before and after it.
+void fill_outside(const Slice& slice, const Channel* channels, DType out) {
+  const int64_t bytes = item_bytes(out);
+  int64_t volume = 1, inner[kSliceDims];
+  bool inside = true;
+  for (int d = slice.ndim - 1; d >= 0; --d) {
+    inner[d] = volume;
+    volume *= slice.extent[d];
+    inside = inside && slice.begin[d] == 0 && slice.end[d] == slice.extent[d];
+  }
+  if (inside || volume == 0) return;
+  const int64_t channel_count = slice.channel < 0 ? 1 : slice.extent[slice.channel], run = slice.channel < 0 ? volume : inner[slice.channel];
+  std::vector<int64_t> items(channel_count);
+  for (int64_t c = 0; c < channel_count; ++c) store_element(channels[c].fill, &items[c], out, 0);
+  for (int d = 0; d < slice.ndim; ++d) {
+    for (const auto& [first, last] : {std::pair(int64_t{0}, slice.begin[d]), std::pair(slice.end[d], slice.extent[d])}) {
+      if (first == last) continue;
+      for (int64_t start = 0; start < volume; start += slice.extent[d] * inner[d]) {
+        for (int64_t e = start + first * inner[d], stop = start + last * inner[d]; e < stop;) {
+          const int64_t n = std::min(stop - e, run - e % run);
+          slice::move_items(reinterpret_cast<const char*>(&items[e / run % channel_count]), 0, static_cast<char*>(slice.out) + e * bytes, bytes, n, bytes);
+          e += n;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType out) {
+  fill_outside(slice, channels, out);
+  const Box box = inner_box(slice, !slice.copies, item_bytes(in), item_bytes(out));
+  if (box.empty) return;
+  if (slice.copies) copy_box(box, item_bytes(in));
+  else if (splits_pixels(box, in)) split_box(box, channels, out);
+  else convert_box(box, channels, in, out);
+}
+
+}  // namespace ndd

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The window that crop and crop_mirror_normalize copy, as torch_ndd/ops/_crop_window.py gives it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ndd/args.h"
+#include "ndd/slice.h"
+
+namespace ndd {
+
+// One value for each channel, or one for all.
+class PerChannel {
+ public:
+  PerChannel(const std::string& op, const char* name, const Tensor& values) : op_(op), name_(name), values_(values) {}
+
+  float operator()(int64_t sample, int64_t channel) const { return values_(sample, values_.cols() == 1 ? 0 : channel); }
+
+  void check(int64_t sample, int64_t channels) const {
+    if (values_.cols() == 1 || values_.cols() == channels) return;
+    throw Error(Error::Runtime, op_ + ": argument '" + name_ + "' has " + std::to_string(values_.cols()) + " values, but sample " + std::to_string(sample) +
+                                    " has " + std::to_string(channels) + " channels");
+  }
+
+  bool single() const { return values_.cols() == 1; }
+
+ private:
+  std::string op_;
+  const char* name_;
+  Args<float> values_;
+};
+
+class Window {
+ public:
+  // `start`: rows of where the window begins in each axis of the input; its extents are those of the output.
+  Window(const std::string& op, const Tensor& start, const Tensor& fill_values, bool pad, const std::string& layout)
+      : fill(op, "fill_values", fill_values), op_(op), start_(start), pad_(pad), layout_(layout) {}
+
+  int64_t start(int64_t i, int axis) const { return start_(i, axis); }
+
+  // Python has checked the windows already, except in a compiled graph.
+  void check(int64_t i, int axis, int64_t extent, int64_t in_extent) const {
+    const int64_t begin = start(i, axis);
+    if (pad_ || (begin >= 0 && begin + extent <= in_extent)) return;
+    throw Error(Error::Runtime, op_ + ": sample " + std::to_string(i) + ": the window [" + std::to_string(begin) + ", " + std::to_string(begin + extent) +
+                                    ") leaves axis " + layout_[axis] + " of extent " + std::to_string(in_extent));
+  }
+
+  bool pad() const { return pad_; }
+
+  PerChannel fill;
+
+ private:
+  std::string op_;
+  Args<int64_t> start_;
+  bool pad_;
+  std::string layout_;
+};
+
+}  // namespace ndd

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a cropping window lies: its start and extents from sizes, relative positions and the policy for windows that leave the image.
+
+The arithmetic is on *columns*, as in ``_resize_plan``: Python numbers that hold for every sample, or tensors with one element a sample.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .._batch import Batch
+
+Column = Any  # int | float | torch.Tensor: arithmetic works alike on them
+
+POLICIES = ("error", "pad", "trim_to_shape")
+ROUNDING = ("round", "truncate")
+CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
+
+
+class CropWindow(NamedTuple):
+    """A window in samples: for every axis where it starts and its extent."""
+
+    start: tuple[Column, ...]
+    extent: tuple[Column, ...]
+    rows: torch.Tensor  # the starts, int64 (1 or N, axes)
+
+    def is_whole(self, input: Batch) -> bool:
+        """Whether this is known to be all of every sample."""
+        pairs = zip(self.extent, input._values.shape[1:], strict=False)
+        return input._shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
+
+
+class CropArguments(NamedTuple):
+    """The arguments that crop and crop_mirror_normalize share: each a number, a sequence or a tensor (rows, columns)."""
+
+    crop: Any
+    crop_d: Any
+    crop_h: Any
+    crop_w: Any
+    crop_pos_x: Any
+    crop_pos_y: Any
+    crop_pos_z: Any
+    rounding: str
+    out_of_bounds_policy: str
+
+
+def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
+    """The window of every sample. RuntimeError where the policy does not allow it to leave a sample.
+
+    >>> from torch_ndd._batch import as_batch
+    >>> images = as_batch(torch.zeros(1, 480, 640, 3), layout="HWC")
+    >>> window = crop_window("crop", images, CropArguments((100, 200), None, None, None, 0.5, 1.0, 0.5, "round", "error"))
+    >>> window.start, window.extent
+    ((380, 220, 0), (100, 200, 3))
+    """
+    layout = input._layout or ""
+    if isinstance(arguments.crop, list):
+        arguments = arguments._replace(crop=tuple(arguments.crop))
+    extents = tuple(input._values.shape[1:]) if input._shapes is None else input._shapes.unbind(1)
+    plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
+    return (_plain_window if plain else _window)(op, layout, extents, arguments)
+
+
+def _window(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
+    policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
+    if policy not in POLICIES:
+        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    if rounding not in ROUNDING:
+        raise RuntimeError(f"{op}: rounding={rounding!r} is not one of {', '.join(ROUNDING)}")
+    sizes = _sizes(op, arguments)
+    start: list[Column] = []
+    extent: list[Column] = []
+    for letter, length in zip(layout, extents, strict=True):
+        # The third number of a window is for the depth, or for frames where there is no depth.
+        axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter, "")
+        if not axis:
+            begin, size = 0, length
+        else:
+            given = sizes.get(axis)
+            size = length if given is None else _choose(given > 0, _whole(given), length)
+            name = f"crop_pos_{axis}"
+            position = _one_column(op, name, getattr(arguments, name))
+            if not _holds((position >= 0) & (position <= 1)):
+                raise RuntimeError(f"{op}: {name} must lie between 0 and 1, got {_shown(getattr(arguments, name))}")
+            begin = _rounded(position * _real(length - size), rounding)
+        if axis and policy == "trim_to_shape":
+            last = _smaller(begin + size, length)
+            begin = _smaller(_larger(begin, 0), length)
+            size = _larger(last - begin, 0)
+        elif axis and policy == "error":
+            _check_inside(op, letter, axis, begin, size, length)
+        start.append(begin)
+        extent.append(size)
+    return CropWindow(tuple(start), tuple(extent), _rows(start))
+
+
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks again and again
+
+
+def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
+    """The given sizes by axis; those that are not positive mean all of the axis."""
+    separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
+    given = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
+    if arguments.crop is not None:
+        if given:
+            raise RuntimeError(f"{op}: crop cannot be combined with {given[0]}")
+        columns = _columns(op, "crop", arguments.crop)
+        if len(columns) not in (2, 3):
+            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {_shown(arguments.crop)}")
+        return dict(zip("zyx"[-len(columns) :], columns, strict=True))
+    if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
+        raise RuntimeError(f"{op}: {given[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
+    return {axis: _one_column(op, f"crop_{'dhw'['zyx'.index(axis)]}", value) for axis, value in separate.items() if value is not None}
+
+
+def _columns(op: str, name: str, value: Any) -> list[Column]:
+    """Numbers, or tensors (rows,), in double precision but rounded to float32: 0.3 of 5 pixels is more than a half then, as in DALI."""
+    if isinstance(value, torch.Tensor):
+        columns: list[Column] = list(value.reshape(value.shape[0], -1).to(torch.float32).to(torch.float64).unbind(1))
+    else:
+        columns = [_float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
+    if not all(_holds((c == c) & (abs(c) < 2.0**31)) for c in columns):
+        raise RuntimeError(f"{op}: {name} must be finite and less than 2**31, got {_shown(value)}")
+    return columns
+
+
+def _one_column(op: str, name: str, value: Any) -> Column:
+    columns = _columns(op, name, value)
+    if len(columns) != 1:
+        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {_shown(value)}")
+    return columns[0]
+
+
+def _shown(value: Any) -> str:
+    return str(value.tolist()) if isinstance(value, torch.Tensor) else repr(value)
+
+
+def _check_inside(op: str, letter: str, axis: str, begin: Column, size: Column, length: Column) -> None:
+    inside = (begin >= 0) & (begin + size <= length)
+    if _holds(inside):
+        return
+    sample = 0 if isinstance(inside, bool) else int((~inside).to(torch.int8).argmax())
+    begin, size, length = (int(v[sample if len(v) > 1 else 0]) if isinstance(v, torch.Tensor) else v for v in (begin, size, length))
+    raise RuntimeError(
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {letter} of extent {length} "
+        f'(arguments crop, crop_{"whd"["xyz".index(axis)]} and crop_pos_{axis}); out_of_bounds_policy="pad" or "trim_to_shape" allows it'
+    )
+
+
+def _rows(columns: list[Column]) -> torch.Tensor:
+    tensors = [c for c in columns if isinstance(c, torch.Tensor)]
+    if not tensors:
+        return torch.tensor([columns], dtype=torch.int64)
+    count = max((len(c) for c in tensors), default=1)
+    return torch.stack([c.expand(count) if isinstance(c, torch.Tensor) else torch.full((count,), c, dtype=torch.int64) for c in columns], 1)
+
+
+def _holds(condition: bool | torch.Tensor) -> bool:
+    """Whether it holds for every sample; values of a graph that is being traced are not known."""
+    if isinstance(condition, torch.Tensor):
+        return torch.compiler.is_compiling() or bool(condition.all())
+    return condition
+
+
+def _choose(condition: bool | torch.Tensor, a: Column, b: Column) -> Column:
+    if isinstance(condition, torch.Tensor):
+        return torch.where(condition, a, b)
+    return a if condition else b
+
+
+def _smaller(a: Column, b: Column) -> Column:
+    return _choose(a < b, a, b)
+
+
+def _larger(a: Column, b: Column) -> Column:
+    return _choose(a > b, a, b)
+
+
+def _float32(x: float) -> float:
+    high = x * 536870913.0  # 2^29 + 1 keeps 24 of a double's 53 bits
+    return high - (high - x)
+
+
+def _real(x: Column) -> Column:
+    return x.to(torch.float64) if isinstance(x, torch.Tensor) else float(x)
+
+
+def _whole(x: Column) -> Column:
+    return x.to(torch.int64) if isinstance(x, torch.Tensor) else int(x)
+
+
+def _rounded(x: Column, rounding: str) -> Column:
+    """To an integer: half away from zero, or towards zero."""
+    if rounding == "truncate":
+        return _whole(x)
+    if isinstance(x, torch.Tensor):
+        return (torch.sign(x) * (abs(x) + 0.5).floor()).to(torch.int64)
+    return int(math.copysign(math.floor(abs(x) + 0.5), x))

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of images: ``crop`` and ``crop_mirror_normalize``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import types
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
+from ._crop_window import CROP_LAYOUTS, Column, CropArguments, crop_window
+from ._formulas import saturate
+
+
+def _output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
+    """``output_dtype`` is an old name of ``dtype``."""
+    if output_dtype is None:
+        return dtype
+    if dtype is not None:
+        raise TypeError(f"{op}: output_dtype is an old name of dtype; give only one of them")
+    try:
+        return types.to_dtype(output_dtype)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op}: output_dtype: {error}") from None
+
+
+def _columns(values: Any) -> int:
+    """How many values a sample has of an argument that is a tensor (rows, columns...)."""
+    return values.numel() // max(1, values.shape[0])
+
+
+def _check_per_channel(op: str, name: str, values: Any, channels: Column) -> None:
+    count = _columns(values)
+    if isinstance(channels, int) and count not in (1, channels):
+        raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")
+
+
+@operator(layouts=CROP_LAYOUTS, kernel="Tensor start, Tensor fill_values, bool pad, str layout")
+def crop(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    crop: ShapeArg[Sequence[float]] | None = None,
+    crop_d: ShapeArg[float] | None = None,
+    crop_h: ShapeArg[float] | None = None,
+    crop_pos_x: ShapeArg[float] = 0.5,
+    crop_pos_y: ShapeArg[float] = 0.5,
+    crop_pos_z: ShapeArg[float] = 0.5,
+    crop_w: ShapeArg[float] | None = None,
+    dtype: torch.dtype | None = None,
+    fill_values: PerSample[Sequence[float]] = 0.0,
+    image_type: Hint[Any] = None,
+    out_of_bounds_policy: str = "error",
+    output_dtype: Any = None,
+    rounding: str = "round",
+) -> T:
+    """Cut out a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
+
+    Args:
+        input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` in front or behind
+            the channels.
+        crop: height and width in pixels, or depth, height and width; fractions are cut off. 0 or less takes the whole axis.
+        crop_h, crop_w, crop_d: the same, one by one. Where there is no depth it counts frames.
+        crop_pos_x, crop_pos_y, crop_pos_z: where the window lies, from 0 (left, top, front) to 1.
+        rounding: of the start: "round" (half away from zero) or "truncate".
+        out_of_bounds_policy: what happens to a window that leaves the image: "error", "pad" fills it with ``fill_values``, "trim_to_shape" cuts
+            it off.
+        fill_values: one number, or one for each channel.
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+        output_dtype: an old name of dtype.
+        image_type: without effect.
+
+    Raises:
+        RuntimeError: a window that leaves the image, a position outside [0, 1], sizes that do not fit together, an unknown policy or rounding.
+        ValueError: another layout.
+
+    >>> crop(torch.arange(12).reshape(3, 4, 1), crop=[2, 2], crop_pos_x=0, crop_pos_y=1).torch().flatten().tolist()
+    [4, 5, 8, 9]
+    """
+    images: Batch = input  # type: ignore[assignment]
+    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
+    window = crop_window("crop", images, arguments)
+    layout, pad = images._layout or "", out_of_bounds_policy == "pad"
+    if pad:
+        _check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
+    wanted = _output_type("crop", dtype, output_dtype) or images.dtype
+    out = empty_batch(images.batch_size, window.extent, wanted, images._values.device, layout)
+    return Launch(out, (window.rows, fill_values, pad, layout))  # type: ignore[return-value]
+
+
+def _normalized_formula(
+    input: torch.Tensor,
+    start: torch.Tensor,
+    fill_values: torch.Tensor,
+    pad: bool,
+    mirror: torch.Tensor,
+    mean: torch.Tensor,
+    std: torch.Tensor,
+    scale: float,
+    shift: float,
+    layout: str,
+    output_layout: str,
+    *,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """Of whole images: a mirrored one is chosen, not computed, and the normalisation follows in the same loop."""
+    axes, channel = input.dim(), 1 + layout.index("C")
+
+    def per_channel(values: torch.Tensor) -> torch.Tensor:
+        shape = [1] * axes
+        shape[0], shape[channel] = values.shape[0], values.numel() // values.shape[0]
+        return values.reshape(shape).to(input.device, torch.float32)
+
+    flipped = mirror.reshape(-1, *(1,) * (axes - 1)).to(input.device) != 0
+    pixels = torch.where(flipped, input.flip(1 + layout.index("W")), input).float()
+    normal = (pixels - per_channel(mean)) * (scale / per_channel(std)) + shift
+    return saturate(normal.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
+
+
+@operator(
+    layouts=CROP_LAYOUTS,
+    formula=_normalized_formula,
+    kernel="Tensor start, Tensor fill_values, bool pad, Tensor mirror, Tensor mean, Tensor std, float scale, float shift, "
+    "str layout, str output_layout",
+)
+def crop_mirror_normalize(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    crop: ShapeArg[Sequence[float]] | None = None,
+    crop_d: ShapeArg[float] | None = None,
+    crop_h: ShapeArg[float] | None = None,
+    crop_pos_x: ShapeArg[float] = 0.5,
+    crop_pos_y: ShapeArg[float] = 0.5,
+    crop_pos_z: ShapeArg[float] = 0.5,
+    crop_w: ShapeArg[float] | None = None,
+    dtype: torch.dtype | None = None,
+    fill_values: PerSample[Sequence[float]] = 0.0,
+    image_type: Hint[Any] = None,
+    mean: PerSample[Sequence[float]] = 0.0,
+    mirror: PerSample[int] = 0,
+    out_of_bounds_policy: str = "error",
+    output_dtype: Any = None,
+    output_layout: str | None = None,
+    pad_output: bool = False,
+    rounding: str = "round",
+    scale: float = 1.0,
+    shift: float = 0.0,
+    std: PerSample[Sequence[float]] = 1.0,
+) -> T:
+    """Cut out a window, mirror it, normalise it and reorder its axes: ``out = (in - mean) * scale / std + shift``.
+
+    The window is that of :func:`crop`. What lies outside the image becomes ``fill_values`` as it is, not normalised.
+
+    Args:
+        input: images, sequences or volumes, channels first or last, as for :func:`crop`.
+        crop, crop_h, crop_w, crop_d, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy, fill_values: see :func:`crop`.
+        mirror: whether the window is mirrored horizontally.
+        mean, std: one number, or one for each channel.
+        scale, shift: for the result, the same for all samples and channels.
+        output_layout: order of the result's axes, a permutation of the input's; by default the channels come before depth, height and width: ``CHW``.
+            An empty string keeps the input's.
+        pad_output: fill the number of channels up to a power of two: with zeros, or with ``fill_values`` under the policy "pad".
+        dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
+        output_dtype: an old name of dtype.
+        image_type: without effect.
+
+    Raises:
+        RuntimeError: as for :func:`crop`; an output_layout with other letters; mean, std or fill_values whose number is not that of the channels.
+        ValueError: another layout.
+
+    >>> crop_mirror_normalize(torch.tensor([[[10], [20], [30]]]), crop=[1, 2], crop_pos_x=0, mirror=1, mean=10, std=5).torch()
+    tensor([[[2., 0.]]])
+    """
+    op = "crop_mirror_normalize"
+    images: Batch = input  # type: ignore[assignment]
+    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
+    window = crop_window(op, images, arguments)
+    layout, pad = images._layout or "", out_of_bounds_policy == "pad"
+    order = _output_layout(layout, output_layout)
+    channels = window.extent[layout.index("C")]
+    padded = _power_of_two(channels) if pad_output else channels
+    for name, values, count in (("mean", mean, channels), ("std", std, channels), *((("fill_values", fill_values, padded),) if pad else ())):
+        _check_per_channel(op, name, values, count)
+    if _columns(mirror) != 1:
+        raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {_columns(mirror)}")
+    wanted = _output_type(op, dtype, output_dtype) or torch.float32
+    extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
+    out = empty_batch(images.batch_size, extents, wanted, images._values.device, order)
+    kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
+    return Launch(out, kernel_arguments, fusable=window.is_whole(images) and not pad_output)  # type: ignore[return-value]
+
+
+def _output_layout(layout: str, wanted: str | None) -> str:
+    if wanted is None:
+        rest = layout.replace("C", "")
+        return rest[: rest.startswith("F")] + "C" + rest[rest.startswith("F") :]
+    if not isinstance(wanted, str):
+        raise TypeError(f"crop_mirror_normalize: output_layout must be a str, got {wanted!r}")
+    if sorted(wanted or layout) != sorted(layout):
+        raise RuntimeError(f'crop_mirror_normalize: output_layout="{wanted}" is not a permutation of the input layout "{layout}"')
+    return wanted or layout
+
+
+def _power_of_two(channels: Column) -> Column:
+    if isinstance(channels, torch.Tensor):
+        return (2.0 ** torch.log2(channels.to(torch.float64)).ceil()).to(torch.int64)
+    return 1 << max(0, channels - 1).bit_length()
