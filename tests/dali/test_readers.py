@@ -136,7 +136,9 @@ def test_order(root: Path, options: dict[str, Any], batch_size: int | None) -> N
         assert_same({**files, **options}, batch_size, steps)
 
 
-@pytest.mark.parametrize("options", [{"shard_id": 3, "num_shards": 3}, {"shard_id": -1}, {"num_shards": 0}, {"unknown": 1}, {"batch_size": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"shard_id": 3, "num_shards": 3}, {"shard_id": -1}, {"num_shards": 0}, {"unknown": 1}, {"batch_size": 2}], ids=str
+)
 def test_constructor_errors(options: dict[str, Any]) -> None:
     for module in (dali, ndd):
         with pytest.raises((ValueError, TypeError)) as caught:
@@ -157,5 +159,5 @@ def test_shuffling_delivers_the_same_set(root: Path, options: dict[str, Any], sh
     for module in (dali, ndd):  # 3 of 5 samples have 54 orders
         readers = [module.readers.File(files=[str(root / "top.jpg")] * 10, num_shards=shards, shard_id=i, **options) for i in range(shards)]
         orders = [[[int(np.asarray(label)[0]) for _, label in reader.next_epoch()] for reader in readers] for _ in range(3)]
-        assert all(sorted(sum(order, [])) == list(range(10)) for order in orders)
+        assert all(sorted(label for part in order for label in part) == list(range(10)) for order in orders)
         assert len({str(order) for order in orders}) > 1

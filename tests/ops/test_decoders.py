@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +44,15 @@ def files_of(codec: str) -> Inputs:
 
 CASES = [
     Case("decoders.image", "pnm", files_of("PPM"), reference=pillow, out_layout="HWC"),
-    Case("decoders.image", "float", files_of("BMP"), {"dtype": "f32"}, reference=lambda f, dtype: pillow(f) / np.float32(255), tolerance=1e-6, out_layout="HWC"),
+    Case(
+        "decoders.image",
+        "float",
+        files_of("BMP"),
+        {"dtype": "f32"},
+        reference=lambda f, dtype: pillow(f) / np.float32(255),
+        tolerance=1e-6,
+        out_layout="HWC",
+    ),
     Case("decoders.image_random_crop", "pnm", files_of("PPM"), out_layout="HWC"),
 ]
 
@@ -244,3 +253,31 @@ def test_input_is_unchanged(photo: np.ndarray) -> None:
     before = files.clone()
     np.asarray(ndd.decoders.image(files))
     assert torch.equal(files, before)
+
+
+def test_names_under_experimental() -> None:
+    assert ndd.experimental.decoders.image is ndd.decoders.image
+    assert ndd.experimental.decoders.image_random_crop is ndd.decoders.image_random_crop
+
+
+def test_tensors_remember_their_file(tmp_path: Path, photo: np.ndarray) -> None:
+    (tmp_path / "good.png").write_bytes(encode(photo, "PNG").tobytes())
+    (tmp_path / "bad.png").write_bytes(b"text")
+    reader = ndd.readers.File(files=["good.png", "bad.png"], file_root=tmp_path)
+    good, bad = (file for file, _ in reader.next_epoch())
+    assert ndd.decoders.image(good).shape == photo.shape
+    with pytest.raises(RuntimeError, match=r"decoders\.image: sample 0 \(.*bad\.png\)"):
+        ndd.decoders.image(bad)
+
+
+def test_wrong_input_and_options(photo: np.ndarray) -> None:
+    file = encode(photo, "PNG")
+    for wrong in (file.astype(np.int16), file.reshape(1, -1)):
+        with pytest.raises(RuntimeError, match=r"decoders\.image: .*uint8"):
+            decode(wrong)
+    with pytest.raises(RuntimeError, match="dtype"):
+        decode(file, dtype=ndd.bool)
+    with pytest.raises(RuntimeError, match="output_type"):
+        decode(file, output_type=7)
+    with pytest.raises(RuntimeError, match=r"decoders\.image_random_crop: random_area"):
+        windows_of([file], 1, random_area=[2.0, 1.0])

@@ -41,7 +41,6 @@ DTYPES = (
 )
 
 
-
 def decode(
     op: str,
     files: Any,
@@ -56,7 +55,7 @@ def decode(
     ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns y, x, height, width (N, 4) of the parts to decode.
     """
     if files._values.device.type != "cpu":
-        raise RuntimeError(f'{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result')
+        raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
     if dtype not in DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
@@ -90,7 +89,7 @@ def _image_shapes(op: str, files: Batch, options: tuple[str, str, bool]) -> tupl
     jpeg2000 = table[:, 3].numpy()
     if jpeg2000.any():
         encoded = [np.asarray(one) for one in files]
-        for i in np.flatnonzero(jpeg2000):
+        for i in np.flatnonzero(jpeg2000).tolist():
             try:
                 encoded[i] = _jpeg2000.decode_to_raw(encoded[i])
             except RuntimeError as error:

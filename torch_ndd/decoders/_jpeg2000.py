@@ -6,14 +6,21 @@ nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, which lets OpenJPEG write 
 a private raw format, so that windows, output types and dtypes need no second implementation.
 """
 
+import importlib
 import struct
+from typing import Any
 
 import numpy as np
 
-try:
-    import openjpeg
-except ImportError:
-    openjpeg = None
+
+def _installed() -> Any:
+    try:
+        return importlib.import_module("openjpeg")
+    except ImportError:
+        return None
+
+
+openjpeg = _installed()
 
 # csrc/decoders/raw_image.cpp reads it: magic, height, width, channels, bits per sample.
 _PREFIX = struct.Struct("<8s4q")

@@ -123,7 +123,7 @@ def image_random_crop(
     name = "decoders.image_random_crop"
 
     def windows(shapes: torch.Tensor) -> torch.Tensor:
-        assert rng is not None
-        return random_crop_windows(shapes, rng, random_area, random_aspect_ratio, num_attempts, op=name)
+        words: torch.Tensor = rng  # type: ignore[assignment]  # the decorator drew them
+        return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
     return decode(name, input, output_type, dtype, adjust_orientation, use_fast_idct, windows)
