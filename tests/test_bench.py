@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+import functools
+import importlib
+import json
+import math
+import operator
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import torch_ndd as ndd
+from torch_ndd import types
+from torch_ndd.bench import _photos, _process, _report
+from torch_ndd.bench._operators import CASES, DATA, Case
+
+
+def test_percentile_is_a_measured_value() -> None:
+    values = [float(i) for i in range(200, 0, -1)]
+    assert [_report.percentile(values, p) for p in (0, 50, 99, 100)] == [1, 100, 198, 200]
+
+
+def test_ratio_ignores_a_slow_round() -> None:
+    assert _report.ratio([20, 2, 20], [10, 1, 10]) == 2
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def test_jpegs_are_like_imagenet(tmp_path: Path) -> None:
+    paths = _photos.write_jpegs(tmp_path, 32)
+    assert 40_000 < sum(path.stat().st_size for path in paths) / 32 < 60_000
+    assert {size_of(path) for path in paths} == {(500, 375), (375, 500)}
+    assert len({path.read_bytes() for path in paths}) == 32
+
+
+def test_jpegs_are_the_same_every_time(tmp_path: Path) -> None:
+    first, second = (_photos.write_jpegs(tmp_path, 3)[2].read_bytes() for _ in range(2))
+    assert first == second
+
+
+@pytest.fixture
+def peer() -> Any:
+    # The new process imports what it is sent by name, so nothing of this module.
+    with _process.running({"calculator": (functools.partial, (operator.truediv, 10))}) as ([peer], _):
+        yield peer
+
+
+def test_a_competitor_answers_after_an_error(peer: _process.Peer) -> None:
+    with pytest.raises(_process.PeerError, match="ZeroDivisionError"):
+        peer.ask(0)
+    assert peer.ask(4) == 2.5
+
+
+def test_a_competitor_that_hangs_is_given_up(peer: _process.Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_process, "PATIENCE", 0.1)
+    with pytest.raises(_process.PeerError, match=r"no answer within 0\.1 seconds"):
+        peer.answer()  # nothing was asked
+    with pytest.raises(_process.PeerError, match="ended"):
+        peer.ask(1)
+
+
+def test_a_competitor_that_cannot_start_is_named() -> None:
+    with _process.running({"broken": (functools.partial, ())}) as (ready, failed):
+        assert not ready
+        assert "TypeError" in failed["broken"]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_competitors_deliver_as_much_and_of_the_same_type(case: Case) -> None:
+    samples = DATA[case.data]()
+    batch = ndd.batch(list(samples), layout="HWC" if samples.ndim == 4 else None)
+    result = case.ndd(ndd, types, batch)
+    delivered = [(sum(math.prod(shape) for shape in result.shape), np.asarray(result.tensors[0]).dtype)]
+    if case.cv2 is not None:
+        cv2 = pytest.importorskip("cv2")
+        outputs = [np.asarray(case.cv2(cv2, sample)) for sample in samples]
+        delivered.append((sum(output.size for output in outputs), outputs[0].dtype))
+    if case.tv is not None:
+        torch, v2 = importlib.import_module("torch"), pytest.importorskip("torchvision.transforms.v2")
+        outputs = [output.numpy() for output in case.tv(v2, torch.from_numpy(samples).permute(0, 3, 1, 2))]
+        delivered.append((sum(output.size for output in outputs), outputs[0].dtype))
+    assert len(set(delivered)) == 1
+
+
+def bench(*arguments: str) -> dict[str, Any]:
+    file = arguments[arguments.index("--json") + 1]
+    subprocess.run([sys.executable, "-m", "torch_ndd.bench", *arguments], check=True, capture_output=True, timeout=300)
+    return json.loads(Path(file).read_text())
+
+
+def test_main_job(tmp_path: Path) -> None:
+    arguments = ["--only", "^torch_ndd$", "--images", "64", "--rounds", "1", "--steps", "2"]
+    report = bench("main", *arguments, "--json", str(tmp_path / "main.json"))
+    assert report["environment"]["threads"] == 2
+    figures = report["results"]["torch_ndd"]
+    assert figures["torch_ndd_ratio"] == 1
+    assert 0 < figures["batch_ms_p50"] <= figures["batch_ms_p99"]
+
+
+def test_operators(tmp_path: Path) -> None:
+    arguments = ["--only", "flip, vertical|tiny.*1$", "--against", "OpenCV", "--rounds", "1", "--milliseconds", "1"]
+    report = bench("ops", *arguments, "--json", str(tmp_path / "ops.json"))
+    assert list(report["results"]) == ["flip, vertical", "tiny: batch + 1"]
+    assert report["results"]["flip, vertical"]["ms"]["torch_ndd"] > 0

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: ``python -m torch_ndd.bench main | ops [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one benchmark; the exit status is 1 when torch_ndd itself failed in it."""
+    parser = argparse.ArgumentParser(prog="python -m torch_ndd.bench", description=__doc__)
+    suites = parser.add_subparsers(dest="suite", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--threads", type=int, default=2, help="threads of every competitor")
+    common.add_argument("--only", type=re.compile, metavar="REGEX", help="only competitors (main) or operators (ops) that match")
+    common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
+    job = suites.add_parser("main", parents=[common], help="JPEG files to normalised training batches")
+    job.add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
+    job.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
+    job.add_argument("--rounds", type=int, default=7)
+    job.add_argument("--steps", type=int, default=12, help="batches a round")
+    operators = suites.add_parser("ops", parents=[common], help="every operator on 16 VGA photographs")
+    operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
+    operators.add_argument("--rounds", type=int, default=7)
+    operators.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
+    options = parser.parse_args(arguments)
+
+    try:
+        return run(options)
+    except ModuleNotFoundError as error:
+        print(f"{error}: the benchmarks need `pip install torch_ndd[bench]`", file=sys.stderr)
+        return 2
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the chosen benchmark, print and store its report."""
+    from rich.console import Console
+
+    from . import _report, main_job, ops
+
+    console = Console()
+    facts = _report.environment(options.threads)
+    _report.print_environment(console, facts)
+    report = {"main": main_job.run, "ops": ops.run}[options.suite](options, console)
+    if options.json is not None:
+        _report.write_json(options.json, {"suite": options.suite, "environment": facts, **report})
+        console.print(f"written to {options.json}")
+    return int(any(name.startswith("torch_ndd") for name in report["failed"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who does the main job: endless streams of ``(images, labels)``, 64 normalised 224x224 images at a time."""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import cycle
+from types import ModuleType
+from typing import Any
+
+import torch
+
+BATCH = 64
+# An epoch has at least this many images, in repeated passes over the files: its start and end play no part.
+EPOCH = 100_000
+DALI = "nvidia.dali.experimental.dynamic"
+SUBJECT = "torch_ndd"
+LIMIT = "JPEG decoding only (limit)"
+
+Batches = Iterator[tuple[Any, Any]]
+
+
+@dataclass
+class Job:
+    """What all competitors get."""
+
+    files: list[str]
+    threads: int
+
+    @property
+    def epoch(self) -> dict[str, list[Any]]:
+        """The files and labels of an epoch, as the File readers take them."""
+        files = self.files * -(-EPOCH // len(self.files))
+        return {"files": files, "labels": [0] * len(files)}
+
+
+# The numbers of the imperative loops are literals because DALI's capture mode only follows literals.
+
+
+def imperative(job: Job, module: str, capture: bool = False) -> Batches:
+    """The plain loop, the same program for torch_ndd and for DALI's dynamic mode."""
+    ndd = _threaded(module, job.threads)
+    reader = ndd.readers.File(**job.epoch, random_shuffle=True)
+    while True:
+        for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
+            images = ndd.decoders.image(jpegs)
+            images = ndd.random_resized_crop(images, size=[224, 224])
+            mirror = ndd.random.coin_flip(batch_size=64, probability=0.5)
+            images = ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+            yield images.torch(), classes.torch()
+
+
+def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
+    """The same with the decoder that decodes only the random crop."""
+    ndd = _threaded(module, job.threads)
+    reader = ndd.readers.File(**job.epoch, random_shuffle=True)
+    while True:
+        for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
+            images = ndd.decoders.image_random_crop(jpegs)
+            images = ndd.resize(images, size=[224, 224])
+            mirror = ndd.random.coin_flip(batch_size=64, probability=0.5)
+            images = ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+            yield images.torch(), classes.torch()
+
+
+def dali_pipeline(job: Job, fused: bool) -> Batches:
+    """DALI's graph, delivered by its iterator for PyTorch."""
+    fn = importlib.import_module("nvidia.dali.fn")
+    types = importlib.import_module("nvidia.dali.types")
+    pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
+    generic_iterator = importlib.import_module("nvidia.dali.plugin.pytorch").DALIGenericIterator
+
+    @pipeline_def(batch_size=BATCH, num_threads=job.threads, device_id=None)
+    def graph() -> tuple[Any, Any]:
+        jpegs, classes = fn.readers.file(**job.epoch, random_shuffle=True, name="reader")
+        if fused:
+            images = fn.resize(fn.decoders.image_random_crop(jpegs), size=[224, 224])
+        else:
+            images = fn.random_resized_crop(fn.decoders.image(jpegs), size=[224, 224])
+        images = fn.crop_mirror_normalize(
+            images,
+            mirror=fn.random.coin_flip(probability=0.5),
+            mean=[123.675, 116.28, 103.53],
+            std=[58.395, 57.12, 57.375],
+            dtype=types.FLOAT,
+            output_layout="CHW",
+        )
+        return images, classes
+
+    batches = generic_iterator([graph()], ["images", "labels"], reader_name="reader", auto_reset=True)
+    while True:
+        for (batch,) in batches:
+            yield batch["images"], batch["labels"]
+
+
+def data_loader(job: Job, decoder: str, workers: int) -> Batches:
+    """torch's DataLoader with torchvision's transforms v2, sample by sample as its documentation does it."""
+    torch.set_num_threads(job.threads)  # of the main process; a worker has one thread
+    dataset = _ImageFiles(job.files, decoder)
+    endless = torch.utils.data.RandomSampler(dataset, replacement=True, num_samples=10**9)
+    yield from torch.utils.data.DataLoader(dataset, batch_size=BATCH, sampler=endless, num_workers=workers)
+
+
+class _ImageFiles(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    def __init__(self, files: list[str], decoder: str) -> None:
+        from torchvision.transforms import v2
+
+        self.files, self.decoder = files, decoder
+        self.transform = v2.Compose(
+            [
+                v2.RandomResizedCrop(224, antialias=True),
+                v2.RandomHorizontalFlip(),
+                v2.ToImage(),
+                v2.ToDtype(torch.float32, scale=True),
+                v2.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if self.decoder == "PIL":
+            from PIL import Image
+
+            return self.transform(Image.open(self.files[index]).convert("RGB")), 0
+        from torchvision.io import ImageReadMode, decode_image
+
+        return self.transform(decode_image(self.files[index], mode=ImageReadMode.RGB)), 0
+
+
+def decode_only(job: Job) -> Batches:
+    """libjpeg-turbo decodes whole images from memory, on the same number of threads; nothing else happens.
+
+    It is called through torchvision, whose `decode_jpeg` releases the GIL and costs nothing measurable: 2147 images/s,
+    against 2043 of libjpeg-turbo called from C++ on the same machine.
+    """
+    import torchvision.io
+
+    torch.set_num_threads(1)
+    chunks = cycle(_chunks([torchvision.io.read_file(file) for file in job.files]))
+    pool = ThreadPoolExecutor(job.threads)
+    ahead = deque(pool.map(torchvision.io.decode_jpeg, next(chunks)) for _ in range(2))  # no thread waits for the other
+    while True:
+        ahead.append(pool.map(torchvision.io.decode_jpeg, next(chunks)))
+        yield list(ahead.popleft()), None
+
+
+def _chunks(items: list[Any]) -> list[list[Any]]:
+    return [items[i : i + BATCH] for i in range(0, len(items) - BATCH + 1, BATCH)]
+
+
+def _threaded(module: str, threads: int) -> ModuleType:
+    torch.set_num_threads(threads)
+    ndd = importlib.import_module(module)
+    ndd.set_num_threads(threads)
+    return ndd
+
+
+@dataclass
+class Competitor:
+    """A stream of batches and the module that it needs."""
+
+    stream: Callable[..., Batches]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    module: str = "torch"
+
+
+def competitors(threads: int) -> dict[str, Competitor]:
+    """By name, torch_ndd first; the DataLoader runs without workers and with one for each thread."""
+    loaders = {
+        f"DataLoader {decoder}, {workers} workers": Competitor(data_loader, {"decoder": decoder, "workers": workers}, "torchvision")
+        for decoder in ("PIL", "decode_image")
+        for workers in (0, threads)
+    }
+    return {
+        SUBJECT: Competitor(imperative_fused, {"module": "torch_ndd"}),
+        "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
+        "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, capture": Competitor(imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI dynamic, fused crop, capture": Competitor(imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI pipeline": Competitor(dali_pipeline, {"fused": False}, "nvidia.dali"),
+        "DALI pipeline, fused crop": Competitor(dali_pipeline, {"fused": True}, "nvidia.dali"),
+        **loaders,
+        LIMIT: Competitor(decode_only, {}, "torchvision"),
+    }

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every benchmark prints around its figures: the environment, the table's helpers, the JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+_PACKAGES = (
+    "torch_ndd",
+    "torch",
+    "torchvision",
+    "nvidia-dali-cuda130",
+    "nvidia-dali-cuda120",
+    "nvidia-nvimgcodec-cu13",
+    "nvidia-nvimgcodec-cu12",
+    "opencv-python-headless",
+    "opencv-python",
+    "pillow",
+    "numpy",
+)
+
+
+def environment(threads: int) -> dict[str, Any]:
+    """When, where and with which versions the figures were measured."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        # More than a few tenths at the start means that something else is running.
+        "load_at_start": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "versions": versions,
+    }
+
+
+def print_environment(console: Console, facts: dict[str, Any]) -> None:
+    """The header of a report."""
+    console.print(f"[bold]torch_ndd.bench[/] {facts['date']}  commit {facts['commit']}", highlight=False)
+    console.print(
+        f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_at_start']}; threads fixed at {facts['threads']}; "
+        f"Python {facts['python']}, {facts['system']}",
+        highlight=False,
+    )
+    console.print(", ".join(f"{name} {version}" for name, version in facts["versions"].items()), highlight=False)
+
+
+def write_json(path: Path, report: dict[str, Any]) -> None:
+    """Store a report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
+    """The median of the ratios of the same round: what slows down a whole round drops out."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of the values do not exceed.
+
+    >>> percentile([5.0, 1.0, 2.0, 4.0, 3.0], 50), percentile([1.0, 2.0], 99)
+    (3.0, 2.0)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def colour(value: float, bar: float = 1.0) -> str:
+    """A ratio for the table: green when it reaches the bar."""
+    return f"[{'green' if value >= bar else 'red'}]{value:.2f}[/]"
+
+
+def _commit() -> str:
+    """The commit of the checkout that this package is imported from, with a + when files were changed."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

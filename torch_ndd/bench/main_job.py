@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job: JPEG files -> random area crop -> 224x224 -> random flip -> normalised float32 NCHW, batches of 64.
+
+Every competitor delivers an endless stream of ``(images, labels)``, torch tensors. In a round, the first batches are
+thrown away (they were partly computed while other competitors had their turn) and the time of each following one is
+taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from ._loaders import BATCH, LIMIT, SUBJECT, Competitor, Job, competitors, decode_only
+from ._photos import write_jpegs
+from ._process import Handler, Peer, PeerError, cpu_seconds, installed, limit_threads, running
+from ._report import colour, percentile, ratio
+
+# The longest queue of finished batches is the DataLoader's: 2 workers with 2 batches each.
+DISCARD = 6
+
+
+@dataclass
+class Round:
+    """One turn of one competitor."""
+
+    seconds: list[float]
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        """Images per second."""
+        return BATCH * len(self.seconds) / sum(self.seconds)
+
+
+def handler(competitor: Competitor, job: Job) -> Handler:
+    """Runs in the competitor's process: answers a number of steps with a `Round`."""
+    batches = competitor.stream(job, **competitor.arguments)
+    images, _ = next(batches)
+    if competitor.stream is not decode_only:
+        _check(images, next(batches)[0])
+
+    def measure(steps: int) -> Round:
+        for _ in range(DISCARD):
+            next(batches)
+        cpu, seconds = cpu_seconds(), []
+        last = time.perf_counter()
+        for _ in range(steps):
+            next(batches)
+            now = time.perf_counter()
+            seconds.append(now - last)
+            last = now
+        return Round(seconds, cpu_seconds() - cpu)
+
+    return measure
+
+
+def _check(images: torch.Tensor, following: torch.Tensor) -> None:
+    """Whoever delivers something else does not take part."""
+    if tuple(images.shape) != (BATCH, 3, 224, 224) or images.dtype != torch.float32 or not images.is_contiguous():
+        raise ValueError(f"delivered {tuple(images.shape)} {images.dtype} with strides {images.stride()}")
+    if not 0.5 < float(images.std()) < 2 or torch.equal(images, following):
+        raise ValueError(f"delivered images that are not normalised or not random: standard deviation {float(images.std()):.2f}")
+
+
+def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Measure, print the table, return the figures."""
+    chosen = {
+        name: competitor
+        for name, competitor in competitors(options.threads).items()
+        if installed(competitor.module) and (options.only is None or options.only.search(name))
+    }
+    limit_threads(options.threads)
+    with ExitStack() as stack:
+        if options.path is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torch_ndd_bench_")))
+            paths = write_jpegs(folder, options.images)
+        else:
+            paths = sorted(path for path in Path(options.path).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+        if len(paths) < BATCH:
+            raise SystemExit(f"the main job needs at least {BATCH} JPEGs; there are {len(paths)} in {options.path}")
+        job = Job([str(path) for path in paths], options.threads)
+        size = sum(path.stat().st_size for path in paths) / len(paths) / 1000
+        what = f"{len(paths)} JPEGs of {size:.1f} kB on average, batch {BATCH}"
+        console.print(f"{what}, {options.rounds} rounds of {options.steps} batches", highlight=False)
+        processes = {name: (handler, (competitor, job)) for name, competitor in chosen.items()}
+        peers, failed = stack.enter_context(running(processes))
+        rounds = _alternate(peers, failed, options)
+    figures = _figures(rounds)
+    _print(console, figures, failed)
+    return {"files": len(paths), "average_kb": size, "batch": BATCH, "results": figures, "failed": failed}
+
+
+def _alternate(peers: list[Peer], failed: dict[str, str], options: argparse.Namespace) -> dict[str, list[Round]]:
+    rounds: dict[str, list[Round]] = {peer.name: [] for peer in peers}
+    for peer in peers:
+        peer.settle()
+    for turn in track(range(options.rounds), description="rounds", transient=True):
+        shift = turn % max(len(peers), 1)
+        for peer in peers[shift:] + peers[:shift]:
+            if peer.name in failed:
+                continue
+            try:
+                rounds[peer.name].append(peer.ask(options.steps))
+            except PeerError as error:
+                failed[peer.name] = str(error)
+                continue
+            peer.settle()
+    return {name: taken for name, taken in rounds.items() if name not in failed}
+
+
+def _figures(rounds: dict[str, list[Round]]) -> dict[str, dict[str, float]]:
+    subject = rounds.get(SUBJECT)
+    figures = {}
+    for name, taken in rounds.items():
+        seconds = [second for one in taken for second in one.seconds]
+        figures[name] = {
+            "images_per_second": statistics.median(one.rate for one in taken),
+            "batch_ms_p50": percentile(seconds, 50) * 1e3,
+            "batch_ms_p99": percentile(seconds, 99) * 1e3,
+            "images_per_cpu_second": BATCH * len(seconds) / sum(one.cpu for one in taken),
+        }
+        if subject is not None:
+            figures[name]["torch_ndd_ratio"] = ratio([one.rate for one in subject], [one.rate for one in taken])
+    return figures
+
+
+def _print(console: Console, figures: dict[str, dict[str, float]], failed: dict[str, str]) -> None:
+    table = Table(title="main job: JPEG files to normalised training batches")
+    table.add_column("competitor")
+    for heading in ("images/s", "torch_ndd is x times", "batch p50 ms", "p99 ms", "images per CPU second"):
+        table.add_column(heading, justify="right")
+    for name, row in figures.items():
+        times = colour(row["torch_ndd_ratio"], 0.85 if name == LIMIT else 1.0) if "torch_ndd_ratio" in row and name != SUBJECT else ""
+        table.add_row(
+            name,
+            f"{row['images_per_second']:.0f}",
+            times,
+            f"{row['batch_ms_p50']:.1f}",
+            f"{row['batch_ms_p99']:.1f}",
+            f"{row['images_per_cpu_second']:.0f}",
+        )
+    console.print(table)
+    for family in ("DALI", "DataLoader"):
+        best = max(
+            (name for name in figures if name.startswith(family)),
+            key=lambda name: figures[name]["images_per_second"],
+            default=None,
+        )
+        if best is not None and SUBJECT in figures:
+            console.print(f"against the best of {family} ({best}): {figures[best]['torch_ndd_ratio']:.2f} times")
+    for name, text in failed.items():
+        console.print(f"[red]{name} failed:[/]", text.strip(), highlight=False, markup=False)
