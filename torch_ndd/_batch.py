@@ -22,6 +22,7 @@ from ._tensor import (
     check_layout,
     described,
     new_tensor,
+    plain_keys,
     saturated,
     sliced,
     torch_device,
@@ -45,7 +46,6 @@ class Batch(Operand):
     # int64 on the CPU (N, ndim), or None when the buffer is dense.
     _shapes: TorchTensor | None
     _samples: list[Tensor | None] | None
-    _sources: Sequence[str]
     __array_ufunc__ = None  # ndarray + Batch is for Batch to compute
 
     def __init__(
@@ -55,6 +55,9 @@ class Batch(Operand):
             raise ValueError("Batch: tensors must be given")
         made = (batch if copy else as_batch)(tensors, dtype, device, layout)
         self.__dict__.update(made.__dict__)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_samples": None}
 
     @property
     def batch_size(self) -> int:
@@ -112,12 +115,16 @@ class Batch(Operand):
         return new_batch(torch.cat(parts) if parts else values[:0], self._shapes[index], self._layout).densified()
 
     def _sample(self, i: int) -> Tensor:
-        if self._samples is None:
-            self._samples = [None] * self.batch_size
-        made = self._samples[i]
+        samples = self._samples
+        if samples is None:
+            samples = list[Tensor | None]([None] * self.batch_size)
+            self._samples = samples
+        made = samples[i]
         if made is None:
             values = self._values[i] if self._shapes is None else self._part(i).view(self._shapes[i].tolist())
-            made = self._samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
+            made = samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
+            if self._sources:
+                made._sources = self._sources[i : i + 1]
         return made
 
     def _part(self, i: int) -> TorchTensor:
@@ -261,6 +268,8 @@ class SampleSlicer:
         for k in varying:
             if k.batch_size != owner.batch_size:
                 raise ValueError(f"Inconsistent batch size: {owner.batch_size} != {k.batch_size}")
+        if len(keys) <= owner.ndim and all(map(_takes_all, keys)):
+            return owner
         values = owner._ready()
         if owner._shapes is None and not varying:
             part, layout = sliced(values, "N" + owner.layout if owner.layout else None, (slice(None), *_of_sample(keys, 0)))
@@ -275,16 +284,17 @@ class SampleSlicer:
         return _packed(samples, layout) if samples else owner
 
 
+def _takes_all(key: Any) -> bool:
+    return key is Ellipsis or (isinstance(key, slice) and key.start in (None, 0) and key.stop is None and key.step in (None, 1))
+
+
 def _bounds(keys: Iterable[Any]) -> Iterator[Any]:
     for key in keys:
         yield from (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
 
 
 def _of_sample(keys: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    def bound(k: Any) -> Any:
-        return k._sample(i).item() if isinstance(k, Batch) else k.item() if isinstance(k, Tensor) else int(k) if isinstance(k, np.integer) else k
-
-    return tuple(slice(bound(k.start), bound(k.stop), bound(k.step)) if isinstance(k, slice) else bound(k) for k in keys)
+    return plain_keys(keys, lambda key: key._sample(i).item() if isinstance(key, Batch) else key)
 
 
 def new_batch(
@@ -298,7 +308,6 @@ def new_batch(
     made._pending = pending
     made._external = external
     made._samples = None
-    made._sources = ()
     return made
 
 
@@ -308,8 +317,17 @@ def empty_batch(
     """An unfilled batch. An extent is a number, or an int64 tensor (N,) with one for each sample; equal ones make the batch dense."""
     if not any(isinstance(extent, torch.Tensor) for extent in shape):
         return new_batch(_native.empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
-    columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
-    return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout)
+    if torch.compiler.is_compiling():
+        unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
+        if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
+            sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
+            return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
+        columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
+        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout)
+    rows = np.empty((batch_size, len(shape)), np.int64)
+    for k, extent in enumerate(shape):
+        rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
+    return empty_packed(torch.from_numpy(rows), dtype, device, layout)
 
 
 def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:

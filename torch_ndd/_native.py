@@ -33,6 +33,12 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
+philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
+files_start = _function(_slow, "ndd_files_start", _POINTER, ctypes.c_char_p, ctypes.c_char_p, _POINTER, _POINTER, _INT64)
+files_wait = _function(_slow, "ndd_files_wait", _INT64, _POINTER, _POINTER)
+files_error = _function(_quick, "ndd_files_error", ctypes.c_char_p, _POINTER)
+files_release = _function(_quick, "ndd_files_release", None, _POINTER)
+shuffle = _function(_slow, "ndd_shuffle", None, _POINTER, _INT64, _INT64, ctypes.c_uint64, ctypes.c_uint64)
 wait = _function(_slow, "ndd_wait", ctypes.c_int, _POINTER)
 set_threads = _function(_slow, "ndd_set_threads", None, ctypes.c_int)
 stop = _function(_slow, "ndd_stop", None)
@@ -80,6 +86,25 @@ def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.T
 def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     size = torch.library.get_ctx().new_dynamic_size()
     return torch.empty(size, dtype=dtype, device=device)
+
+
+# A dense batch in a compiled graph of which one extent, given as -1, is equal for all samples but known at run time only: channels.
+_library.define("empty_equal(SymInt[] shape, Tensor extents, ScalarType dtype, Device device) -> Tensor")
+
+
+@torch.library.impl("ndd::empty_equal", "CompositeExplicitAutograd", lib=_library)
+def _(shape: list[int], extents: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    found = set(extents.tolist()) or {0}
+    if len(found) > 1:
+        raise RuntimeError(f"a compiled graph takes samples with equal numbers of channels, got {sorted(found)}")
+    (extent,) = found
+    return torch.empty([extent if n < 0 else n for n in shape], dtype=dtype, device=device)
+
+
+@torch.library.register_fake("ndd::empty_equal", lib=_library)
+def _(shape: list[int], extents: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    extent = torch.library.get_ctx().new_dynamic_size()
+    return torch.empty([extent if isinstance(n, int) and n < 0 else n for n in shape], dtype=dtype, device=device)
 
 
 _POOLED_BYTES = 32 << 20  # csrc/ndd/host_memory.cpp has the measurement

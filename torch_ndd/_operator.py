@@ -54,11 +54,14 @@ WORDS_PER_CALL = 7
 
 @dataclass
 class Launch:
-    """What a body returns when the kernel's arguments are not its own: the outputs, the kernel's arguments, and results that need no kernel."""
+    """What a body returns when the kernel's arguments are not its own: the outputs, the kernel's arguments, results that need no kernel, inputs
+    that take the place of the call's, and whether the operator's formula holds for these arguments."""
 
     out: Batch | tuple[Batch, ...]
     args: Sequence[Any] = ()
     also: tuple[Batch, ...] = ()
+    inputs: tuple[Batch, ...] = ()
+    fusable: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Operator:
     name: str
     body: Callable[..., Any]
     layouts: tuple[str, ...] | None
-    formula: Callable[..., torch.Tensor] | None
+    formula: Callable[..., torch.Tensor | None] | None
     inputs: int
     required: int
     arguments: dict[str, Argument]
@@ -87,6 +90,7 @@ class Operator:
     defaults: dict[str, Any] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     packed: tuple[Argument, ...] = ()  # those that Python prepares
+    reads_values: bool = False
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
@@ -128,7 +132,8 @@ def operator(
     layouts: tuple[str, ...] | None = None,
     kernel: str | None = None,
     outputs: int = 1,
-    formula: Callable[..., torch.Tensor] | None = None,
+    formula: Callable[..., torch.Tensor | None] | None = None,
+    reads_values: bool = False,
 ) -> Callable[[F], F]: ...
 def operator(
     function: Callable[..., Any] | None = None,
@@ -137,7 +142,8 @@ def operator(
     layouts: tuple[str, ...] | None = None,
     kernel: str | None = None,
     outputs: int = 1,
-    formula: Callable[..., torch.Tensor] | None = None,
+    formula: Callable[..., torch.Tensor | None] | None = None,
+    reads_values: bool = False,
 ) -> Any:
     """Make an operator of a function ``f(input, /, *, batch_size=None, device=None, <arguments>)`` whose body allocates the output.
 
@@ -146,11 +152,13 @@ def operator(
         layouts: Layouts that the first input may have; one without a layout gets the first of them with its number of dimensions.
         kernel: Schema of the kernel's arguments, where they are not the function's; the body then returns a :class:`Launch`.
         outputs: How many buffers the kernel fills.
-        formula: The same in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``.
+        formula: The same in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``;
+            None where it has none for these types.
+        reads_values: The body reads the inputs' values, so the call waits for them.
     """
     if function is None:
-        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula)
-    return _make(function, function.__name__, layouts, kernel, outputs, formula)
+        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values)
+    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values)
 
 
 def _make(
@@ -159,7 +167,8 @@ def _make(
     layouts: tuple[str, ...] | None,
     kernel: str | None,
     outputs: int,
-    formula: Callable[..., torch.Tensor] | None,
+    formula: Callable[..., torch.Tensor | None] | None,
+    reads_values: bool,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
@@ -187,6 +196,7 @@ def _make(
         {p.name: p.default for p in keywords if p.default is not p.empty},
         frozenset(p.name for p in keywords if p.default is p.empty),
         tuple(a for a in arguments.values() if a.role in (Role.per_sample, Role.shape, Role.random) or a.name == "dtype"),
+        reads_values=reads_values,
     )
     made.defaults.update(dict.fromkeys(made.missing))
     automatic = None if kernel is not None else tuple(a.name for a in arguments.values() if a.schema)
@@ -258,14 +268,22 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     if batch_size is not None:
         _set_batch_size(state, batch_size)
     target = _target_device(op.name, values, device)
+    if op.reads_values:
+        for value in values:
+            if value is not None:
+                value._ready()
     batches = [None if value is None else _as_batch(state, value, target) for value in values]
     if op.layouts is not None and batches and batches[0] is not None:
         batches[0] = _with_layout(op, batches[0])
+    for key, value in given.items():
+        if op.arguments[key].role is Role.plain and value is not None:
+            arguments[key] = _plain(state, op.arguments[key], value)
     if op.packed:
         arguments = dict(arguments)
-        has_frames = bool(batches) and batches[0] is not None and (batches[0]._layout or "").startswith("F")
+        has_frames = len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F")
         for argument in op.packed:
-            arguments[argument.name] = _prepare(state, argument, arguments[argument.name], has_frames)
+            if arguments[argument.name] is not None or argument.role is Role.random:
+                arguments[argument.name] = _prepare(state, argument, arguments[argument.name], has_frames)
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
 
@@ -273,9 +291,12 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     if isinstance(launch, Batch):
         assert automatic is not None
         launch = Launch(launch, [arguments[key] for key in automatic])
+    batches = launch.inputs or batches
     outs = launch.out if isinstance(launch.out, tuple) else (launch.out,)
-    if state.compiling and op.formula is not None and all(b is None or b._shapes is None for b in batches):
+    computed = None
+    if state.compiling and op.formula is not None and launch.fusable and all(b is None or b._shapes is None for b in (*batches, *outs)):
         computed = op.formula(*(b and b._values for b in batches), *launch.args, dtype=outs[0].dtype)
+    if computed is not None:
         outs = (new_batch(computed, None, outs[0].layout),)
         pending = None
     else:
@@ -318,18 +339,21 @@ def queue(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[
     try:
         kernel(*arguments)
     except BaseException:
-        _native.end()
+        _native.release(_native.end() & ~1)
         raise
     return finish_call(mode, [pending for pending, _ in reads])
 
 
 def _single(out: Batch) -> Tensor:
     values = out._values[0] if out._shapes is None else out._values.view(out._shapes[0].tolist())
-    return new_tensor(values, out._layout, out._pending)
+    made = new_tensor(values, out._layout, out._pending)
+    if out._sources:
+        made._sources = out._sources
+    return made
 
 
 def _similar(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, 1)
+    close = [one for one in (name.rstrip("_"),) if one in names] or difflib.get_close_matches(name, names, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -380,8 +404,11 @@ def _as_batch(state: _Call, value: Operand, target: torch.device) -> Batch:
     values = value._values
     if state.is_batch:
         value._ready()
-        return new_batch(values.expand(state.batch_size, *values.shape).contiguous(), None, value._layout)
-    return new_batch(values[None], None, value._layout)
+        made = new_batch(values.expand(state.batch_size, *values.shape).contiguous(), None, value._layout)
+    else:
+        made = new_batch(values[None], None, value._layout)
+    made._sources = tuple(value._sources) * state.batch_size
+    return made
 
 
 def _with_layout(op: Operator, value: Batch) -> Batch:
@@ -398,6 +425,23 @@ def _with_layout(op: Operator, value: Batch) -> Batch:
 
 _DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32}
 _constants: dict[tuple[Any, ...], torch.Tensor] = {}
+
+
+_PLAIN: dict[str | None, tuple[type, ...]] = {
+    "bool": (bool, int, np.bool_),
+    "int": (int, np.integer),
+    "float": (float, int, np.number),
+    "str": (str,),
+}
+
+
+def _plain(state: _Call, argument: Argument, value: Any) -> Any:
+    """A value for the kernel as it is."""
+    if not isinstance(value, _PLAIN[argument.schema]):
+        if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
+            raise TypeError(f"{state.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
+        return int(value)
+    return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
 
 
 def _prepare(state: _Call, argument: Argument, value: Any, has_frames: bool) -> Any:
@@ -444,7 +488,7 @@ def _key(value: Any) -> tuple[Any, ...] | None:
 def _numbers(state: _Call, argument: Argument, value: Any) -> Any:
     """Python numbers, checked."""
     if isinstance(value, int | float | np.number | np.bool_):
-        if argument.element is int and value != value // 1:
+        if argument.element is int and not float(value).is_integer():
             raise TypeError(f"{state.name}: argument {argument.name!r} takes integers, got {value!r}")
         return value
     if isinstance(value, list | tuple | range):
@@ -464,7 +508,7 @@ def _from_operand(state: _Call, argument: Argument, value: Operand, has_frames: 
     if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
         value._ready()
     state.read(value)
-    if isinstance(value, Tensor):
+    if not isinstance(value, Batch):
         values = value._values[None]
     elif value._shapes is None:
         values = value._values
@@ -472,7 +516,10 @@ def _from_operand(state: _Call, argument: Argument, value: Operand, has_frames: 
         values = _even_rows(state, argument, value)
     if value._external:
         values = values.clone()
-    return _rows(state, argument, values.contiguous(), has_frames and (value._layout or "").startswith("F"))
+    per_frame = has_frames and (value._layout or "").startswith("F")
+    if per_frame and argument.vector and values.dim() == 2:
+        values = values[..., None]  # (rows, frames, 1): one number for all elements, told from one number per element
+    return _rows(state, argument, values.contiguous(), per_frame)
 
 
 def _even_rows(state: _Call, argument: Argument, value: Batch) -> torch.Tensor:

@@ -1,31 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The random generator: Philox4x32-10, counter-based, so that a position is one number and any draw can be computed on its own."""
 
+import ctypes
 import re
 import secrets
 import threading
 from typing import Any, final
 
-_MASK = 0xFFFFFFFF
-# Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
+import torch
+
+from . import _native
+
+_MASK = 2**64 - 1
 _STATE = re.compile(r"Philox_([0-9A-F]{16})_([0-9A-F]{16}):([0-9A-F]{16})_([0-3])")
-
-
-def philox(key: int, sequence: int, counter: int) -> tuple[int, int, int, int]:
-    """The four 32-bit words of one counter value; ``counter`` is the low, ``sequence`` the high half of Philox' 128-bit counter.
-
-    >>> philox(1234, 0, 0)
-    (546353992, 3665621163, 1140953199, 3419031310)
-    """
-    a, b, c, d = counter & _MASK, counter >> 32, sequence & _MASK, sequence >> 32
-    k0, k1 = key & _MASK, key >> 32
-    for _ in range(10):
-        left, right = _MULTIPLIERS[0] * a, _MULTIPLIERS[1] * c
-        a, b, c, d = (right >> 32) ^ b ^ k0, right & _MASK, (left >> 32) ^ d ^ k1, left & _MASK
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-    return a, b, c, d
 
 
 class RNGState:
@@ -68,7 +55,6 @@ class RNG:
         if seed is not None and state is not None:
             raise ValueError("RNG: give a seed or a state, not both")
         self._lock = threading.Lock()
-        self._words: tuple[int, ...] = ()
         if state is not None:
             self.set_state(state)
         else:
@@ -78,8 +64,7 @@ class RNG:
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"the seed of an RNG must be an int, got {seed!r}")
         with self._lock:
-            self._key, self._sequence, self._position = int(seed) & (2**64 - 1), 0, 0  # the position is in words
-            self._words = ()
+            self._key, self._sequence, self._position = int(seed) & _MASK, 0, 0  # the position is in words
 
     @property
     def seed(self) -> int:
@@ -91,20 +76,21 @@ class RNG:
         self._reseed(value)
 
     def __call__(self) -> int:
-        with self._lock:
-            return self._next()
+        word = ctypes.c_int64()
+        self._fill(ctypes.addressof(word), 1)
+        return word.value
 
-    def _next(self) -> int:
-        phase = self._position % 4
-        if phase == 0 or not self._words:
-            self._words = philox(self._key, self._sequence, self._position // 4)
-        self._position += 1
-        return self._words[phase]
+    def draw(self, count: int) -> torch.Tensor:
+        """The next ``count`` words as an int64 tensor, one after the other even when several threads draw."""
+        words = torch.empty(count, dtype=torch.int64)
+        self._fill(words.data_ptr(), count)
+        return words
 
-    def draw(self, count: int) -> list[int]:
-        """The next ``count`` words, one after the other even when several threads draw."""
+    def _fill(self, address: int, count: int) -> None:
         with self._lock:
-            return [self._next() for _ in range(count)]
+            counter, phase = divmod(self._position, 4)
+            self._position += count
+        _native.philox(self._key, self._sequence, counter & _MASK, phase, count, address)
 
     def advance(self, n: int) -> None:
         """Skip ``n`` words; ValueError when negative, TypeError for no int."""
@@ -114,7 +100,6 @@ class RNG:
             raise ValueError(f"RNG.advance cannot go back: {n}")
         with self._lock:
             self._position += int(n)
-            self._words = ()
 
     def clone(self) -> "RNG":
         """Another generator at the same position."""
@@ -124,7 +109,7 @@ class RNG:
         """The position."""
         with self._lock:
             counter, phase = divmod(self._position, 4)
-            return RNGState(f"Philox_{self._key:016X}_{self._sequence:016X}:{counter & (2**64 - 1):016X}_{phase}")
+            return RNGState(f"Philox_{self._key:016X}_{self._sequence:016X}:{counter & _MASK:016X}_{phase}")
 
     def set_state(self, value: Any) -> None:
         """Go to a position: an :class:`RNGState` or its text. ValueError for other text, TypeError for anything else."""
@@ -132,7 +117,6 @@ class RNG:
         with self._lock:
             self._key, self._sequence, counter, phase = state._numbers
             self._position = 4 * counter + phase
-            self._words = ()
 
     @property
     def state(self) -> RNGState:

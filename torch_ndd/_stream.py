@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When and where queued work runs: evaluation modes, contexts, the number of threads, and results that are still to come."""
 
+import ast
 import atexit
 import enum
 import os
@@ -73,7 +74,14 @@ def _site() -> list[tuple[types.CodeType, int]]:
     return site
 
 
-_raiser = compile("raise Exception", "", "exec")
+def _compiled_raise() -> types.CodeType:
+    tree = ast.parse("raise Exception")
+    for node in ast.walk(tree):
+        vars(node).update(col_offset=-1, end_col_offset=-1)  # no columns, which a traceback would underline
+    return compile(tree, "", "exec")
+
+
+_raiser = _compiled_raise()
 
 
 def _traceback(site: list[tuple[types.CodeType, int]]) -> types.TracebackType | None:
@@ -84,9 +92,8 @@ def _traceback(site: list[tuple[types.CodeType, int]]) -> types.TracebackType | 
         try:
             exec(stub, {"__name__": "__main__"})
         except Exception as error:
-            assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
-            frame = error.__traceback__.tb_next.tb_frame
-            traceback = types.TracebackType(traceback, frame, 0, line)
+            raised = error.__traceback__ and error.__traceback__.tb_next
+        traceback = raised and types.TracebackType(traceback, raised.tb_frame, raised.tb_lasti, line)
     return traceback
 
 
@@ -113,7 +120,11 @@ class Pending:
             raise self._wrapped() from self.cause()
 
     def done(self) -> bool:
-        """Whether nothing is left to wait for, an error apart."""
+        """Whether the work has ended well. What it read is let go then, so that an endless chain of calls does not grow."""
+        if self._status is None and _native.done(self._handle):
+            self._status = _native.wait(self._handle)
+            if self._status == 0:
+                self._reads.clear()
         return self._status == 0
 
     @property
@@ -133,7 +144,8 @@ class Pending:
         return _KINDS[self._status - 1](f"An error happened during {how}")
 
     def _origin(self, identity: int) -> "Pending":
-        seen, open_ = set(), [self]
+        seen: set[int] = set()
+        open_: list[Pending] = [self]
         while open_:
             one = open_.pop()
             if _native.identity(one._handle) == identity:

@@ -2,7 +2,7 @@
 """``Tensor``: one sample, and what it has in common with a batch."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,6 +78,7 @@ class Operand:
     _layout: str | None
     _pending: Pending | None
     _external: bool
+    _sources: Sequence[str] = ()  # the file that each sample came from, if known
     __hash__ = None  # type: ignore[assignment]
 
     # Set by ops/arithmetic.py, which stands above this layer: arithmetic(operation, left, right).
@@ -100,6 +101,10 @@ class Operand:
         """Wait until the values are there. Raises what went wrong on the way to them."""
         self._ready()
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._ready()  # pending work stays in its process
+        return dict(self.__dict__)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -159,7 +164,7 @@ class Tensor(Operand):
     def __init__(self, data: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, copy: bool = False) -> None:
         if data is None:
             raise ValueError("Tensor: data must be given")
-        values, own_layout, pending, sample, external = _import(data)
+        values, own_layout, pending, sample, external = _import(data, wide=dtype is not None)
         if dtype is not None or device is not None:
             values, pending, external = _converted(values, pending, external, dtype, device, saturate=not isinstance(data, _PYTHON))
         if copy and external:
@@ -219,8 +224,7 @@ class Tensor(Operand):
         return self.to_device(Device("gpu", index))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        keys = key if isinstance(key, tuple) else (key,)
-        keys = tuple(k.item() if isinstance(k, Tensor) else int(k) if isinstance(k, np.integer) else k for k in keys)
+        keys = plain_keys(key if isinstance(key, tuple) else (key,))
         values, layout = sliced(self._ready(), self._layout, keys)
         return self if values is self._values else new_tensor(values, layout)
 
@@ -252,7 +256,7 @@ class Tensor(Operand):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return self._ready().__cuda_array_interface__
+        return self._ready().__cuda_array_interface__  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"Tensor({described(np.asarray(self.cpu()), self)}, shape={self.shape})"
@@ -286,6 +290,15 @@ def check_layout(op: str, layout: str | None, ndim: int) -> str | None:
     return layout
 
 
+def plain_keys(keys: tuple[Any, ...], number: Callable[[Any], Any] = lambda key: key) -> tuple[Any, ...]:
+    """Keys with Python ints for scalar Tensors and NumPy ints, also as bounds of slices. ``number`` converts anything else."""
+
+    def plain(key: Any) -> Any:
+        return key.item() if isinstance(key, Tensor) else int(key) if isinstance(key, np.integer) else number(key)
+
+    return tuple(slice(plain(k.start), plain(k.stop), plain(k.step)) if isinstance(k, slice) else plain(k) for k in keys)
+
+
 def sliced(values: torch.Tensor, layout: str | None, keys: tuple[Any, ...]) -> tuple[torch.Tensor, str | None]:
     """NumPy's basic indexing, negative steps included, and the letters of the dimensions that are left."""
     if sum(k is Ellipsis for k in keys) > 1:
@@ -293,8 +306,8 @@ def sliced(values: torch.Tensor, layout: str | None, keys: tuple[Any, ...]) -> t
     given = sum(k is not Ellipsis for k in keys)
     if given > values.dim():
         raise ValueError(f"Number of ranges ({given}) is greater than the number of dimensions ({values.dim()})")
-    if Ellipsis in keys:
-        at = keys.index(Ellipsis)
+    if given < len(keys):
+        at = next(k for k, one in enumerate(keys) if one is Ellipsis)
         keys = keys[:at] + (slice(None),) * (values.dim() - given) + keys[at + 1 :]
     letters = list(layout) if layout else []
     for axis in reversed(range(len(keys))):
@@ -320,8 +333,8 @@ def sliced(values: torch.Tensor, layout: str | None, keys: tuple[Any, ...]) -> t
 _PYTHON = (int, float, bool, list, tuple, range)
 
 
-def _import(data: Any) -> tuple[torch.Tensor, str | None, Pending | None, int, bool]:
-    """Values, layout, pending work, sample, and whether the memory is the caller's."""
+def _import(data: Any, wide: bool) -> tuple[torch.Tensor, str | None, Pending | None, int, bool]:
+    """Values, layout, pending work, sample, and whether the memory is the caller's. ``wide``: keep Python numbers as wide as they are."""
     if isinstance(data, Tensor):
         return data._values, data._layout, data._pending, data._sample, data._external
     if isinstance(data, torch.Tensor):
@@ -334,7 +347,7 @@ def _import(data: Any) -> tuple[torch.Tensor, str | None, Pending | None, int, b
         values, shared = from_numpy(np.asarray(data))
         return values, None, None, 0, shared
     if isinstance(data, _PYTHON):
-        return from_python(data), None, None, 0, False
+        return from_python(data, wide), None, None, 0, False
     if hasattr(data, "__dlpack_device__"):
         try:
             return torch.from_dlpack(data).contiguous(), None, None, 0, True
@@ -357,17 +370,17 @@ def from_numpy(array: np.ndarray) -> tuple[torch.Tensor, bool]:
     return torch.from_numpy(array), usable
 
 
-def from_python(data: Any) -> torch.Tensor:
-    """Numbers and nested lists: int32, uint32 when only that holds them, float32 or bool. OverflowError beyond."""
+def from_python(data: Any, wide: bool = False) -> torch.Tensor:
+    """Numbers and nested lists: int32, uint32 when only that holds them, float32 or bool, or as ``wide`` as NumPy has them. OverflowError beyond."""
     if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
         data = [np.asarray(one) if isinstance(one, Tensor) else one for one in data]
     array = np.asarray(data)
     kind = array.dtype.kind
     if kind in "iu" or (kind == "O" and all(isinstance(x, int) for x in array.flat)):
         low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-        if array.itemsize <= 4 and kind in "iu":
+        if kind in "iu" and (wide or array.itemsize <= 4):
             pass
-        elif -(2**31) <= low and high < 2**31:
+        elif low >= -(2**31) and high < 2**31:
             array = array.astype(np.int32)
         elif low < 0:
             raise OverflowError(f"{low if low < -(2**31) else high} is out of range for int32")
@@ -376,7 +389,7 @@ def from_python(data: Any) -> torch.Tensor:
         else:
             raise OverflowError(f"{high} is out of range for uint32")
     elif kind == "f":
-        array = array.astype(np.float32) if array.itemsize > 4 else array
+        array = array.astype(np.float32) if array.itemsize > 4 and not wide else array
     elif kind != "b":
         raise TypeError(f"Unexpected element type in {data!r}: a Tensor is made from numbers")
     return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
@@ -396,6 +409,9 @@ def _converted(
     return values.to(target, non_blocking=True), None, False
 
 
+_BELOW_2_63 = math.nextafter(2.0**63, 0)
+
+
 def saturated(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The conversion of ``cast``: floats are rounded half away from zero, and what does not fit becomes the nearest limit."""
     if values.dtype == dtype:
@@ -404,26 +420,40 @@ def saturated(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return values.to(dtype)
     if dtype is torch.bool:
         return values.abs() >= 0.5 if values.dtype.is_floating_point else values != 0
-    limits = torch.iinfo(dtype)
-    if values.dtype.is_floating_point:
-        wide = values.double()
-        rounded = torch.trunc(wide + torch.copysign(torch.full_like(wide, 0.49999999999999994), wide))
-        whole = torch.nan_to_num(rounded, nan=float(limits.min)).clamp(float(limits.min), math.nextafter(2.0**63, 0) if limits.max > 2**53 else limits.max)
-        return torch.where(rounded >= float(limits.max), limits.max, whole.to(torch.int64)).to(dtype) if limits.max <= 2**63 - 1 else whole.to(dtype)
     if values.dtype is torch.bool:
         return values.to(dtype)
-    if values.dtype is torch.uint64 or dtype is torch.uint64:
-        array = values.cpu().numpy()
-        limit = np.iinfo(array.dtype)
-        clipped = array.clip(max(limits.min, int(limit.min)), min(limits.max, int(limit.max)))
-        return torch.from_numpy(clipped).to(dtype).to(values.device)
-    return values.to(torch.int64).clamp(limits.min, limits.max).to(dtype)
+    if torch.uint64 in (values.dtype, dtype):  # torch has no arithmetic for it
+        return torch.from_numpy(_saturated_array(values.cpu(), dtype)).to(values.device)
+    limits = torch.iinfo(dtype)
+    if not values.dtype.is_floating_point:
+        return values.to(torch.int64).clamp(limits.min, limits.max).to(dtype)
+    rounded = _rounded(values)
+    whole = torch.nan_to_num(rounded, nan=float(limits.min)).clamp(float(limits.min), min(float(limits.max), _BELOW_2_63))
+    return torch.where(rounded >= float(limits.max), limits.max, whole.to(torch.int64)).to(dtype)
+
+
+def _rounded(values: torch.Tensor) -> torch.Tensor:
+    """Half away from zero, as float64."""
+    wide = values.double()
+    return torch.trunc(wide + torch.copysign(torch.full_like(wide, 0.49999999999999994), wide))
+
+
+def _saturated_array(values: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
+    target = torch.empty(0, dtype=dtype).numpy().dtype
+    limits = np.iinfo(target)
+    if not values.dtype.is_floating_point:
+        array = values.numpy()
+        given = np.iinfo(array.dtype)
+        return array.clip(max(limits.min, int(given.min)), min(limits.max, int(given.max))).astype(target)
+    rounded = np.nan_to_num(_rounded(values).numpy(), nan=float(limits.min))
+    whole = rounded.clip(float(limits.min), np.nextafter(float(limits.max), 0)).astype(target)
+    return np.where(rounded >= float(limits.max), target.type(limits.max), whole)
 
 
 def truncated(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """NumPy's conversion of Python numbers: fractions are cut off, and an integer that does not fit is an OverflowError."""
     if not dtype.is_floating_point and dtype is not torch.bool and values.numel():
-        limits, low, high = torch.iinfo(dtype), values.min().item(), values.max().item()
+        limits, low, high = torch.iinfo(dtype), values.numpy().min().item(), values.numpy().max().item()
         if math.trunc(low) < limits.min or math.trunc(high) > limits.max:
             raise OverflowError(f"{high if high > limits.max else low} is out of range for {dtype}")
     return values.to(dtype)
