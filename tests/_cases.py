@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import torch_ndd as ndd
-from torch_ndd._operator import OPERATORS, Operator, Role
+from torch_ndd._arguments import Role
+from torch_ndd._operator import OPERATORS, Operator
 
 Samples = list[np.ndarray]
 # From whether the shapes shall differ to the samples of every positional input.

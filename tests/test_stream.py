@@ -155,7 +155,7 @@ def test_modes_nest_and_belong_to_a_thread() -> None:
 
 @pytest.mark.parametrize("mode", SYNC)
 def test_sync_modes_raise_at_the_call(mode: EvalMode, size: int) -> None:
-    with mode, pytest.raises(ValueError, match=CAUSE) as error:
+    with mode, pytest.raises(RuntimeError, match=CAUSE) as error:
         failing(size)
     assert error.value.__cause__ is None
 
@@ -163,7 +163,7 @@ def test_sync_modes_raise_at_the_call(mode: EvalMode, size: int) -> None:
 @pytest.mark.parametrize("mode", EvalMode)
 def test_external_input_raises_at_the_call(mode: EvalMode, size: int) -> None:
     frames = ndd.as_tensor(np.ones((5, size, size, 3), np.uint8), layout="FHWC")
-    with mode, pytest.raises(ValueError, match="5 frames") as error:
+    with mode, pytest.raises(RuntimeError, match="5 frames") as error:
         ndd.brightness(frames, brightness=ndd.tensor([1.0, 2.0, 3.0], layout="F"))
     assert error.value.__cause__ is None
 
@@ -176,9 +176,9 @@ def test_queued_work_raises_when_it_is_used(mode: EvalMode, size: int) -> None:
     uses = [result.evaluate, lambda: result.torch(pad=True), lambda: repr(result), lambda: result.select([0]), lambda: np.asarray(result.select(1))]
     for use in (*uses, *uses):  # it stays so
         error = error_of(use)
-        assert type(error) is ValueError
+        assert type(error) is RuntimeError
         assert str(error) == f"An error happened during {how}"
-        assert type(error.__cause__) is ValueError
+        assert type(error.__cause__) is RuntimeError
         assert str(error.__cause__) == CAUSE
 
 
@@ -247,7 +247,7 @@ def test_a_failure_in_the_middle_of_a_chain(size: int) -> None:
 
 def test_a_failed_argument_fails_the_call(size: int) -> None:
     bad = failing(size)
-    with pytest.raises(ValueError, match="An error happened"):
+    with pytest.raises(RuntimeError, match="An error happened"):
         ndd.brightness(ndd.batch(np.ones((3, 2, 2, 3), np.uint8), layout="HWC"), brightness=bad).evaluate()
 
 
@@ -469,8 +469,8 @@ def test_an_uncaught_error_shows_the_call() -> None:
     )
     assert done.returncode == 1
     cause, _, wrapper = done.stderr.partition("The above exception was the direct cause")
-    assert "line 4, in <module>\nValueError: brightness: sample 0 has 5 frames" in cause
-    assert wrapper.rstrip().endswith("ValueError: An error happened during asynchronous execution")
+    assert "line 4, in <module>\nRuntimeError: brightness: sample 0 has 5 frames" in cause
+    assert wrapper.rstrip().endswith("RuntimeError: An error happened during asynchronous execution")
 
 
 def test_the_number_of_threads_comes_from_the_environment() -> None:

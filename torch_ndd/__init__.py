@@ -19,6 +19,7 @@ from . import decoders as decoders
 from . import experimental as experimental
 from . import random as random
 from . import readers as readers
+from . import reductions as reductions
 from . import types as types
 from ._batch import Batch as Batch
 from ._batch import as_batch as as_batch

@@ -6,50 +6,28 @@ between Tensor and Batch, packs per-sample arguments, checks layouts, moves inpu
 """
 
 import difflib
-import enum
 import functools
 import inspect
 import numbers
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-import numpy as np
 import torch
 
-from . import _native, types
+from . import _native
+from ._arguments import Argument, Call, Role, described, plain, prepared
+from ._arguments import Hint as Hint
+from ._arguments import PerSample as PerSample
+from ._arguments import Random as Random
+from ._arguments import ShapeArg as ShapeArg
 from ._batch import Batch, new_batch
-from ._rng import RNG, get_default_rng
 from ._stream import EvalMode, Pending, current_mode, finish_call
-from ._tensor import SAME_SAMPLE, DeviceLike, Operand, Tensor, as_tensor, new_tensor, torch_device
+from ._tensor import DeviceLike, Operand, Tensor, as_tensor, new_tensor, torch_device
 
 T = TypeVar("T", Tensor, Batch)
 F = TypeVar("F", bound=Callable[..., Any])
-X = TypeVar("X")
-
-
-class Role(enum.Enum):
-    """What the decorator does with a parameter."""
-
-    per_sample = enum.auto()
-    shape = enum.auto()
-    hint = enum.auto()
-    random = enum.auto()
-    plain = enum.auto()  # int, float, bool, str: goes to the kernel as it is
-    body = enum.auto()  # anything else: for the body only
-
-
-# A value for all samples, a Tensor for all or a Batch with one for each. The body and the kernel see a CPU tensor with one row or N.
-PerSample = Annotated[X | Any, Role.per_sample]
-# The same where the size of the output depends on it: the body gets Python numbers as they are and tensors (rows, columns) with their values.
-ShapeArg = Annotated[X | Any, Role.shape]
-# Accepted for DALI's sake, without effect.
-Hint = Annotated[X, Role.hint]
-# A generator; the body and the kernel see an int64 tensor with the seven words that a call draws.
-Random = Annotated[RNG | None, Role.random]
-
-WORDS_PER_CALL = 7
 
 
 @dataclass
@@ -62,17 +40,6 @@ class Launch:
     also: tuple[Batch, ...] = ()
     inputs: tuple[Batch, ...] = ()
     fusable: bool = True
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A keyword parameter."""
-
-    name: str
-    role: Role
-    schema: str | None  # type in the kernel's schema, if it is part of it
-    element: type  # bool, int or float
-    vector: bool  # several numbers make one value
 
 
 @dataclass
@@ -90,39 +57,14 @@ class Operator:
     defaults: dict[str, Any] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     packed: tuple[Argument, ...] = ()  # those that Python prepares
+    prepared: dict[str, Any] = field(default_factory=dict)  # the defaults, prepared
+    draws: bool = False  # has a generator
     reads_values: bool = False
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
 
 _TAIL = ("batch_size", "device")  # parameters that every operator has
-_SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
-
-
-def _argument(parameter: inspect.Parameter, hint: Any) -> Argument:
-    optional = type(None) in typing.get_args(hint)
-    role, inner = Role.plain, hint
-    for part in (hint, *typing.get_args(hint)):
-        if isinstance(found := (getattr(part, "__metadata__", None) or (None,))[0], Role):
-            role, inner = found, typing.get_args(part)[0]
-    members = [m for m in typing.get_args(inner) or (inner,) if m is not Any and m is not type(None)]
-    kinds = [typing.get_origin(m) or m for m in members]
-    vector = any(kind is Sequence for kind in kinds)
-    flat = {k for m in members for k in ((typing.get_args(m) or (m,)) if typing.get_origin(m) is Sequence else (m,))}
-    element = bool if bool in flat else float if float in flat else int
-    if role is Role.per_sample:
-        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector)
-    if role is Role.random:
-        return Argument(parameter.name, role, "Tensor", int, False)
-    if role is not Role.plain:
-        return Argument(parameter.name, role, None, element, vector)
-    kind = members[0] if len(members) == 1 and not vector else None
-    schema = None
-    if isinstance(kind, type) and parameter.default is not None and not optional:
-        schema = "int" if issubclass(kind, enum.IntEnum) else _SCHEMA.get(kind)
-    return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector)
-
-
 @overload
 def operator(function: F) -> F: ...
 @overload
@@ -174,7 +116,7 @@ def _make(
     hints = typing.get_type_hints(function, include_extras=True)
     inputs = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _TAIL]
-    arguments = {p.name: _argument(p, hints[p.name]) for p in keywords}
+    arguments = {p.name: described(p, hints[p.name]) for p in keywords}
 
     schema = [(t, p.name + suffix) for p in inputs for t, suffix in (("Tensor?" if p.default is None else "Tensor", ""), ("Tensor?", "_shapes"))]
     if kernel is None:
@@ -199,6 +141,9 @@ def _make(
         reads_values=reads_values,
     )
     made.defaults.update(dict.fromkeys(made.missing))
+    made.draws = any(a.role is Role.random for a in arguments.values())
+    ready = {a.name: prepared(Call(name), a, made.defaults[a.name], False) for a in made.packed if a.role is not Role.random}
+    made.prepared = {**made.defaults, **{key: value for key, value in ready.items() if value is not None}}
     automatic = None if kernel is not None else tuple(a.name for a in arguments.values() if a.schema)
     OPERATORS[name] = made
 
@@ -215,52 +160,19 @@ def _public_module(name: str) -> str:
     return ".".join(("torch_ndd", *name.split(".")[:-1]))
 
 
-class _Call:
-    """One call while it is being made."""
-
-    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "reads")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.batch_size = 1
-        self.is_batch = False
-        self.external = False
-        self.compiling = torch.compiler.is_compiling()
-        self.reads: list[tuple[Pending, int]] = []
-
-    def join(self, value: Batch) -> None:
-        """Take part in the call with a Batch."""
-        size = value.batch_size
-        if self.is_batch and size != self.batch_size:
-            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size}")
-        self.is_batch, self.batch_size = True, size
-
-    def read(self, value: Operand) -> None:
-        """Depend on a value that may be pending."""
-        pending = value._pending
-        if pending is not None:
-            if pending.done():
-                value._pending = None
-            else:
-                self.reads.append((pending, value._sample if isinstance(value, Tensor) else SAME_SAMPLE))
-
-
 def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     if not op.required <= len(inputs) <= op.inputs:
         expected = str(op.inputs) if op.required == op.inputs else f"{op.required} to {op.inputs}"
         raise TypeError(f"{op.name}() takes {expected} positional inputs, got {len(inputs)}")
     batch_size, device = given.pop("batch_size", None), given.pop("device", None)
-    arguments = op.defaults
-    if given:
-        unknown = [key for key in given if key not in arguments]
-        if unknown:
-            raise TypeError(f"{op.name}() got an unexpected argument {unknown[0]!r}{_similar(unknown[0], [*arguments, *_TAIL])}")
-        arguments = {**arguments, **{key: value for key, value in given.items() if value is not None}}
+    for key in given:
+        if key not in op.defaults:
+            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{_similar(key, [*op.defaults, *_TAIL])}")
     for key in op.missing:
-        if arguments[key] is None:
+        if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
 
-    state = _Call(op.name)
+    state = Call(op.name)
     values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required) for k, one in enumerate(inputs)]
     for value in (*values, *given.values()):
         if isinstance(value, Batch):
@@ -275,15 +187,7 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     batches = [None if value is None else _as_batch(state, value, target) for value in values]
     if op.layouts is not None and batches and batches[0] is not None:
         batches[0] = _with_layout(op, batches[0])
-    for key, value in given.items():
-        if op.arguments[key].role is Role.plain and value is not None:
-            arguments[key] = _plain(state, op.arguments[key], value)
-    if op.packed:
-        arguments = dict(arguments)
-        has_frames = len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F")
-        for argument in op.packed:
-            if arguments[argument.name] is not None or argument.role is Role.random:
-                arguments[argument.name] = _prepare(state, argument, arguments[argument.name], has_frames)
+    arguments = _prepare(op, state, given, len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F"))
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
 
@@ -310,12 +214,36 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _run(op: Operator, state: _Call, target: torch.device, arguments: Sequence[Any]) -> Pending | None:
+def _prepare(op: Operator, state: Call, given: dict[str, Any], has_frames: bool) -> dict[str, Any]:
+    """All keyword arguments, as the body takes them. An explicit None means the default."""
+    if state.compiling:  # constants are made inside the graph
+        arguments = {**op.defaults, **{key: value for key, value in given.items() if value is not None}}
+        for argument in op.packed:
+            if arguments[argument.name] is not None or argument.role is Role.random:
+                arguments[argument.name] = prepared(state, argument, arguments[argument.name], has_frames)
+    else:
+        arguments = dict(op.prepared)
+    for key, value in given.items():
+        argument = op.arguments[key]
+        if value is None:
+            continue
+        if argument.role is Role.plain:
+            arguments[key] = plain(state, argument, value)
+        elif not state.compiling:
+            arguments[key] = prepared(state, argument, value, has_frames)
+    if op.draws and not state.compiling and given.get("rng") is None:
+        arguments["rng"] = prepared(state, op.arguments["rng"], None, False)
+    return arguments
+
+
+def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[Any]) -> Pending | None:
     """The kernel: queued on the CPU stream, launched on CUDA's current stream, or a node of the graph that is being traced."""
     if state.compiling:
         op.kernel(*arguments)
         return None
     if target.type != "cpu":
+        for pending, _ in state.reads:  # per-sample arguments: the launcher reads them on the host
+            pending.wait()
         op.kernel(*arguments)
         if current_mode() == EvalMode.sync_full:
             torch.cuda.synchronize(target)
@@ -368,7 +296,7 @@ def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | No
         raise type(error)(f"{op}: input {position}: {error}") from None
 
 
-def _set_batch_size(state: _Call, batch_size: Any) -> None:
+def _set_batch_size(state: Call, batch_size: Any) -> None:
     if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral):
         raise TypeError(f"{state.name}: batch_size must be an int, got {batch_size!r}")
     if batch_size < 0:
@@ -393,7 +321,7 @@ def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike
     return torch.device("cpu")
 
 
-def _as_batch(state: _Call, value: Operand, target: torch.device) -> Batch:
+def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
     """An input as the body sees it: a Batch with the call's number of samples, on the call's device."""
     state.external = state.external or value._external
     if value._values.device != target:
@@ -423,129 +351,3 @@ def _with_layout(op: Operator, value: Batch) -> Batch:
     return new_batch(value._values, value._shapes, layout, value._pending, value._external)
 
 
-_DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32}
-_constants: dict[tuple[Any, ...], torch.Tensor] = {}
-
-
-_PLAIN: dict[str | None, tuple[type, ...]] = {
-    "bool": (bool, int, np.bool_),
-    "int": (int, np.integer),
-    "float": (float, int, np.number),
-    "str": (str,),
-}
-
-
-def _plain(state: _Call, argument: Argument, value: Any) -> Any:
-    """A value for the kernel as it is."""
-    if not isinstance(value, _PLAIN[argument.schema]):
-        if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
-            raise TypeError(f"{state.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
-        return int(value)
-    return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
-
-
-def _prepare(state: _Call, argument: Argument, value: Any, has_frames: bool) -> Any:
-    if argument.name == "dtype":
-        try:
-            return None if value is None else types.to_dtype(value)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{state.name}: dtype: {error}") from None
-    if argument.role is Role.random:
-        return _draw(state, value)
-    if value is None:
-        return None
-    if isinstance(value, Operand):
-        return _from_operand(state, argument, value, has_frames)
-    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
-        return _rows(state, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames)
-    value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
-    if argument.role is Role.shape:
-        return _numbers(state, argument, value)
-    return _constant(state, argument, value)
-
-
-def _constant(state: _Call, argument: Argument, value: Any) -> torch.Tensor:
-    """A Python number or list of numbers as a tensor with one row. Tensors of earlier calls are used again: they are never written."""
-    number = isinstance(value, int | float)
-    key = (argument.element, value if number else _key(value))
-    made = None if state.compiling else _constants.get(key)
-    if made is None:
-        plain = _numbers(state, argument, value)
-        made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
-        made = made.reshape(1) if number else made[None]
-        if not state.compiling and key[1] is not None:
-            if len(_constants) > 1000:
-                _constants.clear()
-            _constants[key] = made
-    return made if number else _rows(state, argument, made, False)
-
-
-def _key(value: Any) -> tuple[Any, ...] | None:
-    """A list of numbers as a key; None when it is something else."""
-    return tuple(value) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
-
-
-def _numbers(state: _Call, argument: Argument, value: Any) -> Any:
-    """Python numbers, checked."""
-    if isinstance(value, int | float | np.number | np.bool_):
-        if argument.element is int and not float(value).is_integer():
-            raise TypeError(f"{state.name}: argument {argument.name!r} takes integers, got {value!r}")
-        return value
-    if isinstance(value, list | tuple | range):
-        return [_numbers(state, argument, x) for x in value]
-    raise _wrong_type(state, argument, value)
-
-
-def _wrong_type(state: _Call, argument: Argument, value: Any) -> Exception:
-    wanted = f"{argument.element.__name__} or a sequence of them" if argument.vector else argument.element.__name__
-    kind = ValueError if isinstance(value, str) else TypeError
-    return kind(f"{state.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}")
-
-
-def _from_operand(state: _Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
-    if value._values.device.type != "cpu":
-        value = value.cpu()  # type: ignore[attr-defined]
-    if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
-        value._ready()
-    state.read(value)
-    if not isinstance(value, Batch):
-        values = value._values[None]
-    elif value._shapes is None:
-        values = value._values
-    else:
-        values = _even_rows(state, argument, value)
-    if value._external:
-        values = values.clone()
-    per_frame = has_frames and (value._layout or "").startswith("F")
-    if per_frame and argument.vector and values.dim() == 2:
-        values = values[..., None]  # (rows, frames, 1): one number for all elements, told from one number per element
-    return _rows(state, argument, values.contiguous(), per_frame)
-
-
-def _even_rows(state: _Call, argument: Argument, value: Batch) -> torch.Tensor:
-    """Per-frame arguments of sequences with different lengths: the rows are filled up with their last value, which no frame reads."""
-    rows = [one._values for one in value]
-    longest = max(len(row) for row in rows)
-    if any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
-        raise ValueError(f"{state.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
-    return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
-
-
-def _rows(state: _Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
-    if not argument.vector and not per_frame and values[0:1].numel() != min(1, len(values)):
-        raise ValueError(f"{state.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
-    if values.dtype not in types.NUMERIC:
-        raise TypeError(f"{state.name}: argument {argument.name!r} cannot be of type {values.dtype}")
-    return values
-
-
-def _draw(state: _Call, rng: Any) -> torch.Tensor:
-    if state.compiling:  # a Python generator would be drawn from once, while tracing
-        if rng is not None:
-            raise TypeError(f"{state.name}: rng= cannot be used under torch.compile; the graph draws from torch's generator")
-        return torch.randint(0, 2**32, (WORDS_PER_CALL,), dtype=torch.int64)
-    if rng is None:
-        rng = get_default_rng()
-    elif not isinstance(rng, RNG):
-        raise ValueError(f"{state.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
-    return rng.draw(WORDS_PER_CALL)

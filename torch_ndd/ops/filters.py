@@ -2,6 +2,7 @@
 """Convolutions with a window."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -42,13 +43,13 @@ def gaussian_blur(
     """
     images: Batch = input  # type: ignore[assignment]
     first, spatial = blurred_axes(images._layout, images.ndim)
-    for name, argument in (("sigma", sigma), ("window_size", window_size)):
+    given: dict[str, Any] = {"sigma": sigma, "window_size": window_size}
+    for name, argument in given.items():
         elements = argument.shape[-1] if argument.dim() > 1 else 1
         if elements not in (1, spatial):
             raise RuntimeError(f"gaussian_blur: {name} must have 1 or {spatial} elements, got {elements}")
     if dtype not in (None, images.dtype, torch.float32):
-        given, wanted = types.dtype_name(images.dtype), types.dtype_name(dtype)  # type: ignore[arg-type]
-        raise RuntimeError(f"gaussian_blur: dtype must be the input's ({given}) or float32, got {wanted}")
+        raise RuntimeError(f"gaussian_blur: dtype must be the input's ({types.dtype_name(images.dtype)}) or float32, got {types.dtype_name(dtype)}")
     return Launch(like(images, dtype), [sigma, window_size, first, spatial])  # type: ignore[return-value]
 
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random driver: out[e] = f(words of element e), with a stream of Philox for each sample.
+//
+// f is a small struct marked NDD_HD that makes an element of type F::Value (float or double) from its words: a uint32_t for float, two for double.
+// Element e always has the same words, so samples do not depend on the batch, and a longer one begins like a shorter one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ndd/args.h"
+#include "ndd/philox.h"
+#include "ndd/samples.h"
+#include "ndd/saturate.h"
+#include "ndd/simd.h"
+#include "ndd/stream.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#endif
+
+namespace ndd {
+
+// 480 x 640 numbers take 0.2 ms.
+constexpr double kRandomNanoseconds = 0.7;
+
+// Which results are made from doubles: those that float32 would make coarse.
+inline bool random_in_double(DType dtype) { return item_bytes(dtype) >= 4 && dtype != DType::float32; }
+
+namespace random_detail {
+
+constexpr int64_t kBlocks = 256;
+
+template <class F>
+NDD_HD auto element(const F& f, const uint32_t* words, int64_t e) {
+  if constexpr (std::is_same_v<typename F::Value, float>) return f(words[e]);
+  else return f(words[2 * e], words[2 * e + 1]);
+}
+
+template <class F>
+constexpr int64_t per_block = std::is_same_v<typename F::Value, float> ? 4 : 2;
+
+template <class F, class Out>
+void map_row(const F& functor, const uint32_t* words, int64_t n, void* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const F f = functor;
+    const uint32_t* __restrict src = words;
+    Out* __restrict dst = static_cast<Out*>(out);
+    const int64_t count = n;
+    for (int64_t e = 0; e < count; ++e) dst[e] = saturate<Out>(element(f, src, e));
+  });
+}
+
+template <class F>
+void fill_sample(const F& f, const Philox& stream, int64_t count, DType dtype, void* out) {
+  void (*map)(const F&, const uint32_t*, int64_t, void*) = nullptr;
+  for_dtype(dtype, [&](auto tag) { map = map_row<F, typename decltype(tag)::type>; });
+  alignas(64) uint32_t words[4 * kBlocks];
+  constexpr int64_t kRow = kBlocks * per_block<F>;
+  for (int64_t begin = 0; begin < count; begin += kRow) {
+    stream.fill(static_cast<uint32_t>(begin / per_block<F>), kBlocks, words);
+    map(f, words, std::min(kRow, count - begin), static_cast<char*>(out) + begin * item_bytes(dtype));
+  }
+}
+
+#ifdef __CUDACC__
+template <class F>
+struct Run {
+  F f;
+  Philox stream;
+  int64_t count;
+  void* out;
+};
+
+constexpr int kThreads = 256;
+
+// A block of Philox for each thread.
+template <class F>
+__global__ void run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run<F> run = runs[k];
+    const int64_t stride = int64_t{gridDim.x} * kThreads * per_block<F>;
+    for (int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * per_block<F>; begin < run.count; begin += stride) {
+      uint32_t words[4];
+      run.stream.compute(static_cast<uint32_t>(begin / per_block<F>), words);
+      for (int64_t e = 0; e < per_block<F> && begin + e < run.count; ++e) {
+        const auto value = element(run.f, words, e);
+        for_dtype(dtype, [&](auto tag) {
+          using Out = typename decltype(tag)::type;
+          static_cast<Out*>(run.out)[begin + e] = saturate<Out>(value);
+        });
+      }
+    }
+  }
+}
+
+template <class F>
+void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dtype) {
+  int64_t most = 0;
+  for (const Run<F>& run : runs) most = std::max(most, run.count);
+  if (most == 0) return;
+  const CudaTable<Run<F>> table(runs);
+  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * per_block<F> - 1) / (kThreads * per_block<F>);
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, dtype);
+  check_launch(op.c_str());
+}
+#endif
+
+}  // namespace random_detail
+
+// Fills sample i with make_functor(i). `words` are those that the call drew.
+template <class Make>
+void fill_random(const std::string& op, const Tensor& words, const Samples& out, Make make_functor) {
+  using namespace random_detail;
+  if (words.numel() < 4) throw Error(Error::Value, op + ": rng gave too few words");
+  const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
+#ifdef __CUDACC__
+  if (out.values().is_cuda()) {
+    std::vector<Run<decltype(make_functor(0))>> runs;
+    for (int64_t i = 0; i < out.size(); ++i) runs.push_back({make_functor(i), Philox(drawn, i), out.volume(i), out.data(i)});
+    return launch_gpu(op, runs, out.dtype());
+  }
+#endif
+  const double cost = out.size() > 0 ? kRandomNanoseconds * static_cast<double>(out.volume(0)) : 0;
+  launch_cpu(op, out.size(), cost, {words},
+             [=](int64_t i) { fill_sample(make_functor(i), Philox(drawn, i), out.volume(i), out.dtype(), out.data(i)); });
+}
+
+}  // namespace ndd

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "ndd/kernel.h"
+#include "ndd/random.h"
+
+namespace ndd {
+namespace {
+
+// Heads for so many of the 2^24 values of a word's upper bits.
+struct CoinFlip {
+  using Value = float;
+  int32_t heads;
+  NDD_HD float operator()(uint32_t word) const { return static_cast<int32_t>(word >> 8) < heads ? 1.0f : 0.0f; }
+};
+
+void coin_flip(const MaybeTensor&, const MaybeTensor&, const Tensor& probabilities, const Tensor& words, const Tensor& output,
+               const MaybeTensor& output_shapes) {
+  const Args<float> probability(probabilities);
+  fill_random("coin_flip", words, Samples(output, output_shapes), [=](int64_t i) {
+    const float p = probability(i);
+    if (!(p >= 0.0f && p <= 1.0f))
+      throw Error(Error::Runtime, "coin_flip: probability must be from 0 to 1, got " + std::to_string(p) + " for sample " + std::to_string(i));
+    return CoinFlip{static_cast<int32_t>(std::ceil(p * 0x1p24f))};
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(random_coin_flip, ndd::coin_flip)

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "ndd/kernel.h"
+#include "ndd/random.h"
+
+namespace ndd {
+namespace {
+
+// From start to just below end.
+struct UniformFloat {
+  using Value = float;
+  float start, extent, last;
+  NDD_HD float operator()(uint32_t word) const {
+    const float v = start + static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f * extent;
+    return v < last ? v : last;
+  }
+};
+
+struct UniformDouble {
+  using Value = double;
+  double start, extent, last;
+  NDD_HD double operator()(uint32_t high, uint32_t low) const {
+    const double v = start + (static_cast<double>(high) + static_cast<double>(low >> 11) * 0x1p-21) * 0x1p-32 * extent;
+    return v < last ? v : last;
+  }
+};
+
+// One of the numbers of a row; their count comes first.
+template <class T>
+struct Choice {
+  using Value = float;
+  const float* values;
+  uint32_t count;
+  NDD_HD float operator()(uint32_t word) const { return values[static_cast<uint32_t>(uint64_t{word} * count >> 32)]; }
+};
+
+template <class F>
+F of_range(const Args<float>& range, int64_t i) {
+  using T = typename F::Value;
+  const T start = range(i, 0), end = range(i, 1);
+  if (!(end > start))
+    throw Error(Error::Runtime, "uniform: Invalid range [" + std::to_string(start) + ", " + std::to_string(end) + ") for sample " + std::to_string(i));
+  return F{start, end - start, std::nextafter(end, start)};
+}
+
+void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const MaybeTensor& choices, const Tensor& words, const Tensor& output,
+             const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  if (choices) {
+    const Tensor values = *choices;
+    return fill_random("uniform", words, out, [=](int64_t i) {
+      const int64_t columns = values.size(1);
+      const float* row = static_cast<const float*>(values.data_ptr()) + (values.size(0) == 1 ? 0 : i * columns);
+      return Choice<float>{row + 1, static_cast<uint32_t>(row[0])};
+    });
+  }
+  const Args<float> range(limits);
+  if (range.cols() != 2) throw Error(Error::Runtime, "uniform: range takes two numbers, start and end");
+  if (random_in_double(out.dtype())) fill_random("uniform", words, out, [=](int64_t i) { return of_range<UniformDouble>(range, i); });
+  else fill_random("uniform", words, out, [=](int64_t i) { return of_range<UniformFloat>(range, i); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(random_uniform, ndd::uniform)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of operators: how a signature describes them, and how values become what bodies and kernels take."""
+
+import enum
+import inspect
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import torch
+
+from . import types
+from ._batch import Batch
+from ._rng import RNG, get_default_rng
+from ._stream import Pending
+from ._tensor import SAME_SAMPLE, Operand, Tensor
+
+X = TypeVar("X")
+
+
+class Role(enum.Enum):
+    """What the decorator does with a parameter."""
+
+    per_sample = enum.auto()
+    shape = enum.auto()
+    hint = enum.auto()
+    random = enum.auto()
+    plain = enum.auto()  # int, float, bool, str: goes to the kernel as it is
+    body = enum.auto()  # anything else: for the body only
+
+
+# A value for all samples, a Tensor for all or a Batch with one for each. The body and the kernel see a CPU tensor with one row or N.
+PerSample = Annotated[X | Any, Role.per_sample]
+# The same where the size of the output depends on it: the body gets Python numbers as they are and tensors (rows, columns) with their values.
+ShapeArg = Annotated[X | Any, Role.shape]
+# Accepted for DALI's sake, without effect.
+Hint = Annotated[X, Role.hint]
+# A generator; the body and the kernel see an int64 tensor with the seven words that a call draws.
+Random = Annotated[RNG | None, Role.random]
+
+WORDS_PER_CALL = 7
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A keyword parameter."""
+
+    name: str
+    role: Role
+    schema: str | None  # type in the kernel's schema, if it is part of it
+    element: type  # bool, int or float
+    vector: bool  # several numbers make one value
+
+
+_SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
+
+
+def described(parameter: inspect.Parameter, hint: Any) -> Argument:
+    """What an annotated keyword parameter says."""
+    optional = type(None) in typing.get_args(hint)
+    role, inner = Role.plain, hint
+    for part in (hint, *typing.get_args(hint)):
+        if isinstance(found := (getattr(part, "__metadata__", None) or (None,))[0], Role):
+            role, inner = found, typing.get_args(part)[0]
+    members = [m for m in typing.get_args(inner) or (inner,) if m is not Any and m is not type(None)]
+    kinds = [typing.get_origin(m) or m for m in members]
+    vector = any(kind is Sequence for kind in kinds)
+    flat = {k for m in members for k in ((typing.get_args(m) or (m,)) if typing.get_origin(m) is Sequence else (m,))}
+    element = bool if bool in flat else float if float in flat else int
+    if role is Role.per_sample:
+        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector)
+    if role is Role.random:
+        return Argument(parameter.name, role, "Tensor", int, False)
+    if role is not Role.plain:
+        return Argument(parameter.name, role, None, element, vector)
+    kind = members[0] if len(members) == 1 and not vector else None
+    schema = None
+    if isinstance(kind, type) and parameter.default is not None and not optional:
+        schema = "int" if issubclass(kind, enum.IntEnum) else _SCHEMA.get(kind)
+    return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector)
+
+
+class Call:
+    """One call while it is being made."""
+
+    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "reads")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.batch_size = 1
+        self.is_batch = False
+        self.external = False
+        self.compiling = torch.compiler.is_compiling()
+        self.reads: list[tuple[Pending, int]] = []
+
+    def join(self, value: Batch) -> None:
+        """Take part in the call with a Batch."""
+        size = value.batch_size
+        if self.is_batch and size != self.batch_size:
+            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size}")
+        self.is_batch, self.batch_size = True, size
+
+    def read(self, value: Operand) -> None:
+        """Depend on a value that may be pending."""
+        pending = value._pending
+        if pending is not None:
+            if pending.done():
+                value._pending = None
+            else:
+                self.reads.append((pending, value._sample if isinstance(value, Tensor) else SAME_SAMPLE))
+
+
+_DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32}
+_constants: dict[tuple[Any, ...], torch.Tensor] = {}
+
+
+_PLAIN: dict[str | None, tuple[type, ...]] = {
+    "bool": (bool, int, np.bool_),
+    "int": (int, np.integer),
+    "float": (float, int, np.number),
+    "str": (str,),
+}
+
+
+def plain(call: Call, argument: Argument, value: Any) -> Any:
+    """A value for the kernel as it is."""
+    if not isinstance(value, _PLAIN[argument.schema]):
+        if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
+            raise TypeError(f"{call.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
+        return int(value)
+    return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
+
+
+def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> Any:
+    """A value as the body and the kernel take it: a tensor of rows, numbers, a dtype, or words that were drawn."""
+    if argument.name == "dtype":
+        try:
+            return None if value is None else types.to_dtype(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{call.name}: dtype: {error}") from None
+    if argument.role in (Role.body, Role.hint):
+        return value
+    if argument.role is Role.random:
+        return _draw(call, value)
+    if value is None:
+        return None
+    if isinstance(value, Operand):
+        return _from_operand(call, argument, value, has_frames)
+    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
+        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames)
+    value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
+    if argument.role is Role.shape:
+        return _numbers(call, argument, value)
+    return _constant(call, argument, value)
+
+
+def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
+    """A Python number or list of numbers as a tensor with one row. Tensors of earlier calls are used again: they are never written."""
+    number = isinstance(value, int | float)
+    key = (argument.element, value if number else _key(value))
+    made = None if call.compiling else _constants.get(key)
+    if made is None:
+        plain = _numbers(call, argument, value)
+        made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
+        made = made.reshape(1) if number else made[None]
+        if not call.compiling and key[1] is not None:
+            if len(_constants) > 1000:
+                _constants.clear()
+            _constants[key] = made
+    return made if number else _rows(call, argument, made, False)
+
+
+def _key(value: Any) -> tuple[Any, ...] | None:
+    """A list of numbers as a key; None when it is something else."""
+    return tuple(value) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
+
+
+def _numbers(call: Call, argument: Argument, value: Any) -> Any:
+    """Python numbers, checked."""
+    if isinstance(value, int | float | np.number | np.bool_):
+        if argument.element is int and not float(value).is_integer():
+            raise TypeError(f"{call.name}: argument {argument.name!r} takes integers, got {value!r}")
+        return value
+    if isinstance(value, list | tuple | range):
+        return [_numbers(call, argument, x) for x in value]
+    raise _wrong_type(call, argument, value)
+
+
+def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
+    wanted = f"{argument.element.__name__} or a sequence of them" if argument.vector else argument.element.__name__
+    kind = ValueError if isinstance(value, str) else TypeError
+    return kind(f"{call.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}")
+
+
+def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
+    if value._values.device.type != "cpu":
+        value = value.cpu()  # type: ignore[attr-defined]
+    if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
+        value._ready()
+    call.read(value)
+    if not isinstance(value, Batch):
+        values = value._values[None]
+    elif value._shapes is None:
+        values = value._values
+    else:
+        values = _even_rows(call, argument, value)
+    if value._external:
+        values = values.clone()
+    per_frame = has_frames and (value._layout or "").startswith("F")
+    if per_frame and argument.vector and values.dim() == 2:
+        values = values[..., None]  # (rows, frames, 1): one number for all elements, told from one number per element
+    return _rows(call, argument, values.contiguous(), per_frame)
+
+
+def _even_rows(call: Call, argument: Argument, value: Batch) -> torch.Tensor:
+    """Per-frame arguments of sequences with different lengths: the rows are filled up with their last value, which no frame reads."""
+    rows = [one._values for one in value]
+    longest = max(len(row) for row in rows)
+    if any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
+        raise ValueError(f"{call.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
+    return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
+
+
+def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
+    if not argument.vector and not per_frame and values[0:1].numel() != min(1, len(values)):
+        raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
+    if values.dtype not in types.NUMERIC:
+        raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
+    return values
+
+
+def _draw(call: Call, rng: Any) -> torch.Tensor:
+    if call.compiling:  # a Python generator would be drawn from once, while tracing
+        if rng is not None:
+            raise TypeError(f"{call.name}: rng= cannot be used under torch.compile; the graph draws from torch's generator")
+        return torch.randint(0, 2**32, (WORDS_PER_CALL,), dtype=torch.int64)
+    if rng is None:
+        rng = get_default_rng()
+    elif not isinstance(rng, RNG):
+        raise ValueError(f"{call.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
+    return rng.draw(WORDS_PER_CALL)

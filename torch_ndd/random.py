@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers and their generator."""
+
+from ._rng import RNG as RNG
+from ._rng import get_default_rng as get_default_rng
+from ._rng import set_seed as set_seed
+from .ops.random import coin_flip as coin_flip
+from .ops.random import uniform as uniform
