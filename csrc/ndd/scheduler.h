@@ -92,7 +92,9 @@ class Scheduler {
   void finish(const OperationPtr& operation, int64_t chunk);
   void complete(const OperationPtr& operation);
   const Failure* inherited_failure(const Operation& operation, int64_t chunk) const;
-  void wake_workers(size_t chunks);
+  bool wants_worker();
+  bool look_for_work(std::unique_lock<std::mutex>& lock);
+  void wait_for_completion(std::unique_lock<std::mutex>& lock);
   void work();
 
   std::mutex mutex_;
@@ -101,9 +103,9 @@ class Scheduler {
   std::vector<std::thread> workers_;
   std::vector<std::function<void(int64_t)>> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;
-  int threads_, running_ = 0, idle_ = 0, waiting_ = 0;
-  bool stopping_ = false;
-  std::atomic<uint64_t> last_id_{0};
+  int threads_, running_ = 0, idle_ = 0, asleep_ = 0;
+  bool stopping_ = false, looking_ = false;
+  std::atomic<uint64_t> last_id_{0}, completed_{0}, arrived_{0};
 };
 
 Scheduler& scheduler();
