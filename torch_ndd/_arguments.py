@@ -95,11 +95,12 @@ class Call:
         self.compiling = torch.compiler.is_compiling()
         self.reads: list[tuple[Pending, int]] = []
 
-    def join(self, value: Batch) -> None:
-        """Take part in the call with a Batch."""
+    def join(self, value: Batch, name: int | str) -> None:
+        """Take part in the call with a Batch: an input with this number or an argument with this name."""
         size = value.batch_size
         if self.is_batch and size != self.batch_size:
-            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size}")
+            what = f"argument {name!r}" if isinstance(name, str) else f"input {name}"
+            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what})")
         self.is_batch, self.batch_size = True, size
 
     def read(self, value: Operand) -> None:
@@ -113,6 +114,7 @@ class Call:
 
 
 _DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32}
+_LIMIT = {bool: 2**31, int: 2**31, float: 2**1000}
 _constants: dict[tuple[Any, ...], torch.Tensor] = {}
 
 
@@ -149,10 +151,13 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
     if isinstance(value, Operand):
         return _from_operand(call, argument, value, has_frames)
     if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            raise _wrong_type(call, argument, value)
         return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames)
     value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
     if argument.role is Role.shape:
-        return _numbers(call, argument, value)
+        numbers = _numbers(call, argument, value)
+        return numbers if argument.vector or not isinstance(numbers, list) else _only(call, argument, numbers)
     return _constant(call, argument, value)
 
 
@@ -178,14 +183,26 @@ def _key(value: Any) -> tuple[Any, ...] | None:
 
 
 def _numbers(call: Call, argument: Argument, value: Any) -> Any:
-    """Python numbers, checked."""
-    if isinstance(value, int | float | np.number | np.bool_):
-        if argument.element is int and not float(value).is_integer():
-            raise TypeError(f"{call.name}: argument {argument.name!r} takes integers, got {value!r}")
-        return value
+    """Python numbers, checked; a list of them is a list, lists in it are tuples."""
+    if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
+        number: Any = value
+        if argument.element is int and not isinstance(value, int):
+            if not float(value).is_integer():
+                raise TypeError(f"{call.name}: argument {argument.name!r} takes integers, got {value!r}")
+            number = int(value)
+        if isinstance(number, int) and abs(number) >= _LIMIT[argument.element]:
+            raise ValueError(f"{call.name}: argument {argument.name!r} is out of range: {value!r}")
+        return number
     if isinstance(value, list | tuple | range):
-        return [_numbers(call, argument, x) for x in value]
+        numbers = [_numbers(call, argument, x) for x in value]
+        return [tuple(x) if isinstance(x, list) else x for x in numbers]
     raise _wrong_type(call, argument, value)
+
+
+def _only(call: Call, argument: Argument, numbers: list[Any]) -> Any:
+    if len(numbers) != 1 or isinstance(numbers[0], tuple):
+        raise TypeError(f"{call.name}: argument {argument.name!r} takes one number per sample, got {numbers}")
+    return numbers[0]
 
 
 def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
@@ -205,7 +222,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
     elif value._shapes is None:
         values = value._values
     else:
-        values = _even_rows(call, argument, value)
+        values = _even_rows(call, argument, value, has_frames)
     if value._external:
         values = values.clone()
     per_frame = has_frames and (value._layout or "").startswith("F")
@@ -214,18 +231,23 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
     return _rows(call, argument, values.contiguous(), per_frame)
 
 
-def _even_rows(call: Call, argument: Argument, value: Batch) -> torch.Tensor:
+def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
     """Per-frame arguments of sequences with different lengths: the rows are filled up with their last value, which no frame reads."""
     rows = [one._values for one in value]
+    if not rows:
+        return value._values.reshape(0, 1)
     longest = max(len(row) for row in rows)
-    if any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
-        raise ValueError(f"{call.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
+    per_frame = has_frames and (value._layout or "").startswith("F")
+    if not per_frame or any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
     return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
 
 
 def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
-    if not argument.vector and not per_frame and values[0:1].numel() != min(1, len(values)):
+    if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
         raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
+    if argument.role is Role.per_sample and not values.numel() and len(values):
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:
         raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
     return values

@@ -23,6 +23,7 @@ from ._tensor import (
     described,
     new_tensor,
     plain_keys,
+    printable,
     saturated,
     sliced,
     torch_device,
@@ -202,7 +203,7 @@ class Batch(Operand):
         return new_tensor(values, layout)
 
     def __repr__(self) -> str:
-        samples = ",\n".join(str(np.asarray(one)) for one in self.cpu())
+        samples = ",\n".join(str(printable(one)) for one in self.cpu())
         return f"Batch([{described(f'{samples}]', self)}, num_samples={self.batch_size}, shape={_abbreviated(self.shape)})"
 
 
@@ -311,9 +312,7 @@ def new_batch(
     return made
 
 
-def empty_batch(
-    batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None
-) -> Batch:
+def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
     """An unfilled batch. An extent is a number, or an int64 tensor (N,) with one for each sample; equal ones make the batch dense."""
     if not any(isinstance(extent, torch.Tensor) for extent in shape):
         return new_batch(_native.empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
@@ -337,7 +336,7 @@ def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device,
     rows = shapes.numpy()
     if len(rows) and (rows == rows[0]).all():
         return new_batch(_native.empty([len(rows), *rows[0].tolist()], dtype, device), None, layout)
-    return new_batch(_native.empty([int(rows.prod(1).sum())], dtype, device), shapes, layout)
+    return new_batch(_native.empty([_native.volume(shapes, dtype.itemsize)], dtype, device), shapes, layout)
 
 
 def _packed(samples: Sequence[torch.Tensor], layout: str | None) -> Batch:
@@ -402,7 +401,8 @@ def _from_samples(samples: list[Any], dtype: Any, device: DeviceLike | None, lay
         if dtype is None:
             raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
         target = torch.device("cpu") if device is None else torch_device(device)
-        return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), torch.empty((0, 0), dtype=torch.int64), layout or None)
+        shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
+        return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
     made: list[Tensor] = []
     for i, one in enumerate(samples):
         if one is None or isinstance(one, Batch):

@@ -79,7 +79,7 @@ _library.define("empty_packed(Tensor shapes, ScalarType dtype, Device device) ->
 
 @torch.library.impl("ndd::empty_packed", "CompositeExplicitAutograd", lib=_library)
 def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.empty(int(shapes.prod(1).sum()), dtype=dtype, device=device)
+    return torch.empty(volume(shapes, dtype.itemsize), dtype=dtype, device=device)
 
 
 @torch.library.register_fake("ndd::empty_packed", lib=_library)
@@ -107,6 +107,17 @@ def _(shape: list[int], extents: torch.Tensor, dtype: torch.dtype, device: torch
     return torch.empty([extent if isinstance(n, int) and n < 0 else n for n in shape], dtype=dtype, device=device)
 
 
+_MOST_BYTES = 1 << 62
+
+
+def volume(shapes: torch.Tensor, item_bytes: int) -> int:
+    """How many elements samples with these shapes have in all. MemoryError where the bytes are not to be counted in 64 bits."""
+    count = int(shapes.prod(1).sum())
+    if count and float(shapes.to(torch.float64).prod(1).sum()) * item_bytes > _MOST_BYTES:
+        raise MemoryError(f"no memory for samples of shape {tuple(shapes.amax(0).tolist())}")
+    return count
+
+
 _POOLED_BYTES = 32 << 20  # csrc/ndd/host_memory.cpp has the measurement
 
 
@@ -117,5 +128,8 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
         for extent in shape:
             size *= extent
         if size >= _POOLED_BYTES:
-            return torch.ops.ndd.pooled_bytes(size).view(dtype).view(shape)
+            try:
+                return torch.ops.ndd.pooled_bytes(min(size, _MOST_BYTES)).view(dtype).view(shape)
+            except RuntimeError:
+                raise MemoryError(f"no memory for {size} bytes: an output of shape {tuple(shape)}") from None
     return torch.empty(shape, dtype=dtype, device=device)

@@ -65,6 +65,8 @@ class Operator:
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
 
 _TAIL = ("batch_size", "device")  # parameters that every operator has
+
+
 @overload
 def operator(function: F) -> F: ...
 @overload
@@ -174,9 +176,9 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
 
     state = Call(op.name)
     values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required) for k, one in enumerate(inputs)]
-    for value in (*values, *given.values()):
+    for key, value in (*enumerate(values), *given.items()):
         if isinstance(value, Batch):
-            state.join(value)
+            state.join(value, key)
     if batch_size is not None:
         _set_batch_size(state, batch_size)
     target = _target_device(op.name, values, device)
@@ -191,7 +193,10 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
 
-    launch = op.body(*batches, **arguments)
+    try:
+        launch = op.body(*batches, **arguments)
+    except MemoryError as error:
+        raise MemoryError(f"{op.name}: {error}") from None
     if isinstance(launch, Batch):
         assert automatic is not None
         launch = Launch(launch, [arguments[key] for key in automatic])
@@ -292,7 +297,7 @@ def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | No
         return None
     try:
         return as_tensor(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"{op}: input {position}: {error}") from None
 
 
@@ -301,6 +306,8 @@ def _set_batch_size(state: Call, batch_size: Any) -> None:
         raise TypeError(f"{state.name}: batch_size must be an int, got {batch_size!r}")
     if batch_size < 0:
         raise ValueError(f"{state.name}: batch_size must not be negative, got {batch_size}")
+    if batch_size >= 2**31:
+        raise ValueError(f"{state.name}: batch_size must be less than 2**31, got {batch_size}")
     if state.is_batch and state.batch_size != batch_size:
         raise ValueError(f"{state.name}: batch_size={batch_size}, but a Batch of {state.batch_size} samples was given: Inconsistent batch size")
     state.is_batch, state.batch_size = True, int(batch_size)
@@ -332,11 +339,18 @@ def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
     values = value._values
     if state.is_batch:
         value._ready()
-        made = new_batch(values.expand(state.batch_size, *values.shape).contiguous(), None, value._layout)
+        made = new_batch(_repeated(state, values), None, value._layout)
     else:
         made = new_batch(values[None], None, value._layout)
     made._sources = tuple(value._sources) * state.batch_size
     return made
+
+
+def _repeated(state: Call, values: torch.Tensor) -> torch.Tensor:
+    try:
+        return _native.empty((state.batch_size, *values.shape), values.dtype, values.device).copy_(values)
+    except MemoryError as error:
+        raise MemoryError(f"{state.name}: {error}") from None
 
 
 def _with_layout(op: Operator, value: Batch) -> Batch:
@@ -349,5 +363,3 @@ def _with_layout(op: Operator, value: Batch) -> Batch:
     if layout is None:
         raise ValueError(f"{op.name}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(op.layouts)}")
     return new_batch(value._values, value._shapes, layout, value._pending, value._external)
-
-

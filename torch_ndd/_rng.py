@@ -12,7 +12,13 @@ import torch
 from . import _native
 
 _MASK = 2**64 - 1
-_STATE = re.compile(r"Philox_([0-9A-F]{16})_([0-9A-F]{16}):([0-9A-F]{16})_([0-3])")
+_PERIOD = 4 * 2**128  # words
+_STATE = re.compile(r"Philox_([0-9A-Fa-f]{16})_([0-9A-Fa-f]{16}):([0-9A-Fa-f]{16})_([0-3])")
+
+
+def _text(key: int, position: int) -> str:
+    block, phase = divmod(position, 4)
+    return f"Philox_{key:016X}_{block >> 64:016X}:{block & _MASK:016X}_{phase}"
 
 
 class RNGState:
@@ -24,8 +30,9 @@ class RNGState:
         found = _STATE.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no state of an RNG; it looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
-        self._text = text
-        self._numbers = tuple(int(group, 16) for group in found.groups())
+        self._key, sequence, counter, phase = (int(group, 16) for group in found.groups())
+        self._position = 4 * (sequence << 64 | counter) + phase  # in words
+        self._text = _text(self._key, self._position)
 
     def __str__(self) -> str:
         return self._text
@@ -64,7 +71,7 @@ class RNG:
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"the seed of an RNG must be an int, got {seed!r}")
         with self._lock:
-            self._key, self._sequence, self._position = int(seed) & _MASK, 0, 0  # the position is in words
+            self._key, self._position = int(seed) & _MASK, 0
 
     @property
     def seed(self) -> int:
@@ -88,9 +95,9 @@ class RNG:
 
     def _fill(self, address: int, count: int) -> None:
         with self._lock:
-            counter, phase = divmod(self._position, 4)
-            self._position += count
-        _native.philox(self._key, self._sequence, counter & _MASK, phase, count, address)
+            key, (block, phase) = self._key, divmod(self._position, 4)
+            self._position = (self._position + count) % _PERIOD
+        _native.philox(key, block >> 64, block & _MASK, phase, count, address)
 
     def advance(self, n: int) -> None:
         """Skip ``n`` words; ValueError when negative, TypeError for no int."""
@@ -99,7 +106,7 @@ class RNG:
         if n < 0:
             raise ValueError(f"RNG.advance cannot go back: {n}")
         with self._lock:
-            self._position += int(n)
+            self._position = (self._position + int(n)) % _PERIOD
 
     def clone(self) -> "RNG":
         """Another generator at the same position."""
@@ -108,15 +115,13 @@ class RNG:
     def get_state(self, *, cuda_stream: Any = None) -> RNGState:
         """The position."""
         with self._lock:
-            counter, phase = divmod(self._position, 4)
-            return RNGState(f"Philox_{self._key:016X}_{self._sequence:016X}:{counter & _MASK:016X}_{phase}")
+            return RNGState(_text(self._key, self._position))
 
     def set_state(self, value: Any) -> None:
         """Go to a position: an :class:`RNGState` or its text. ValueError for other text, TypeError for anything else."""
         state = value if isinstance(value, RNGState) else RNGState(value)
         with self._lock:
-            self._key, self._sequence, counter, phase = state._numbers
-            self._position = 4 * counter + phase
+            self._key, self._position = state._key, state._position
 
     @property
     def state(self) -> RNGState:

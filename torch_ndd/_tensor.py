@@ -19,7 +19,6 @@ TorchTensor: TypeAlias = torch.Tensor
 SAME_SAMPLE, ALL_SAMPLES = -1, -2
 
 
-
 class Device:
     """A place of data: ``cpu``, or ``gpu`` with a number.
 
@@ -259,7 +258,13 @@ class Tensor(Operand):
         return self._ready().__cuda_array_interface__  # type: ignore[return-value]
 
     def __repr__(self) -> str:
-        return f"Tensor({described(np.asarray(self.cpu()), self)}, shape={self.shape})"
+        return f"Tensor({described(printable(self), self)}, shape={self.shape})"
+
+
+def printable(value: Tensor) -> np.ndarray:
+    """The contents as NumPy shows them, which has no bfloat16."""
+    one = value.cpu()
+    return one._ready().float().numpy() if one.dtype == torch.bfloat16 else np.asarray(one)
 
 
 def described(text: Any, value: Operand) -> str:
@@ -341,6 +346,8 @@ def _import(data: Any, wide: bool) -> tuple[torch.Tensor, str | None, Pending | 
         if data.requires_grad:
             raise RuntimeError("a torch tensor that requires grad cannot become a Tensor; call .detach() first")
         types.to_dtype(data.dtype)
+        if data.layout != torch.strided or data.is_meta:
+            raise TypeError(f"a {data.device.type} tensor with the memory layout {data.layout} cannot become a Tensor")
         values = data.contiguous()
         return values, None, None, 0, values is data
     if isinstance(data, np.ndarray | np.generic):

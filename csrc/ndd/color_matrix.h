@@ -62,8 +62,7 @@ inline void launch_gpu(const std::string& op, const std::vector<PointwiseRun<Col
 template <class Make>
 void color_matrix(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments, Make make_matrix) {
   using namespace color_matrix_detail;
-  int64_t columns = 1;
-  for (const auto* argument : arguments) columns = std::max(columns, argument->cols());
+  const int64_t columns = pointwise_detail::frame_arguments(arguments);
   const auto visit_runs = [=](int64_t i, auto visit) {
     if (in.ndim() < 1 || in.shape(i)[in.ndim() - 1] != 3)
       throw Error(Error::Runtime, op + ": the image must have 3 channels, sample " + std::to_string(i) + " has " +

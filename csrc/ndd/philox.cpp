@@ -73,14 +73,15 @@ void Philox::fill(uint32_t first, int64_t blocks, uint32_t* words) const {
 
 }  // namespace ndd
 
-// `count` words that begin `phase` words after the start of block `counter` of a sequence.
+// `count` words that begin `phase` words after the start of a block; its number has 128 bits, `sequence` the upper ones.
 extern "C" __attribute__((visibility("default"))) void ndd_philox(uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count,
                                                                   int64_t* out) {
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
-  for (int64_t i = 0; i < count; ++counter, phase = 0) {
+  for (int64_t i = 0; i < count; phase = 0) {
     uint32_t words[4];
     ndd::Philox(low(key), high(key), high(counter), low(sequence), high(sequence)).compute(low(counter), words);
     for (; phase < 4 && i < count; ++phase) out[i++] = words[phase];
+    if (++counter == 0) ++sequence;
   }
 }

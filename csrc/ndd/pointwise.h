@@ -66,7 +66,15 @@ void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {
   }
 }
 
-// Visits the runs of sample i; `frames` arguments of `make_functor` are given for it, 1 when all frames have the same.
+// For how many frames arguments are given: 1 when all frames have the same. Of several arguments with a column for each frame, the fewest count.
+inline int64_t frame_arguments(std::initializer_list<const Args<float>*> arguments) {
+  int64_t frames = 1;
+  for (const auto* argument : arguments)
+    if (argument->cols() > 1) frames = frames > 1 ? std::min(frames, argument->cols()) : argument->cols();
+  return frames;
+}
+
+// Visits the runs of sample i; `frame_arguments` are given for it.
 template <class Make, class Visit>
 void for_each_run(const std::string& op, const Samples& in, const Samples& out, int64_t i, int64_t frame_arguments, const Make& make_functor, Visit visit) {
   const int64_t frames = frame_arguments > 1 ? in.shape(i)[0] : 1;
@@ -114,8 +122,7 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs,
 template <class Make>
 void pointwise(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments, Make make_functor) {
   using namespace pointwise_detail;
-  int64_t columns = 1;
-  for (const auto* argument : arguments) columns = std::max(columns, argument->cols());
+  const int64_t columns = frame_arguments(arguments);
 #ifdef __CUDACC__
   if (in.values().is_cuda()) {
     std::vector<PointwiseRun<decltype(make_functor(0, 0))>> runs;

@@ -68,6 +68,8 @@ void launch_cpu(const std::string&, int64_t samples, double nanoseconds, const s
       call.operation = nullptr;
     } catch (const Error& e) {
       call.operation = failed_operation({e.kind(), e.what(), scheduler().next_id()});
+    } catch (const std::bad_alloc&) {
+      call.operation = failed_operation({Error::Memory, "out of memory", scheduler().next_id()});
     } catch (const std::exception& e) {
       call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
     }

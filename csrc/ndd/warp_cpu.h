@@ -253,6 +253,7 @@ void touch(const WarpSource<D>& src, int64_t item_bytes) {
 template <int D, class Map>
 void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out, Interp interp) {
   using namespace warp;
+  if (item.src.channels == 0) return;
   touch(item.src, item_bytes(in));
   RowSampler<D> sample(item.src, in, out, interp);
   Coordinates<D> coords;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""+ - * /, which are no functions: what ``test_operators.py`` does for others is here."""
+"""+ - * /: cases for ``test_operators.py``, and what is special about operands that need not be tensors."""
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _cases import Case, Inputs, arrays, images
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode, types
@@ -30,6 +32,26 @@ def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.nda
     computed = np.float32 if as_numpy == np.float16 else as_numpy
     with np.errstate(all="ignore"):
         return operation(left.astype(computed), right.astype(computed)).astype(as_numpy)
+
+
+def operands(left: Inputs, right: Inputs) -> Inputs:
+    return lambda ragged: (*left(ragged), *right(ragged))
+
+
+def case(operation: Function, id: str, left: Inputs, right: Inputs, layout: str | None = "HWC") -> Case:
+    return Case("arithmetic", f"{operation.__name__}-{id}", operands(left, right), {}, layout, functools.partial(expected, operation), call=operation)
+
+
+CASES = [
+    case(operator.add, "bytes", images("HWC", "uint8"), images("HWC", "uint8")),
+    case(operator.add, "of two types", images("HWC", "uint8"), images("HWC", "int16", low=-300)),
+    case(operator.sub, "of channels", images("HWC", "uint8"), arrays((3,), "float32", axes=())),
+    case(operator.sub, "more dimensions on the right", arrays((3,), "int32", axes=()), images("HWC", "uint16"), layout=None),
+    case(operator.mul, "floats", images("HWC", "float32"), images("HWC", "float32")),
+    case(operator.mul, "by a number for each sample", images("HWC", "uint8"), arrays((), "float32")),
+    case(operator.truediv, "bytes", images("HWC", "uint8"), images("HWC", "uint8", low=1)),
+    case(operator.truediv, "of rows", arrays((17, 3), "float64", axes=(0,)), arrays((1, 3), "int64", axes=(), low=1), layout=None),
+]
 
 
 def assert_same(result: Any, reference: np.ndarray) -> None:

@@ -59,7 +59,7 @@ def decode(
     if dtype not in DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
-    if output_type not in range(len(OUTPUT_TYPES)):
+    if output_type not in tuple(range(len(OUTPUT_TYPES))):
         raise RuntimeError(f"{op}: output_type must be one of types.{', types.'.join(OUTPUT_TYPES)}, got {output_type!r}")
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")

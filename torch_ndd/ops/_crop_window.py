@@ -58,6 +58,8 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
     """
     layout = input._layout or ""
     if isinstance(arguments.crop, list):
+        if any(isinstance(size, tuple) for size in arguments.crop):
+            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {arguments.crop}")
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = tuple(input._values.shape[1:]) if input._shapes is None else input._shapes.unbind(1)
     plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
@@ -154,7 +156,7 @@ def _rows(columns: list[Column]) -> torch.Tensor:
     tensors = [c for c in columns if isinstance(c, torch.Tensor)]
     if not tensors:
         return torch.tensor([columns], dtype=torch.int64)
-    count = max((len(c) for c in tensors), default=1)
+    count = max([1] + [len(c) for c in tensors])
     return torch.stack([c.expand(count) if isinstance(c, torch.Tensor) else torch.full((count,), c, dtype=torch.int64) for c in columns], 1)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from .. import _native, types
 from .._batch import Batch, empty_packed, new_batch
-from .._operator import queue
+from .._operator import OPERATORS, Operator, queue
 from .._stream import EvalMode, Pending, current_mode
 from .._tensor import SAME_SAMPLE, Operand, Tensor, as_tensor, new_tensor
 
@@ -71,11 +71,11 @@ def arithmetic(operation: str, left: Any, right: Any) -> Any:
         out = new_batch(_native.empty(shape, dtype, target), None, layout)
     arguments = (*_buffers(a), *_buffers(b), _CODES[operation], out._values, out._shapes)
     if compiling or target.type != "cpu":
-        _kernel(*arguments)
+        _operator.kernel(*arguments)
         if not compiling and current_mode() == EvalMode.sync_full:
             torch.cuda.synchronize(target)
     else:
-        out._pending = queue(_kernel, arguments, _reads(a, b), a._external or b._external)
+        out._pending = queue(_operator.kernel, arguments, _reads(a, b), a._external or b._external)
     return out if is_batch else new_tensor(out._values[0], layout, out._pending)
 
 
@@ -231,3 +231,4 @@ def _formula(operation: str, left: torch.Tensor, right: torch.Tensor, dtype: tor
 
 
 Operand.arithmetic = staticmethod(arithmetic)
+_operator = OPERATORS["arithmetic"] = Operator("arithmetic", arithmetic, None, None, 2, 2, {}, _kernel)

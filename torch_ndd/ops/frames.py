@@ -3,8 +3,6 @@
 
 from typing import Any
 
-import torch
-
 from .._batch import Batch, new_batch
 from .._tensor import DeviceLike, Operand, Tensor, as_tensor, new_tensor
 
@@ -22,7 +20,7 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
     Raises:
         RuntimeError: a number, or another layout without ``replace``.
 
-    >>> per_frame([1.0, 2.0, 3.0]).layout, per_frame(torch.zeros(3, 2)).layout
+    >>> per_frame([1.0, 2.0, 3.0]).layout, per_frame([[1.0], [2.0]]).layout
     ('F', 'F*')
     """
     value: Operand = input if isinstance(input, Operand) else as_tensor(input)

@@ -62,7 +62,7 @@ def _reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
     reduced: list[int] = []
     given: Sequence[Any] = axes if isinstance(axes, list | tuple | range) else [axes]
     for axis in given:
-        if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        if isinstance(axis, bool) or not hasattr(axis, "__index__") or hasattr(axis, "__len__"):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:
             raise IndexError(f"{op}: Axis index out of range: {axis} not in range [{-ndim},{ndim - 1}]")

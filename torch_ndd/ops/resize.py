@@ -79,6 +79,8 @@ def resize(
     images: Batch = input  # type: ignore[assignment]
     first, axes = spatial_axes(images._layout or "")
     extents = _extents(images, first, axes)
+    if isinstance(max_size, torch.Tensor | np.ndarray | np.generic):
+        max_size = max_size.tolist()
     plan = plan_resize(
         "resize",
         extents,
@@ -194,7 +196,8 @@ def _filter_rows(op: str, argument: str, given: Any) -> torch.Tensor:
     if not isinstance(given, torch.Tensor):
         return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(given))
     if not torch.compiler.is_compiling():
-        wrong = given[(given < 0) | (given > 5)]
+        known = given.to(torch.float64)
+        wrong = given[~((known >= 0) & (known <= 5))]
         if len(wrong):
             raise _unknown_filter(op, argument, wrong.flatten()[0].item())
     return given

@@ -84,8 +84,6 @@ def _check(angle: Any, images: Batch, sequence: bool) -> None:
         if sequence and images._shapes is None and frames not in (1, images._values.shape[1]):
             raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images._values.shape[1]}")
         finite = torch.compiler.is_compiling() or bool(torch.isfinite(angle).all())
-    elif isinstance(angle, list):
-        raise TypeError(f"rotate: angle must be a number, a Tensor or a Batch, got {angle!r}")
     else:
         finite = math.isfinite(angle)
     if not finite:

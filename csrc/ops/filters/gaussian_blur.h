@@ -15,13 +15,14 @@
 namespace ndd::gaussian_blur {
 
 // Weights exp(-k^2 / (2 sigma^2)), normalised. A sigma or a window size of 0 follows from the other one.
-inline Window window(float sigma, int64_t size) {
+inline Window window(float sigma, int64_t size, int64_t sample) {
   constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would be given gigabytes
-  if (!(sigma >= 0.0f)) throw Error(Error::Runtime, "gaussian_blur: sigma must not be negative, got " + std::to_string(sigma));
-  if (size < 0 || (size > 0 && size % 2 == 0)) throw Error(Error::Runtime, "gaussian_blur: window_size must be odd, got " + std::to_string(size));
-  if (sigma == 0.0f && size == 0) throw Error(Error::Runtime, "gaussian_blur: sigma and window_size must not both be 0");
+  const auto refused = [=](const std::string& reason) { return Error(Error::Runtime, "gaussian_blur: sample " + std::to_string(sample) + ": " + reason); };
+  if (!(sigma >= 0.0f)) throw refused("sigma must not be negative, got " + std::to_string(sigma));
+  if (size < 0 || (size > 0 && size % 2 == 0)) throw refused("window_size must be odd, got " + std::to_string(size));
+  if (sigma == 0.0f && size == 0) throw refused("sigma and window_size must not both be 0");
   const float reach = size > 0 ? static_cast<float>((size - 1) / 2) : std::ceil(3.0f * sigma);
-  if (!(reach <= kMaxRadius)) throw Error(Error::Runtime, "gaussian_blur: sigma or window_size is too large");
+  if (!(reach <= kMaxRadius)) throw refused("sigma or window_size is too large");
   const int64_t radius = static_cast<int64_t>(reach);
   const double s = sigma > 0.0f ? double{sigma} : 0.3 * static_cast<double>(radius - 1) + 0.8;
   std::vector<double> half(radius + 1);
@@ -82,7 +83,7 @@ struct Arguments {
     const int64_t frames = first > 0 ? in.shape(i)[0] : 1, frame = frames > 1 ? image / (images(in, i) / frames) : 0;
     std::array<Window, 3> windows;
     for (int64_t a = 0; a < spatial; ++a)
-      windows[3 - spatial + a] = window(sigma(i, frame, a), window_size(i, frame, a));
+      windows[3 - spatial + a] = window(sigma(i, frame, a), window_size(i, frame, a), i);
     return windows;
   }
 };

@@ -57,6 +57,7 @@ class Arguments {
       in_volume *= item.src.size[d];
       out_volume *= item.size[d];
     }
+    if (in_volume == 0 && out_volume > 0) throw Error(Error::Runtime, "rotate: sample " + std::to_string(i) + " has no pixels");
     item.src.data = static_cast<const char*>(in.data(i)) + f * in_volume * in.item_bytes();
     item.out = static_cast<char*>(out.data(i)) + f * out_volume * out.item_bytes();
     item.map = map(i, f, item.src.size, item.size);
@@ -68,7 +69,7 @@ class Arguments {
     if (angle_.cols() > 1 && f >= angle_.cols())
       throw Error(Error::Runtime, "rotate: sample " + std::to_string(i) + " has more frames than the " + std::to_string(angle_.cols()) + " of angle");
     const double degrees = angle_.of_frame(i, f);
-    if (!std::isfinite(degrees)) throw Error(Error::Runtime, "rotate: angle must be finite");
+    if (!std::isfinite(degrees)) throw Error(Error::Runtime, "rotate: angle must be finite, sample " + std::to_string(i));
     return degrees * (M_PI / 180.0);
   }
 
@@ -81,9 +82,12 @@ class Arguments {
   // The inverse of the right-handed rotation about the axis (x, y, z), which need not be normalised.
   AffineMap<3> map(int64_t i, int64_t f, const int64_t (&in)[3], const int64_t (&out)[3]) const {
     const int64_t first = axis_->cols() > 3 ? 3 * f : 0;
+    if (first + 3 > axis_->cols())
+      throw Error(Error::Runtime, "rotate: sample " + std::to_string(i) + " has more frames than the " + std::to_string(axis_->cols() / 3) + " of axis");
     double x = (*axis_)(i, first), y = (*axis_)(i, first + 1), z = (*axis_)(i, first + 2);
     const double length = std::sqrt(x * x + y * y + z * z);
-    if (!(length > 0.0)) throw Error(Error::Runtime, "rotate: axis must not be zero");
+    if (!(length > 0.0) || !std::isfinite(length))
+      throw Error(Error::Runtime, "rotate: axis must be finite and not zero, sample " + std::to_string(i));
     x /= length, y /= length, z /= length;
     const double c = std::cos(radians(i, f)), s = -std::sin(radians(i, f)), v = 1.0 - c;
     return about_centres<3>({{c + v * x * x, v * x * y - s * z, v * x * z + s * y},
