@@ -74,8 +74,8 @@ def _checked(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_a
         raise ValueError(f"{op}: random_area must be positive, got {areas}")
     if ratios[0] <= 0:
         raise ValueError(f"{op}: random_aspect_ratio must be positive, got {ratios}")
-    if num_attempts < 1:
-        raise ValueError(f"{op}: num_attempts must be at least 1, got {num_attempts}")
+    if not 1 <= num_attempts < 2**31:
+        raise ValueError(f"{op}: num_attempts must be at least 1 and less than 2**31, got {num_attempts}")
     return areas[0], areas[-1], ratios[0], ratios[-1], num_attempts
 
 

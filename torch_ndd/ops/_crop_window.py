@@ -121,7 +121,7 @@ def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
 def _columns(op: str, name: str, value: Any) -> list[Column]:
     """Numbers, or tensors (rows,), in double precision but rounded to float32: 0.3 of 5 pixels is more than a half then, as in DALI."""
     if isinstance(value, torch.Tensor):
-        columns: list[Column] = list(value.reshape(value.shape[0], -1).to(torch.float32).to(torch.float64).unbind(1))
+        columns: list[Column] = list((value.flatten(1) if value.dim() > 1 else value[:, None]).to(torch.float32).to(torch.float64).unbind(1))
     else:
         columns = [_float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
     if not all(_holds((c == c) & (abs(c) < 2.0**31)) for c in columns):
@@ -156,7 +156,8 @@ def _rows(columns: list[Column]) -> torch.Tensor:
     tensors = [c for c in columns if isinstance(c, torch.Tensor)]
     if not tensors:
         return torch.tensor([columns], dtype=torch.int64)
-    count = max([1] + [len(c) for c in tensors])
+    lengths = [len(c) for c in tensors]
+    count = max(lengths) if min(lengths) else 0  # a batch may be empty
     return torch.stack([c.expand(count) if isinstance(c, torch.Tensor) else torch.full((count,), c, dtype=torch.int64) for c in columns], 1)
 
 

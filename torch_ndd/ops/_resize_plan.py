@@ -79,6 +79,11 @@ def plan_resize(
     >>> plan_resize("resize", [480, 640], resize_shorter=256).extents
     [256, 341]
     """
+    if mode is not None and not isinstance(mode, str):
+        raise TypeError(f"{op}: mode must be a str, got {mode!r}")
+    limits = max_size if isinstance(max_size, list | tuple) else (max_size,)
+    if not all(one is None or isinstance(one, int | float) for one in limits):
+        raise TypeError(f"{op}: max_size must be a number or a sequence of numbers, got {max_size!r}")
     arguments = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer, max_size, roi_start, roi_end)
     arguments = tuple(tuple(v) if isinstance(v, list) else v for v in arguments)
     if torch.compiler.is_compiling():
@@ -89,7 +94,14 @@ def plan_resize(
     arrays = tuple(e.numpy() if isinstance(e, torch.Tensor) else e for e in extents)
     with np.errstate(over="ignore"):  # a size beyond float32 is infinite, as in plain Python
         plan = _plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)
+    _check_extents(op, plan[0])
     return ResizePlan([torch.from_numpy(e.astype(np.int64)) if isinstance(e, np.ndarray) else int(e) for e in plan[0]], *plan[1:])
+
+
+def _check_extents(op: str, extents: Sequence[Column]) -> None:
+    for extent in extents:
+        if not np.all(np.abs(extent) < 2.0**31):  # type: ignore[arg-type]
+            raise ValueError(f"{op}: the output would have the extents {extents}: size, resize_x and the like are too large")
 
 
 def _plan(
@@ -138,6 +150,7 @@ def _plain_plan(
     op: str, extents: tuple[int, ...], arguments: tuple[object, ...], mode: str | None, roi_relative: bool, subpixel_scale: bool
 ) -> ResizePlan:
     plan = _plan(op, extents, arguments, mode, roi_relative, subpixel_scale)
+    _check_extents(op, plan[0])
     return ResizePlan([int(e) for e in plan[0]], *plan[1:])
 
 
@@ -175,8 +188,6 @@ def _wanted_size(
     given = [way for way, present in ways.items() if present]
     if len(given) != 1:
         raise RuntimeError(f"{op}: give exactly one of size; resize_x, resize_y, resize_z; resize_shorter; resize_longer (got {given or 'none'})")
-    if mode is not None and not isinstance(mode, str):
-        raise TypeError(f"{op}: mode must be a str, got {mode!r}")
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
     if shorter is not None or longer is not None:

@@ -228,4 +228,6 @@ def _height_and_width(op: str, size: Any) -> tuple[int, int]:
         raise RuntimeError(f"{op}: size must be a number or two, got {len(numbers)}")
     if min(numbers) < 0:
         raise RuntimeError(f"{op}: size must not be negative, got {size}")
+    if max(numbers) >= 2**31:
+        raise ValueError(f"{op}: size must be less than 2**31, got {size}")
     return int(numbers[0]), int(numbers[-1])

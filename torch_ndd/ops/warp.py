@@ -83,9 +83,9 @@ def _check(angle: Any, images: Batch, sequence: bool) -> None:
         frames = angle.numel() // max(1, angle.shape[0])
         if sequence and images._shapes is None and frames not in (1, images._values.shape[1]):
             raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images._values.shape[1]}")
-        finite = torch.compiler.is_compiling() or bool(torch.isfinite(angle).all())
+        finite = torch.compiler.is_compiling() or bool(torch.isfinite(angle.to(torch.float32)).all())
     else:
-        finite = math.isfinite(angle)
+        finite = abs(angle) < 3.4e38
     if not finite:
         raise RuntimeError("rotate: angle must be finite")
 
@@ -122,13 +122,13 @@ def _given_size(size: Any, spatial: int) -> list[Any]:
         size = size if isinstance(size, list) else [size]
         if len(size) != spatial:
             raise RuntimeError(f"rotate: size has {len(size)} elements, but there are {spatial} spatial axes")
-        if not all(0 < s < math.inf for s in size):
-            raise RuntimeError(f"rotate: size must be positive, got {size}")
+        if not all(isinstance(s, int | float) and 0 < s < 2**31 for s in size):
+            raise RuntimeError(f"rotate: size must be positive and less than 2**31, got {size}")
         return [max(1, math.floor(s + 0.5)) for s in size]
     if size.numel() != size.shape[0] * spatial:
         raise RuntimeError(f"rotate: size has {size.numel() // max(1, size.shape[0])} elements, but there are {spatial} spatial axes")
-    if not torch.compiler.is_compiling() and not bool(((size > 0) & torch.isfinite(size)).all()):
-        raise RuntimeError(f"rotate: size must be positive, got {size.tolist()}")
+    if not torch.compiler.is_compiling() and not bool(((size.double() > 0) & (size.double() < 2**31)).all()):
+        raise RuntimeError(f"rotate: size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
     return list(rounded.unbind(1)) if len(rounded) != 1 or torch.compiler.is_compiling() else rounded[0].tolist()
 
