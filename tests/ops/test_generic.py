@@ -81,7 +81,7 @@ def test_every_pair_is_exact(source: torch.dtype, target: torch.dtype) -> None:
 def test_any_length(count: int) -> None:
     given = torch.arange(count, dtype=torch.int32) - 7
     for target in (torch.uint8, torch.float32, torch.int64, torch.uint16):
-        expected = given.clamp(torch.iinfo(target).min, torch.iinfo(target).max).to(target) if target is not torch.float32 else given.float()
+        expected = given.long().clamp(torch.iinfo(target).min, torch.iinfo(target).max).to(target) if target is not torch.float32 else given.float()
         assert torch.equal(ndd.cast(given, dtype=target).torch(), expected)
 
 
