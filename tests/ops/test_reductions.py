@@ -59,8 +59,8 @@ def test_mean_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("args", "kind", "text"),
     [
-        ({"axes": [3]}, IndexError, "Axis index out of range: 3"),
-        ({"axes": -4}, IndexError, "Axis index out of range: -4"),
+        ({"axes": [3]}, IndexError, "axes: Axis index out of range: 3"),
+        ({"axes": -4}, IndexError, "axes: Axis index out of range: -4"),
         ({"axes": [0, -3]}, ValueError, "Duplicate axis index"),
         ({"axis_names": "X"}, RuntimeError, "'X' is not present"),
         ({"axis_names": "HH"}, ValueError, "Duplicate axis index"),

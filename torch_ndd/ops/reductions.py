@@ -65,9 +65,9 @@ def _reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
         if isinstance(axis, bool) or not hasattr(axis, "__index__") or hasattr(axis, "__len__"):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:
-            raise IndexError(f"{op}: Axis index out of range: {axis} not in range [{-ndim},{ndim - 1}]")
+            raise IndexError(f"{op}: axes: Axis index out of range: {axis} not in range [{-ndim},{ndim - 1}]")
         if axis % ndim in reduced:
-            raise ValueError(f"{op}: Duplicate axis index {axis}")
+            raise ValueError(f"{op}: axes: Duplicate axis index {axis}")
         reduced.append(int(axis) % ndim)
     return reduced
 

@@ -20,7 +20,7 @@ void coin_flip(const MaybeTensor&, const MaybeTensor&, const Tensor& probabiliti
   fill_random("coin_flip", words, Samples(output, output_shapes), [=](int64_t i) {
     const float p = probability(i);
     if (!(p >= 0.0f && p <= 1.0f))
-      throw Error(Error::Runtime, "coin_flip: probability must be from 0 to 1, got " + std::to_string(p) + " for sample " + std::to_string(i));
+      throw Error(Error::Runtime, "random.coin_flip: probability must be from 0 to 1, got " + std::to_string(p) + " for sample " + std::to_string(i));
     return CoinFlip{static_cast<int32_t>(std::ceil(p * 0x1p24f))};
   });
 }
