@@ -91,8 +91,9 @@ class Operand:
 
     def _ready(self) -> torch.Tensor:
         """The values, once they are there. Raises the error of the call that should have made them."""
-        if self._pending is not None:
-            self._pending.wait()
+        pending = self._pending  # another thread may set it to None meanwhile
+        if pending is not None:
+            pending.wait()
             self._pending = None
         return self._values
 
