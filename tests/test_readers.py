@@ -342,4 +342,5 @@ def test_nothing_leaks(folder: Path) -> None:
     before, open_files = resident(), len(os.listdir("/proc/self/fd"))
     read(30)
     assert resident() - before < 40_000_000
-    assert len(os.listdir("/proc/self/fd")) == open_files
+    # The threads that read ahead may have a file open at either moment; thirty leaking epochs would leave many more.
+    assert len(os.listdir("/proc/self/fd")) < open_files + 10

@@ -377,6 +377,20 @@ def test_an_endless_eager_chain_does_not_grow() -> None:
     assert resident() - before < 8 << 20
 
 
+def test_kernels_outside_a_call_let_their_tensors_go() -> None:
+    images = torch.zeros(8, 300, 300, 3, dtype=torch.uint8)
+    step = torch.compile(lambda x: ndd.crop(x, crop=(280, 280)), backend="eager")  # a kernel: crop has no formula
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            step(ndd.as_batch(images.clone(), layout="HWC")).torch()
+
+    run(5)
+    before = resident()
+    run(100)
+    assert resident() - before < 20 << 20  # kept, they take 190 MB
+
+
 def test_large_buffers_are_used_again() -> None:
     image = ndd.batch(np.zeros((1, 3400, 3400, 3), np.uint8), layout="HWC")
     addresses = set()
@@ -455,8 +469,9 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
         "threading.Thread(target=lambda: [ndd.brightness(b).torch() for _ in range(50)], daemon=True).start()\nc = ndd.brightness(b)",
         "import atexit\nc = ndd.brightness(b)\natexit.register(lambda: ndd.brightness(c).torch())",
         "ndd.set_num_threads(4)\nc = [ndd.brightness(b) for _ in range(20)]\nimport sys\nsys.exit(0)",
+        *["for _ in range(3): ndd.brightness(b).evaluate()"] * 5,  # threads that are just going to sleep
     ],
-    ids=["eager", "deferred", "daemon thread", "atexit", "sys.exit"],
+    ids=["eager", "deferred", "daemon thread", "atexit", "sys.exit", *["threads at rest"] * 5],
 )
 def test_exit_with_pending_work(code: str) -> None:
     done = run_python(code)

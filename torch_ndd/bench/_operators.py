@@ -205,6 +205,12 @@ CASES: dict[str, Case] = {
             tv=lambda v2, x: x.mean((2, 3), dtype=torch.float32),
         ),
         Case(
+            "arithmetic, x * 0.5",
+            ndd=lambda ndd, types, x: x * 0.5,
+            cv2=lambda cv2, x: cv2.multiply(x, (0.5, 0.5, 0.5, 0.5), dtype=cv2.CV_32F),
+            tv=lambda v2, x: x * 0.5,
+        ),
+        Case(  # two operators against one fused call of OpenCV
             "arithmetic, x * 0.5 + 3",
             ndd=lambda ndd, types, x: x * 0.5 + 3,
             cv2=lambda cv2, x: cv2.addWeighted(x, 0.5, x, 0.0, 3.0, dtype=cv2.CV_32F),

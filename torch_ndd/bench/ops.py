@@ -147,7 +147,7 @@ def handler(competitor: str, threads: int, milliseconds: float) -> Handler:
             made = ways(CASES[name], threads)
             prepared[name] = {key: (way, _repeats(way, milliseconds)) for key, way in made.items()}
         gc.collect()
-        return {key: statistics.fmean(way() for _ in range(repeats)) for key, (way, repeats) in prepared[name].items()}
+        return {key: statistics.median(way() for _ in range(repeats)) for key, (way, repeats) in prepared[name].items()}
 
     return measure
 
