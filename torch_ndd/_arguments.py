@@ -13,9 +13,10 @@ import torch
 
 from . import types
 from ._batch import Batch
+from ._operand import Operand
 from ._rng import RNG, get_default_rng
 from ._stream import Pending
-from ._tensor import SAME_SAMPLE, Operand, Tensor
+from ._tensor import SAME_SAMPLE, Tensor
 
 X = TypeVar("X")
 

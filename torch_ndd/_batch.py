@@ -10,14 +10,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import _native, types
+from ._device import Device, DeviceLike, torch_device
+from ._operand import Operand, TorchTensor
 from ._stream import EvalMode, Pending, current_mode
 from ._tensor import (
     ALL_SAMPLES,
-    Device,
-    DeviceLike,
-    Operand,
     Tensor,
-    TorchTensor,
     as_tensor,
     check_layout,
     described,
@@ -26,7 +24,6 @@ from ._tensor import (
     printable,
     saturated,
     sliced,
-    torch_device,
 )
 
 # Inside Batch `slice` is a property.

@@ -23,8 +23,11 @@ from ._arguments import PerSample as PerSample
 from ._arguments import Random as Random
 from ._arguments import ShapeArg as ShapeArg
 from ._batch import Batch, new_batch
+from ._device import DeviceLike as DeviceLike
+from ._device import torch_device
+from ._operand import Operand
 from ._stream import EvalMode, Pending, current_mode, finish_call
-from ._tensor import DeviceLike, Operand, Tensor, as_tensor, new_tensor, torch_device
+from ._tensor import Tensor, as_tensor, new_tensor
 
 T = TypeVar("T", Tensor, Batch)
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,150 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Tensor``: one sample, and what it has in common with a batch."""
+"""``Tensor``: one sample."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Self
 
 from . import types
+from ._device import Device, DeviceLike, torch_device
+from ._operand import Operand, TorchTensor
 from ._stream import EvalMode, Pending, current_mode
-
-# Inside the classes `torch` is a method.
-TorchTensor: TypeAlias = torch.Tensor
 
 # Which sample of pending work a value reads: its number, or one of these (csrc/ndd/scheduler.h).
 SAME_SAMPLE, ALL_SAMPLES = -1, -2
-
-
-class Device:
-    """A place of data: ``cpu``, or ``gpu`` with a number.
-
-    >>> Device("cuda:0") == Device("gpu", 0), str(Device("cpu"))
-    (True, 'cpu')
-    """
-
-    def __init__(self, name: str, device_id: int | None = None) -> None:
-        kind, _, number = name.partition(":")
-        if kind not in ("cpu", "gpu", "cuda"):
-            raise ValueError(f'Invalid device type "{kind}": it must be "cpu", "gpu" or "cuda"')
-        if number:
-            if device_id is not None:
-                raise ValueError(f'Invalid device name "{name}": the number is given twice')
-            device_id = int(number)
-        self.device_type = "cpu" if kind == "cpu" else "gpu"
-        if self.device_type == "cpu" and device_id is not None:
-            raise ValueError(f"Invalid device id {device_id} for the CPU: it must be None")
-        if self.device_type == "gpu" and device_id is None:
-            device_id = torch.cuda.current_device() if torch.cuda.is_available() else 0
-        if device_id is not None and (device_id < 0 or 0 < torch.cuda.device_count() <= device_id):
-            raise ValueError(f"Invalid device id {device_id}: this machine has {torch.cuda.device_count()} GPUs")
-        self.device_id = device_id
-
-    def __str__(self) -> str:
-        return "cpu" if self.device_id is None else f"gpu:{self.device_id}"
-
-    def __repr__(self) -> str:
-        return f"Device(device_type={self.device_type!r}, device_id={self.device_id})"
-
-    def __eq__(self, other: object) -> bool:
-        return str(self) == str(other) if isinstance(other, Device) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-DeviceLike: TypeAlias = str | torch.device | Device
-
-
-def torch_device(device: DeviceLike) -> torch.device:
-    """The torch device that a name, a ``Device`` or a torch device means. ValueError for an unknown name, TypeError for anything else."""
-    if isinstance(device, torch.device):
-        return device
-    if isinstance(device, str):
-        device = Device(device)
-    if not isinstance(device, Device):
-        raise TypeError(f"Cannot convert {device!r} to Device")
-    return torch.device("cpu") if device.device_id is None else torch.device("cuda", device.device_id)
-
-
-class Operand:
-    """A buffer that may still be filled, with the operators ``+ - * /`` and so on."""
-
-    _values: TorchTensor
-    _layout: str | None
-    _pending: Pending | None
-    _external: bool
-    _sources: Sequence[str] = ()  # the file that each sample came from, if known
-    __hash__ = None  # type: ignore[assignment]
-
-    # Set by ops/arithmetic.py, which stands above this layer: arithmetic(operation, left, right).
-    arithmetic: Callable[[str, Any, Any], Any]
-
-    def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, external: bool) -> None:
-        self._values = values
-        self._layout = layout
-        self._pending = pending
-        self._external = external
-
-    def _ready(self) -> torch.Tensor:
-        """The values, once they are there. Raises the error of the call that should have made them."""
-        pending = self._pending  # another thread may set it to None meanwhile
-        if pending is not None:
-            pending.wait()
-            self._pending = None
-        return self._values
-
-    def evaluate(self) -> Self:
-        """Wait until the values are there. Raises what went wrong on the way to them."""
-        self._ready()
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._ready()  # pending work stays in its process
-        return dict(self.__dict__)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Element type."""
-        return self._values.dtype
-
-    @property
-    def layout(self) -> str | None:
-        """One letter for each dimension of a sample, such as ``HWC``; None when unknown."""
-        return self._layout
-
-    @property
-    def device(self) -> Device:
-        """Where the values are."""
-        device = self._values.device
-        return Device("cpu") if device.type == "cpu" else Device("gpu", device.index)
-
-    def __add__(self, other: Any) -> Self:
-        return Operand.arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return Operand.arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Self:
-        return Operand.arithmetic("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Self:
-        return Operand.arithmetic("sub", other, self)
-
-    def __mul__(self, other: Any) -> Self:
-        return Operand.arithmetic("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return Operand.arithmetic("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Self:
-        return Operand.arithmetic("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return Operand.arithmetic("truediv", other, self)
 
 
 class Tensor(Operand):

@@ -12,9 +12,10 @@ import torch
 
 from .. import _native, types
 from .._batch import Batch, empty_packed, new_batch
+from .._operand import Operand
 from .._operator import OPERATORS, Operator, queue
 from .._stream import EvalMode, Pending, current_mode
-from .._tensor import SAME_SAMPLE, Operand, Tensor, as_tensor, new_tensor
+from .._tensor import SAME_SAMPLE, Tensor, as_tensor, new_tensor
 
 # The numbers are an interface: csrc/ops/math/arithmetic.h.
 _CODES = {"add": 0, "sub": 1, "mul": 2, "truediv": 3}

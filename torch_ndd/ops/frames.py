@@ -4,7 +4,9 @@
 from typing import Any
 
 from .._batch import Batch, new_batch
-from .._tensor import DeviceLike, Operand, Tensor, as_tensor, new_tensor
+from .._device import DeviceLike
+from .._operand import Operand
+from .._tensor import Tensor, as_tensor, new_tensor
 
 
 def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None, replace: bool = False) -> Any:

@@ -14,8 +14,9 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .._batch import Batch
+from .._device import DeviceLike, torch_device
 from .._stream import EvalContext
-from .._tensor import DeviceLike, Tensor, torch_device
+from .._tensor import Tensor
 from ._order import Order, Position
 
 STATE_VERSION = 1

@@ -12,7 +12,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, new_batch
-from .._tensor import DeviceLike
+from .._device import DeviceLike
 from ._base import Reader
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
