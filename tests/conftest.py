@@ -32,6 +32,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         missing.append("CUDA kernels: the library was built without nvcc")
     if not Path(os.environ.get("DALI_EXTRA_PATH", "/nowhere")).is_dir():
         missing.append("the images of DALI_extra: set DALI_EXTRA_PATH")
+    for name in ("jax", "ml_dtypes", "numba"):
+        if importlib.util.find_spec(name) is None:
+            missing.append(f"{name}, with which tests/test_interop.py exchanges data")
     if CI and missing:
         raise pytest.UsageError("under CI the suite needs " + "; ".join(missing))
     if session.config.getoption("--device") == "cuda" and not (HAS_CUDA_KERNELS and torch.cuda.is_available()):
@@ -64,5 +67,5 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def _default_threads() -> Iterator[None]:
     yield
-    if ndd.get_num_threads() != ndd._stream._default_threads():
+    if ndd.get_num_threads() != ndd._context._initial_threads:
         ndd.set_num_threads(None)

@@ -166,6 +166,8 @@ def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool) -> No
 def test_opcheck(case: Case, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
     kernel = case.definition.kernel
+    if kernel is None:
+        pytest.skip("nothing is computed")
     monkeypatch.setattr(case.definition, "kernel", lambda *args: (calls.append(args), kernel(*args))[1])
     with EvalMode.sync_cpu:
         case.run(ragged)
@@ -218,7 +220,7 @@ def test_unknown_argument(operator: Case) -> None:
 @each_operator
 def test_wrong_number_of_inputs(operator: Case) -> None:
     definition = operator.definition
-    for count in {max(0, definition.required - 1), definition.inputs + 1} - {definition.required}:
+    for count in {max(0, definition.required - 1), definition.inputs + len(definition.positional) + 1} - {definition.required}:
         with pytest.raises(TypeError) as error:
             operator.function(*[ndd.batch([[1]])] * count, **operator.arguments())
         message(error, operator.operator)
@@ -248,7 +250,7 @@ def test_wrong_layout(operator: Case) -> None:
     strange = ndd.as_batch(inputs[0], layout="XYZUVQ"[: inputs[0].ndim])
     try:
         operator.function(strange, *inputs[1:], **operator.arguments())
-    except ValueError as error:
+    except (RuntimeError, ValueError) as error:
         assert operator.operator in str(error)  # noqa: PT017
     else:
         assert operator.definition.layouts is None
@@ -282,7 +284,7 @@ def test_wrong_input(operator: Case) -> None:
         pytest.skip("takes no input")
     rest = operator.batches()[1:]
     for wrong in (None, object(), "text", {"a": 1}):
-        with pytest.raises(TypeError) as error:
+        with pytest.raises(RuntimeError if wrong == "text" else TypeError) as error:  # DALI's types
             operator.function(wrong, *rest, **operator.arguments())
         message(error, operator.operator)
 
@@ -308,6 +310,8 @@ def test_operator_is_complete(name: str) -> None:
     each = {key for case in cases for key, value in case.args.items() if isinstance(value, Each)}
     varying = {key for key, argument in definition.arguments.items() if argument.role in (Role.per_sample, Role.shape)}
     assert varying <= each, f"no case of {name} has a value a sample (Each) for {sorted(varying - each)}"
+    if definition.kernel is None:
+        return
     kernel = name.replace(".", "_")
     assert (kernel, "CPU") in _native.KERNELS, f"{name} has no CPU kernel"
     if HAS_CUDA_KERNELS:

@@ -36,6 +36,11 @@ class Role(enum.Enum):
 PerSample = Annotated[X | Any, Role.per_sample]
 # The same where the size of the output depends on it: the body gets Python numbers as they are and tensors (rows, columns) with their values.
 ShapeArg = Annotated[X | Any, Role.shape]
+# The same where the number of values may differ from sample to sample: the rows of a Batch are filled up to the longest with NO_VALUE, or with NaN
+# where the values are floats.
+Varying = Annotated[X | Any, Role.per_sample, "varying"]
+VaryingShape = Annotated[X | Any, Role.shape, "varying"]
+NO_VALUE = -(2**31)
 # Accepted for DALI's sake, without effect.
 Hint = Annotated[X, Role.hint]
 # A generator; the body and the kernel see an int64 tensor with the seven words that a call draws.
@@ -53,6 +58,7 @@ class Argument:
     schema: str | None  # type in the kernel's schema, if it is part of it
     element: type  # bool, int or float
     vector: bool  # several numbers make one value
+    varying: bool = False  # not as many for every sample
 
 
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -61,21 +67,22 @@ _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
 def described(parameter: inspect.Parameter, hint: Any) -> Argument:
     """What an annotated keyword parameter says."""
     optional = type(None) in typing.get_args(hint)
-    role, inner = Role.plain, hint
+    role, inner, varying = Role.plain, hint, False
     for part in (hint, *typing.get_args(hint)):
-        if isinstance(found := (getattr(part, "__metadata__", None) or (None,))[0], Role):
-            role, inner = found, typing.get_args(part)[0]
+        metadata: tuple[Any, ...] = getattr(part, "__metadata__", None) or (None,)
+        if isinstance(metadata[0], Role):
+            role, inner, varying = metadata[0], typing.get_args(part)[0], len(metadata) > 1
     members = [m for m in typing.get_args(inner) or (inner,) if m is not Any and m is not type(None)]
     kinds = [typing.get_origin(m) or m for m in members]
     vector = any(kind is Sequence for kind in kinds)
     flat = {k for m in members for k in ((typing.get_args(m) or (m,)) if typing.get_origin(m) is Sequence else (m,))}
     element = bool if bool in flat else float if float in flat else int
     if role is Role.per_sample:
-        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector)
+        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying)
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
     if role is not Role.plain:
-        return Argument(parameter.name, role, None, element, vector)
+        return Argument(parameter.name, role, None, element, vector, varying)
     kind = members[0] if len(members) == 1 and not vector else None
     schema = None
     if isinstance(kind, type) and parameter.default is not None and not optional:
@@ -86,13 +93,14 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
 class Call:
     """One call while it is being made."""
 
-    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "reads")
+    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "per_frame", "reads")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.batch_size = 1
         self.is_batch = False
         self.external = False
+        self.per_frame = False  # only what is marked has values for frames; other dimensions of a vector mean nothing
         self.compiling = torch.compiler.is_compiling()
         self.reads: list[tuple[Pending, int]] = []
 
@@ -108,7 +116,9 @@ class Call:
         """Depend on a value that may be pending."""
         pending = value._pending
         if pending is not None:
-            if pending.done():
+            if pending.stays:
+                pending.wait()
+            elif pending.done():
                 value._pending = None
             else:
                 self.reads.append((pending, value._sample if isinstance(value, Tensor) else SAME_SAMPLE))
@@ -154,7 +164,7 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
     if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
             raise _wrong_type(call, argument, value)
-        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames)
+        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames and not call.per_frame)
     value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
     if argument.role is Role.shape:
         numbers = _numbers(call, argument, value)
@@ -237,6 +247,8 @@ def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -
     rows = [one._values for one in value]
     if not rows:
         return value._values.reshape(0, 1)
+    if argument.varying and not (has_frames and (value._layout or "").startswith("F")):
+        return _filled_rows(argument, rows)
     longest = max(len(row) for row in rows)
     per_frame = has_frames and (value._layout or "").startswith("F")
     if not per_frame or any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
@@ -244,9 +256,19 @@ def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -
     return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
 
 
+def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
+    dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
+    filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
+    for k, row in enumerate(rows):
+        filled[k, : row.numel()] = row.flatten()
+    return filled
+
+
 def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
     if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
         raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
+    if call.per_frame and argument.vector and not per_frame and values.dim() > 2:
+        values = values.flatten(1)
     if argument.role is Role.per_sample and not values.numel() and len(values):
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:

@@ -2,6 +2,7 @@
 """The native library: loading it, and the definition of its operators from Python signatures."""
 
 import ctypes
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
 depend = _function(_quick, "ndd_depend", None, _POINTER, _INT64)
 end = _function(_quick, "ndd_end", ctypes.c_size_t)
 done = _function(_quick, "ndd_done", ctypes.c_int, _POINTER)
+inlined = _function(_quick, "ndd_inlined", ctypes.c_uint32, _POINTER)
 identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
@@ -40,7 +42,12 @@ files_error = _function(_quick, "ndd_files_error", ctypes.c_char_p, _POINTER)
 files_release = _function(_quick, "ndd_files_release", None, _POINTER)
 shuffle = _function(_slow, "ndd_shuffle", None, _POINTER, _INT64, _INT64, ctypes.c_uint64, ctypes.c_uint64)
 wait = _function(_slow, "ndd_wait", ctypes.c_int, _POINTER)
-set_threads = _function(_slow, "ndd_set_threads", None, ctypes.c_int)
+build_info = _function(_quick, "ndd_build_info", ctypes.c_char_p)
+pool_make = _function(_quick, "ndd_pool_make", _POINTER, ctypes.c_int)
+pool_release = _function(_quick, "ndd_pool_release", None, _POINTER)
+pool_enter = _function(_quick, "ndd_pool_enter", None, _POINTER)
+pool_set_default = _function(_quick, "ndd_pool_set_default", None, _POINTER)
+pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _POINTER)
 stop = _function(_slow, "ndd_stop", None)
 
 
@@ -55,7 +62,7 @@ _library = torch.library.Library("ndd", "FRAGMENT")
 
 def define(name: str, parameters: list[tuple[str, str]]) -> Any:
     """Define ``torch.ops.ndd.<name>`` with ``parameters`` (type, name) and return it. ImportError when a kernel was compiled with other types."""
-    declared = ",".join(kind.replace("(a!)", "") for kind, _ in parameters)
+    declared = ",".join(re.sub(r"\(.!\)", "", kind) for kind, _ in parameters)
     for backend in ("CPU", "CUDA"):
         compiled = KERNELS.get((name, backend), declared)
         if compiled != declared:

@@ -15,7 +15,10 @@ TorchTensor: TypeAlias = torch.Tensor
 
 
 class Operand:
-    """A buffer that may still be filled, with the operators ``+ - * /`` and so on."""
+    """A buffer that may still be filled, with the operators ``+ - * / // % ** & | ^ ~ << >>``, comparisons and ``abs``.
+
+    Between a Tensor and a Batch they give a Batch.
+    """
 
     _values: TorchTensor
     _layout: str | None
@@ -24,8 +27,8 @@ class Operand:
     _sources: Sequence[str] = ()  # the file that each sample came from, if known
     __hash__ = None  # type: ignore[assignment]
 
-    # Set by ops/arithmetic.py, which stands above this layer: arithmetic(operation, left, right).
-    arithmetic: Callable[[str, Any, Any], Any]
+    # Set by ops/arithmetic.py, which stands above this layer: arithmetic(operation, *operands).
+    arithmetic: Callable[..., Any]
 
     def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, external: bool) -> None:
         self._values = values
@@ -89,3 +92,81 @@ class Operand:
 
     def __rtruediv__(self, other: Any) -> Self:
         return Operand.arithmetic("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return Operand.arithmetic("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return Operand.arithmetic("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Self:
+        return Operand.arithmetic("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return Operand.arithmetic("mod", other, self)
+
+    def __pow__(self, other: Any) -> Self:
+        return Operand.arithmetic("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return Operand.arithmetic("pow", other, self)
+
+    def __and__(self, other: Any) -> Self:
+        return Operand.arithmetic("and", self, other)
+
+    def __rand__(self, other: Any) -> Self:
+        return Operand.arithmetic("and", other, self)
+
+    def __or__(self, other: Any) -> Self:
+        return Operand.arithmetic("or", self, other)
+
+    def __ror__(self, other: Any) -> Self:
+        return Operand.arithmetic("or", other, self)
+
+    def __xor__(self, other: Any) -> Self:
+        return Operand.arithmetic("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Self:
+        return Operand.arithmetic("xor", other, self)
+
+    def __lshift__(self, other: Any) -> Self:
+        return Operand.arithmetic("lshift", self, other)
+
+    def __rlshift__(self, other: Any) -> Self:
+        return Operand.arithmetic("lshift", other, self)
+
+    def __rshift__(self, other: Any) -> Self:
+        return Operand.arithmetic("rshift", self, other)
+
+    def __rrshift__(self, other: Any) -> Self:
+        return Operand.arithmetic("rshift", other, self)
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return Operand.arithmetic("eq", self, other)
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return Operand.arithmetic("ne", self, other)
+
+    def __lt__(self, other: Any) -> Self:
+        return Operand.arithmetic("lt", self, other)
+
+    def __le__(self, other: Any) -> Self:
+        return Operand.arithmetic("le", self, other)
+
+    def __gt__(self, other: Any) -> Self:
+        return Operand.arithmetic("lt", other, self)
+
+    def __ge__(self, other: Any) -> Self:
+        return Operand.arithmetic("le", other, self)
+
+    def __neg__(self) -> Self:
+        return Operand.arithmetic("neg", self)
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __invert__(self) -> Self:
+        return Operand.arithmetic("invert", self)
+
+    def __abs__(self) -> Self:
+        return Operand.arithmetic("abs", self)

@@ -22,12 +22,16 @@ from ._arguments import Hint as Hint
 from ._arguments import PerSample as PerSample
 from ._arguments import Random as Random
 from ._arguments import ShapeArg as ShapeArg
+from ._arguments import Varying as Varying
+from ._arguments import VaryingShape as VaryingShape
 from ._batch import Batch, new_batch
 from ._device import DeviceLike as DeviceLike
 from ._device import torch_device
+from ._launch import launched, on_stream
 from ._operand import Operand
-from ._stream import EvalMode, Pending, current_mode, finish_call
-from ._tensor import Tensor, as_tensor, new_tensor
+from ._queue import queue as queue
+from ._stream import Pending
+from ._tensor import ALL_SAMPLES, SAME_SAMPLE, Tensor, as_tensor, new_tensor
 
 T = TypeVar("T", Tensor, Batch)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,14 +39,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass
 class Launch:
-    """What a body returns when the kernel's arguments are not its own: the outputs, the kernel's arguments, results that need no kernel, inputs
-    that take the place of the call's, and whether the operator's formula holds for these arguments."""
+    """What a body returns when the kernel's arguments are not its own.
+
+    Attributes:
+        out: The outputs.
+        args: The kernel's arguments.
+        also: Results that need no kernel.
+        inputs: Inputs that take the place of the call's.
+        fusable: Whether the operator's formula holds for these arguments.
+        views: Parts of the output that are the results in its place.
+        mixes: Whether a sample of the result is made from other samples of the input.
+    """
 
     out: Batch | tuple[Batch, ...]
     args: Sequence[Any] = ()
     also: tuple[Batch, ...] = ()
     inputs: tuple[Batch, ...] = ()
     fusable: bool = True
+    views: tuple[Batch, ...] = ()
+    mixes: bool = False
 
 
 @dataclass
@@ -56,18 +71,22 @@ class Operator:
     inputs: int
     required: int
     arguments: dict[str, Argument]
-    kernel: Any  # torch.ops.ndd.<name>.default
+    kernel: Any  # torch.ops.ndd.<name>.default; None where nothing is computed
     defaults: dict[str, Any] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     packed: tuple[Argument, ...] = ()  # those that Python prepares
     prepared: dict[str, Any] = field(default_factory=dict)  # the defaults, prepared
     draws: bool = False  # has a generator
     reads_values: bool = False
+    positional: dict[str, Argument] = field(default_factory=dict)  # arguments that are given by position, behind the inputs
+    variadic: bool = False  # any number of inputs, which the kernel takes as lists
+    per_frame: bool = False  # arguments may be for frames although no input is
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
 
 _TAIL = ("batch_size", "device")  # parameters that every operator has
+_MOST_INPUTS = 999  # of a variadic operator, as in DALI
 
 
 @overload
@@ -81,6 +100,8 @@ def operator(
     outputs: int = 1,
     formula: Callable[..., torch.Tensor | None] | None = None,
     reads_values: bool = False,
+    view: bool = False,
+    per_frame: bool = False,
 ) -> Callable[[F], F]: ...
 def operator(
     function: Callable[..., Any] | None = None,
@@ -91,8 +112,12 @@ def operator(
     outputs: int = 1,
     formula: Callable[..., torch.Tensor | None] | None = None,
     reads_values: bool = False,
+    view: bool = False,
+    per_frame: bool = False,
 ) -> Any:
     """Make an operator of a function ``f(input, /, *, batch_size=None, device=None, <arguments>)`` whose body allocates the output.
+
+    ``f(input_0, /, *inputs, ...)`` takes any number of inputs. A positional parameter that is a ``PerSample`` or a ``ShapeArg`` is an argument.
 
     Args:
         name: Public name where it is not the function's: ``reductions.mean``.
@@ -102,10 +127,12 @@ def operator(
         formula: The same in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``;
             None where it has none for these types.
         reads_values: The body reads the inputs' values, so the call waits for them.
+        view: There is nothing to compute: what the body returns has the first input's memory, and is pending as long as that is.
+        per_frame: Arguments may have a value for each frame although no input has frames.
     """
     if function is None:
-        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values)
-    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values)
+        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame)
+    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame)
 
 
 def _make(
@@ -116,16 +143,23 @@ def _make(
     outputs: int,
     formula: Callable[..., torch.Tensor | None] | None,
     reads_values: bool,
+    view: bool,
+    per_frame: bool,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
-    inputs = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    places = {p.name: described(p, hints[p.name]) for p in parameters if p.kind is p.POSITIONAL_ONLY}
+    positional = {key: argument for key, argument in places.items() if argument.role in (Role.per_sample, Role.shape)}
+    inputs = [p for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name not in positional]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _TAIL]
     arguments = {p.name: described(p, hints[p.name]) for p in keywords}
 
     schema = [(t, p.name + suffix) for p in inputs for t, suffix in (("Tensor?" if p.default is None else "Tensor", ""), ("Tensor?", "_shapes"))]
+    if variadic:
+        schema = [("Tensor[]", "inputs"), ("Tensor[]", "inputs_shapes")]
     if kernel is None:
-        schema += [(a.schema, a.name) for a in arguments.values() if a.schema]
+        schema += [(a.schema, a.name) for a in (*positional.values(), *arguments.values()) if a.schema]
     else:
         schema += [(t, n) for t, n in (part.split() for part in kernel.split(",") if part.strip())]
     for k in range(outputs):
@@ -136,20 +170,23 @@ def _make(
         function,
         layouts,
         formula,
-        len(inputs),
+        _MOST_INPUTS if variadic else len(inputs),
         sum(p.default is p.empty for p in inputs),
         arguments,
-        _native.define(name.replace(".", "_"), schema),
+        None if view else _native.define(name.replace(".", "_"), schema),
         {p.name: p.default for p in keywords if p.default is not p.empty},
         frozenset(p.name for p in keywords if p.default is p.empty),
-        tuple(a for a in arguments.values() if a.role in (Role.per_sample, Role.shape, Role.random) or a.name == "dtype"),
+        tuple(a for a in (*positional.values(), *arguments.values()) if a.role in (Role.per_sample, Role.shape, Role.random) or a.name == "dtype"),
         reads_values=reads_values,
+        positional=positional,
+        variadic=variadic,
+        per_frame=per_frame,
     )
-    made.defaults.update(dict.fromkeys(made.missing))
+    made.defaults.update(dict.fromkeys((*made.missing, *positional)))
     made.draws = any(a.role is Role.random for a in arguments.values())
     ready = {a.name: prepared(Call(name), a, made.defaults[a.name], False) for a in made.packed if a.role is not Role.random}
     made.prepared = {**made.defaults, **{key: value for key, value in ready.items() if value is not None}}
-    automatic = None if kernel is not None else tuple(a.name for a in arguments.values() if a.schema)
+    automatic = None if kernel is not None else tuple(a.name for a in (*positional.values(), *arguments.values()) if a.schema)
     OPERATORS[name] = made
 
     @functools.wraps(function)
@@ -166,25 +203,38 @@ def _public_module(name: str) -> str:
 
 
 def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    if not op.required <= len(inputs) <= op.inputs:
-        expected = str(op.inputs) if op.required == op.inputs else f"{op.required} to {op.inputs}"
+    most = op.inputs + len(op.positional)
+    if not op.required <= len(inputs) <= most:
+        expected = str(most) if op.required == most else f"{op.required} to {most}"
         raise TypeError(f"{op.name}() takes {expected} positional inputs, got {len(inputs)}")
     batch_size, device = given.pop("batch_size", None), given.pop("device", None)
     for key in given:
-        if key not in op.defaults:
-            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{_similar(key, [*op.defaults, *_TAIL])}")
+        if key not in op.arguments:
+            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{_similar(key, [*op.arguments, *_TAIL])}")
+    if len(inputs) > op.inputs:
+        given.update(zip(op.positional, inputs[op.inputs :], strict=False))
+        inputs = inputs[: op.inputs]
     for key in op.missing:
         if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
 
     state = Call(op.name)
-    values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required) for k, one in enumerate(inputs)]
+    values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
     for key, value in (*enumerate(values), *given.items()):
         if isinstance(value, Batch):
             state.join(value, key)
     if batch_size is not None:
         _set_batch_size(state, batch_size)
     target = _target_device(op.name, values, device)
+    if target.type != "cuda" or state.compiling:
+        return _finished(op, automatic, state, values, given, target)
+    operands = [value for value in (*values, *given.values()) if isinstance(value, Operand)]
+    with on_stream(target, [(one._values, one._pending) for one in operands], any(one._external for one in operands)):
+        return _finished(op, automatic, state, values, given, target)
+
+
+def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, values: list[Any], given: dict[str, Any], target: torch.device) -> Any:
+    """The call, once it is known what kind of value it returns and where it runs."""
     if op.reads_values:
         for value in values:
             if value is not None:
@@ -192,30 +242,53 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     batches = [None if value is None else _as_batch(state, value, target) for value in values]
     if op.layouts is not None and batches and batches[0] is not None:
         batches[0] = _with_layout(op, batches[0])
-    arguments = _prepare(op, state, given, len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F"))
+        if op.variadic:
+            batches[1:] = [_with_layout(op, one) for one in batches[1:] if one is not None]
+    state.per_frame = op.per_frame
+    has_frames = op.per_frame or (len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F"))
+    arguments = _prepare(op, state, given, has_frames)
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
 
+    places: list[Any] = []
+    if op.positional:
+        places = [*[None] * (op.inputs - len(batches)), *[arguments.pop(key) for key in op.positional]]
     try:
-        launch = op.body(*batches, **arguments)
+        launch = op.body(*batches, *places, **arguments)
     except MemoryError as error:
         raise MemoryError(f"{op.name}: {error}") from None
+    if op.kernel is None:
+        return _as_view(state, values[0], batches[0], launch)
     if isinstance(launch, Batch):
         assert automatic is not None
         launch = Launch(launch, [arguments[key] for key in automatic])
+    for one in launch.inputs:
+        if one._pending is not None and not any(one is batch for batch in batches):
+            state.read(one)
     batches = launch.inputs or batches
     outs = launch.out if isinstance(launch.out, tuple) else (launch.out,)
     computed = None
     if state.compiling and op.formula is not None and launch.fusable and all(b is None or b._shapes is None for b in (*batches, *outs)):
-        computed = op.formula(*(b and b._values for b in batches), *launch.args, dtype=outs[0].dtype)
+        values_of = [b and b._values for b in batches]
+        computed = op.formula(*([values_of] if op.variadic else values_of), *launch.args, dtype=outs[0].dtype)
     if computed is not None:
         outs = (new_batch(computed, None, outs[0].layout),)
         pending = None
     else:
-        padding = [None] * (op.inputs - len(batches))
-        tensors = [x for b in (*batches, *padding) for x in ((None, None) if b is None else (b._values, b._shapes))]
+        if launch.mixes:
+            state.reads = [(pending, ALL_SAMPLES if sample == SAME_SAMPLE else sample) for pending, sample in state.reads]
+        if op.variadic:
+            tensors = [[b and b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
+        else:
+            padding = [None] * (op.inputs - len(batches))
+            tensors = [x for b in (*batches, *padding) for x in ((None, None) if b is None else (b._values, b._shapes))]
         filled = [x for out in outs for x in (out._values, out._shapes)]
         pending = _run(op, state, target, (*tensors, *launch.args, *filled))
+    outs = launch.views or outs
+    if target.type == "cuda" and not state.compiling:
+        pending = launched([out._values for out in (*outs, *launch.also) if out._values.device == target])
+        for out in launch.also:
+            out._pending = pending if out._values.device == target else None
     for out in outs:
         out._pending = pending
     results = [out if state.is_batch else _single(out) for out in (*outs, *launch.also)]
@@ -232,9 +305,9 @@ def _prepare(op: Operator, state: Call, given: dict[str, Any], has_frames: bool)
     else:
         arguments = dict(op.prepared)
     for key, value in given.items():
-        argument = op.arguments[key]
         if value is None:
             continue
+        argument = op.arguments.get(key) or op.positional[key]
         if argument.role is Role.plain:
             arguments[key] = plain(state, argument, value)
         elif not state.compiling:
@@ -245,7 +318,7 @@ def _prepare(op: Operator, state: Call, given: dict[str, Any], has_frames: bool)
 
 
 def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[Any]) -> Pending | None:
-    """The kernel: queued on the CPU stream, launched on CUDA's current stream, or a node of the graph that is being traced."""
+    """The kernel: queued on the CPU stream, launched on the context's CUDA stream, or a node of the graph that is being traced."""
     if state.compiling:
         op.kernel(*arguments)
         return None
@@ -253,31 +326,25 @@ def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[An
         for pending, _ in state.reads:  # per-sample arguments: the launcher reads them on the host
             pending.wait()
         op.kernel(*arguments)
-        if current_mode() == EvalMode.sync_full:
-            torch.cuda.synchronize(target)
         return None
     return queue(op.kernel, arguments, state.reads, state.external)
 
 
-def queue(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool) -> Pending | None:
-    """Run a CPU kernel as the evaluation mode says: its pending work, or None when it is done.
+_NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list
 
-    ``external``: memory of the user is read, who may overwrite it after the call.
-    """
-    mode = EvalMode.sync_cpu if external else current_mode()
-    native = 3 if mode >= EvalMode.sync_cpu else mode
-    if reads:
-        _native.begin(native, reads[0][0].handle, reads[0][1])
-        for pending, sample in reads[1:]:
-            _native.depend(pending.handle, sample)
-    else:
-        _native.begin(native, None, 0)
-    try:
-        kernel(*arguments)
-    except BaseException:
-        _native.release(_native.end() & ~1)
-        raise
-    return finish_call(mode, [pending for pending, _ in reads])
+
+def _as_view(state: Call, value: Operand | None, batch: Batch | None, out: Batch) -> Tensor | Batch:
+    """What a body made over the memory of its first input, as pending and as much the caller's as that is."""
+    assert value is not None
+    assert batch is not None
+    external = value._external and value._values.device == batch._values.device
+    if state.is_batch:
+        out._pending, out._external = batch._pending, external and isinstance(value, Batch)
+        return out
+    assert isinstance(value, Tensor)
+    made = _single(out)
+    made._pending, made._sample, made._external = value._pending, value._sample, external
+    return made
 
 
 def _single(out: Batch) -> Tensor:
@@ -320,15 +387,16 @@ def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike
     if device is not None:
         try:
             target = torch_device(device)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise type(error)(f"{op}: {error}") from None
-        if target.type == "cuda" and not torch.cuda.is_available():
-            raise RuntimeError(f'{op}: device="{device}", but this machine has no usable GPU')
         return target
+    target = torch.device("cpu")
     for value in values:
         if value is not None and value._values.device.type != "cpu":
-            return value._values.device
-    return torch.device("cpu")
+            if target.type != "cpu" and value._values.device != target:
+                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value._values.device}; move one with .gpu(index)")
+            target = value._values.device
+    return target
 
 
 def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
@@ -346,6 +414,7 @@ def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
     else:
         made = new_batch(values[None], None, value._layout)
     made._sources = tuple(value._sources) * state.batch_size
+    made._pending = value._pending
     return made
 
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
@@ -26,6 +27,10 @@ struct SchemaType<Tensor> {
 template <>
 struct SchemaType<MaybeTensor> {
   static constexpr const char* name = "Tensor?";
+};
+template <>
+struct SchemaType<std::vector<Tensor>> {
+  static constexpr const char* name = "Tensor[]";
 };
 template <>
 struct SchemaType<int64_t> {

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unfilled outputs that several operators have."""
+"""Unfilled outputs that several operators have, and what decides about them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from .. import types
 from .._batch import Batch, empty_batch, new_batch
 from .._native import empty
 
@@ -22,3 +23,27 @@ def resized(input: Batch, axes: Sequence[int], extents: Sequence["int | torch.Te
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
     return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, input._layout)
+
+
+def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
+    """``output_dtype`` is an old name of ``dtype``."""
+    if output_dtype is None:
+        return dtype
+    if dtype is not None:
+        raise TypeError(f"{op}: output_dtype is an old name of dtype; give only one of them")
+    try:
+        return types.to_dtype(output_dtype)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op}: output_dtype: {error}") from None
+
+
+def columns_of(values: Any) -> int:
+    """How many values a sample has of an argument that is a tensor (rows, columns...)."""
+    return values.numel() // max(1, values.shape[0])
+
+
+def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
+    """RuntimeError unless an argument has one value, or one for each channel where their number is known."""
+    count = columns_of(values)
+    if isinstance(channels, int) and count not in (1, channels):
+        raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

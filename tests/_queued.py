@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work for the CPU stream: what takes time, what fails, and whether it is done."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import torch_ndd as ndd
+from torch_ndd import EvalMode, _native
+
+QUEUED = [EvalMode.deferred, EvalMode.eager]
+SYNC = [EvalMode.sync_cpu, EvalMode.sync_full]
+CAUSE = "brightness: sample 1 has 5 frames, its arguments are for 3"
+
+
+def videos(size: int = 4) -> ndd.Batch:
+    return ndd.batch([np.ones((frames, size, size, 3), np.uint8) for frames in (2, 5, 2)], layout="FHWC")
+
+
+def failing(size: int = 4, given: ndd.Batch | None = None) -> ndd.Batch:
+    """Fails in the kernel; with a ``size`` of 200 in another thread."""
+    return ndd.brightness(videos(size) if given is None else given, brightness=ndd.tensor([1.0, 2.0, 3.0], layout="F"))
+
+
+def ones(size: int = 300, count: int = 8) -> ndd.Batch:
+    return ndd.batch(np.ones((count, size, size, 3), np.uint8), layout="HWC")
+
+
+def brighter(value: Any, times: int = 1) -> Any:
+    for _ in range(times):
+        value = ndd.brightness(value, brightness_shift=1 / 255)
+    return value
+
+
+def is_done(value: Any) -> bool:
+    return value._pending is None or bool(_native.done(value._pending.handle))
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.001)
+    return condition()
+
+
+def error_of(function: Callable[[], Any]) -> BaseException:
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")

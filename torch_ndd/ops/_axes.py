@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which axes of a sample an operator's arguments mean."""
+
+from typing import Any
+
+import torch
+
+from .._batch import Batch
+
+# What an array without a layout is taken for where letters name its axes.
+_USUAL = {1: "W", 2: "HW", 3: "HWC", 4: "DHWC"}
+
+
+def usual_layout(input: Batch) -> str:
+    """The layout, or a likely one."""
+    return input._layout or _USUAL.get(input.ndim, "")
+
+
+def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:
+    """Positions of letters in a layout. RuntimeError for one that is not there."""
+    for letter in names:
+        if letter not in layout:
+            raise RuntimeError(f"{op}: axis_names: Axis '{letter}' is not present in the input layout \"{layout}\"")
+    return tuple(layout.index(letter) for letter in names)
+
+
+def numbered_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front. RuntimeError for what is none and for repetitions."""
+    made = []
+    for axis in axes if isinstance(axes, list | tuple) else (axes,):
+        if not isinstance(axis, int) or isinstance(axis, bool):
+            raise TypeError(f"{op}: axes must be ints, got {axes!r}")
+        if not -ndim <= axis < ndim:
+            raise RuntimeError(f"{op}: axes: Axis {axis} out of range. Expected range is [{-ndim}, {ndim - 1}] for a {ndim}D input")
+        if axis % ndim in made:
+            raise RuntimeError(f"{op}: axes: Axis index {axis % ndim} occurs more than once in {axes!r}")
+        made.append(axis % ndim)
+    return tuple(made)
+
+
+def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int) -> list[tuple[int, ...]] | None:
+    """The axes that ``axes`` or ``axis_names`` mean, one tuple for all samples or one for each; None where neither says anything."""
+    if axis_names is not None and not isinstance(axis_names, str):
+        raise TypeError(f"{op}: axis_names must be letters of the layout, got {axis_names!r}")
+    if axes is not None and axis_names is not None:
+        raise RuntimeError(f"{op}: axes and axis_names are mutually exclusive")
+    if axis_names is not None:
+        return [named_axes(op, axis_names, layout)] if axis_names != "" else None
+    if axes is None:
+        return None
+    if isinstance(axes, torch.Tensor):
+        if torch.compiler.is_compiling():
+            raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
+        made = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
+        return made[:1] if all(row == made[0] for row in made) else made
+    made = [numbered_axes(op, axes, ndim)]
+    return made if made[0] else None
