@@ -175,7 +175,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "frames of the axis": (
         turned,
         RuntimeError,
-        "rotate: sample 0 has more frames than the 2 of axis",
+        "rotate: axis is for 2 frames, but there are 4, sample 0",
     ),
     "size": (lambda: ndd.resize(images(), size=[float("inf"), 3]), ValueError, "resize: size must be finite"),
     "size beyond all bounds": (lambda: ndd.resize(images(), size=[1e30, 3]), ValueError, "resize: the output would have .* too large"),
@@ -187,7 +187,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "attempts": (lambda: ndd.random_resized_crop(images(), size=9, num_attempts=2**63), ValueError, "random_resized_crop: num_attempts"),
     "huge size": (lambda: ndd.random_resized_crop(images(), size=2**70), ValueError, "random_resized_crop: size must be less"),
     "angle": (lambda: ndd.rotate(images(), angle=float("nan")), RuntimeError, "rotate: angle must be finite"),
-    "no pixels": (lambda: ndd.rotate(np.zeros((0, 4, 3)), angle=9.0, size=[2, 2]), RuntimeError, "rotate: sample 0 has no pixels"),
+    "no pixels": (lambda: ndd.rotate(np.zeros((0, 4, 3)), angle=9.0, size=[2, 2]), RuntimeError, "rotate: the input has no pixels, sample 0"),
     "no pixels to resize": (lambda: ndd.random_resized_crop(np.zeros((0, 4, 3)), size=9), RuntimeError, "random_resized_crop: .* without pixels"),
     "area": (lambda: ndd.random_resized_crop(images(), size=9, random_area=[0.9, 0.1]), RuntimeError, "random_resized_crop: random_area"),
     "sigma": (lambda: ndd.gaussian_blur(images(), sigma=ndd.batch([1.0, -1.0])), RuntimeError, "gaussian_blur: sample 1: sigma must not be negative"),

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import io
+import math
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,17 @@ def test_constructors(make: Any) -> None:
     assert contents(make([ndd.tensor([1]), torch.tensor([2, 3])])) == [[1], [2, 3]]
     assert make([1, 2], dtype="f32").dtype == ndd.float32
     assert make(np.array([1.6, 300.0]), dtype="u8").torch().tolist() == [2, 255]
+    assert contents(make({1: "a", 3: "b"})) == [1, 3]
+    assert contents(make((np.ones(2), np.zeros(1)))) == [[1, 1], [0]]
+    assert contents(make([torch.zeros(2), torch.ones(1, dtype=torch.int32)])) == [[0.0, 0.0], [1.0]]
+    assert contents(make([True, 2])) == [True, True]
+    assert contents(make(np.arange(6).reshape(3, 2).T)) == [[0, 2, 4], [1, 3, 5]]
+    assert contents(make([np.arange(6)[::2], np.arange(2)])) == [[0, 2, 4], [0, 1]]
+    assert contents(make([[1], [2.9]])) == [[1], [2]]
+    assert make([np.float64(1), np.float64(2)]).dtype == ndd.float64
+    assert make([1.7, -2.5], dtype=ndd.int8).torch().tolist() == [1, -2]
+    assert make(make([1, 2, 3]).tensors).torch().tolist() == [1, 2, 3]
+    assert make(np.zeros((0, 3))).shape == []
     empty = make([], dtype=ndd.float32)
     assert (empty.batch_size, empty.shape, empty.ndim, empty.dtype) == (0, [], 0, ndd.float32)
 
@@ -41,7 +55,13 @@ def test_constructors(make: Any) -> None:
         ([], {}, ValueError, "Element type"),
         (5, {}, TypeError, "int"),
         (None, {}, (TypeError, ValueError), "None|given"),
-        ("text", {}, TypeError, "text"),
+        ("text", {}, RuntimeError, "str"),
+        (["text"], {}, RuntimeError, "str"),
+        ([1, 2**31], {}, OverflowError, "int32"),
+        ([np.uint8(1), 300], {}, OverflowError, "uint8"),
+        ([2**32], {}, OverflowError, "uint32"),
+        ([[[1, 2], [3]]], {}, ValueError, "inhomogeneous"),
+        ([1j], {}, TypeError, "complex"),
         (np.float32(3), {}, ValueError, "scalar"),
         (ndd.tensor(3), {}, ValueError, "scalar"),
         ([1, None], {}, TypeError, "sample 1"),
@@ -71,6 +91,40 @@ def test_memory_is_shared_by_as_batch_only() -> None:
     assert copied.layout is None
     assert ndd.as_batch(copied, dtype="u8").dtype == ndd.uint8
     assert ndd.as_batch(ndd.tensor(array, layout="FW")).layout == "W"
+    assert ndd.as_batch(copied, dtype=ndd.float32, layout="") is copied
+    assert copied.to_device("cpu", force_copy=True).torch().data_ptr() != copied.torch().data_ptr()
+
+
+def test_layouts() -> None:
+    image, other = ndd.tensor(np.zeros((2, 2)), layout="HW"), ndd.tensor(np.zeros((1, 2)))
+    assert ndd.batch([image, other]).layout == ndd.batch([other, image]).layout == "HW"
+    assert ndd.batch([image, ndd.as_tensor(other, layout="XY")]).layout == "HW"
+    assert ndd.batch([image, other], layout="AB").layout == "AB"
+    assert ndd.batch([image], layout="").layout is None
+    assert ndd.batch([], dtype=ndd.uint8, layout="HWC").ndim == 3
+    for wrong in ("H", "NHW"):
+        with pytest.raises(ValueError, match="dimensions"):
+            ndd.as_batch(ndd.batch([image]), layout=wrong)
+
+
+def test_samples_behind_one_another_share_memory() -> None:
+    values = torch.arange(24).reshape(4, 3, 2)
+    for samples in (list(values), values.split([1, 3])):
+        made, pointer = ndd.as_batch(samples), values.data_ptr()
+        assert made._values.data_ptr() == pointer
+        assert contents(made) == [one.tolist() for one in samples]
+        assert ndd.batch(samples)._values.data_ptr() != pointer
+    ragged = ndd.batch(RAGGED)
+    for key in (slice(0, 2), slice(1, 3), slice(1, 2)):
+        part = ndd.as_batch(ragged.tensors[key].tolist())
+        assert part._values.data_ptr() == ragged.tensors[key][0].torch().data_ptr()
+        assert contents(part) == [one.tolist() for one in RAGGED[key]]
+    for samples in ([values[1], values[0]], [values[0], values[2]], [values[0], values[0]], [values[0].clone(), values[1]]):
+        made = ndd.as_batch(samples)
+        assert contents(made) == [one.tolist() for one in samples]
+        samples[0][0, 0] = 100
+        assert contents(made)[0] != samples[0].tolist(), "a copy, as as_batch of separate arrays"
+        samples[0][0, 0] = 0
 
 
 def test_broadcast() -> None:
@@ -81,8 +135,20 @@ def test_broadcast() -> None:
     assert ndd.Batch.broadcast(5, 2, dtype="f32").torch().tolist() == [5.0, 5.0]
     with pytest.raises(ValueError, match="Cannot broadcast a Batch"):
         ndd.Batch.broadcast(made, 2)
-    with pytest.raises(TypeError):
-        ndd.Batch.broadcast(1, None)  # type: ignore[arg-type]
+    assert ndd.Batch.broadcast(torch.arange(3), 2, dtype="u8").torch().tolist() == [[0, 1, 2]] * 2
+    assert ndd.Batch.broadcast(1, np.int64(2)).batch_size == 2
+    for size in (None, 2.0, "2"):
+        with pytest.raises(TypeError):
+            ndd.Batch.broadcast(1, size)  # type: ignore[arg-type]
+    for sample, error in ((None, TypeError), ("a", RuntimeError), (2**40, OverflowError)):
+        with pytest.raises(error):
+            ndd.Batch.broadcast(sample, 2)
+    with pytest.raises(ValueError, match="negative"):
+        ndd.Batch.broadcast(1, -1)
+    array = np.ones(3)
+    repeated = ndd.Batch.broadcast(array, 2)
+    array[:] = 0
+    assert repeated.torch().tolist() == [[1, 1, 1]] * 2
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -103,8 +169,21 @@ def test_samples(data: list[np.ndarray]) -> None:
             samples[wrong]
         with pytest.raises(IndexError):
             batch.select(wrong)
+    for wrong in ((0, 1), 1.0, "a", None):
+        with pytest.raises(TypeError):
+            samples[wrong]  # type: ignore[index]
+    assert samples[1:][0] is samples[1] is samples[[1]][0] is batch.select(1) is list(batch)[1]
+    assert samples[[2, 0]][::-1].as_batch().shape == [data[0].shape, data[2].shape]
+    assert (samples[0] in samples, ndd.tensor(data[0]) in samples) == (True, False)
+    assert samples[...] is samples.select(...) is batch
+    assert samples[np.array([2, 0])][1] is samples[0]
+    copied = samples.as_batch(copy=True)
+    assert (contents(copied), copied.layout) == (contents(batch), "HW")
+    assert copied._values.data_ptr() != batch._values.data_ptr()
+    assert samples[1:].as_batch()._values.data_ptr() == samples[1].torch().data_ptr()
+    assert repr(samples[1:]) == "<2 of the 3 samples of a Batch>"
     with pytest.raises(TypeError):
-        samples[0, 1]
+        hash(samples)
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -117,6 +196,29 @@ def test_select(data: list[np.ndarray]) -> None:
         assert (chosen.dtype, chosen.layout, chosen.ndim) == (ndd.int64, "HW", 2)
     assert batch.select(1).torch().tolist() == data[1].tolist()
     assert batch.select(...) is batch
+
+
+@pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
+@pytest.mark.parametrize("mode", ndd.EvalMode)
+def test_select_and_slice_wait_for_nothing(data: list[np.ndarray], mode: ndd.EvalMode) -> None:
+    source = ndd.batch([one.astype(np.float32) for one in data], layout="HW")
+    with mode:
+        doubled = source * 2
+        chosen = [doubled.select(key) for key in (slice(1, 3), [2, 0], slice(None, None, -1))]
+        sliced = [doubled.slice[key] for key in (0, (slice(None), slice(0, 1)), slice(None, None, -1))]
+        stacked, again = ndd.as_tensor(doubled, pad=True), ndd.as_batch(doubled, dtype="i16")
+        chained = chosen[1].slice[0] + 1
+        if mode == ndd.EvalMode.deferred:
+            assert all(one._pending is not None and not one._pending.done() for one in (*chosen, *sliced, stacked, again, chained))
+        expected = [2 * one for one in data]
+        for made, picked in zip(chosen, ([1, 2], [2, 0], [2, 1, 0]), strict=True):
+            assert contents(made) == [expected[k].tolist() for k in picked]
+        for made, key in zip(sliced, (0, (slice(None), slice(0, 1)), slice(None, None, -1)), strict=True):
+            assert contents(made) == [one[key].tolist() for one in expected]
+        assert contents(chained) == [(expected[k][0] + 1).tolist() for k in (2, 0)]
+        assert (again.dtype, contents(again)) == (ndd.int16, [one.tolist() for one in expected])
+        for i, one in enumerate(expected):
+            assert stacked[i, : one.shape[0], : one.shape[1]].torch().tolist() == one.tolist()
 
 
 def test_slice() -> None:
@@ -138,10 +240,34 @@ def test_wrong_slices() -> None:
     batch = ndd.batch(RAGGED)
     with pytest.raises((IndexError, RuntimeError), match=r"3.*sample.*0"):
         batch.slice[3]
-    with pytest.raises((ValueError, RuntimeError)):
-        batch.slice[0, 0, 0]
     with pytest.raises(ValueError, match="Inconsistent batch size"):
         batch.slice[ndd.batch([1, 2])]
+    with pytest.raises(IndexError, match="sample 1"):
+        batch.slice[ndd.batch([0, -5, 0])]
+    with pytest.raises(RuntimeError, match="scalar"):
+        batch.slice[ndd.batch([[0], [0], [0]])]
+    with pytest.raises(RuntimeError, match="Too many indices"):
+        batch.slice[0, 0, 0]
+    with pytest.raises(ValueError, match="Ellipsis"):
+        batch.slice[..., 0, ...]
+    for zero in (0, ndd.batch([1, 0, 1])):
+        with pytest.raises(ValueError, match="step"):
+            batch.slice[::zero]
+    for wrong in (1.5, None, "H", [0], np.array([0]), ndd.batch([0.0, 1.0, 2.0]), ndd.tensor([0])):
+        with pytest.raises(TypeError):
+            batch.slice[wrong]
+
+
+def test_slice_with_bounds_for_each_sample() -> None:
+    batch = ndd.batch(RAGGED, layout="HW")
+    for starts, stops, steps in (((0, 1, 5), (2, -1, 9), (1, 2, 1)), ((-1, 3, 0), (0, -9, -3), (-1, -2, -1)), ((-3, -9, 2), (99, 99, 0), (2, 3, -1))):
+        made = batch.slice[ndd.batch(starts) : ndd.batch(stops) : ndd.batch(steps)]
+        assert contents(made) == [one[a:b:c].tolist() for one, a, b, c in zip(RAGGED, starts, stops, steps, strict=True)]
+    assert contents(batch.slice[: ndd.batch([1, 2, 0], dtype="u8"), 0]) == [one[:k, 0].tolist() for one, k in zip(RAGGED, (1, 2, 0), strict=True)]
+    assert contents(batch.slice[: 2**70, -(2**70) :]) == contents(batch)
+    dense = ndd.batch(np.arange(12).reshape(3, 4))
+    assert contents(dense.slice[ndd.batch([1, 2, 0]) :]) == [[1, 2, 3], [6, 7], [8, 9, 10, 11]]
+    assert ndd.batch([], dtype=ndd.uint8, layout="HW").slice[0].ndim == 1
 
 
 def test_to_torch() -> None:
@@ -154,6 +280,50 @@ def test_to_torch() -> None:
     with pytest.raises(ValueError, match="without a copy"):
         ragged.torch(copy=False, pad=True)
     assert ndd.batch([np.zeros((2, 0)), np.zeros((1, 3))]).torch(pad=True).shape == (2, 2, 3)
+
+
+def test_padded() -> None:
+    values, lengths, mask = ndd.batch([np.ones((2, 3)), np.ones((1, 5)), np.ones((0, 2))], layout="HW").padded(-1)
+    assert (values.layout, values.shape, lengths.dtype, mask.dtype) == ("NHW", (3, 2, 5), ndd.int64, ndd.bool)
+    assert lengths.torch().tolist() == [[2, 3], [1, 5], [0, 2]]
+    assert values.torch()[mask.torch()].tolist() == [1] * 11
+    assert values.torch()[~mask.torch()].tolist() == [-1] * 19
+    assert mask.torch()[0].tolist() == [[True] * 3 + [False] * 2] * 2
+    dense = ndd.batch(np.ones((2, 3)))
+    assert dense.padded().values.torch().data_ptr() == dense.torch().data_ptr()
+    assert dense.padded().mask.torch().tolist() == [[True] * 3] * 2
+    assert math.isnan(ndd.batch([[1.0], []]).padded(float("nan")).values[1, 0].item())
+    assert ndd.batch([np.array([1], np.uint8), np.zeros(0, np.uint8)]).padded(-100).values.torch().tolist() == [[1], [0]]
+    empty = ndd.batch([], dtype=ndd.float32, layout="T").padded()
+    assert (empty.values.shape, empty.lengths.shape, empty.mask.shape) == ((0, 0), (0, 1), (0, 0))
+    for wrong in (0.1, "a", None, 2**24 + 1):
+        with pytest.raises(ValueError, match="value"):
+            dense.padded(wrong)  # type: ignore[arg-type]
+    many = ndd.batch([np.ones((1,) * 8), np.ones((2,) * 8)])
+    assert many.torch(pad=True).sum() == 257
+    with pytest.raises(ValueError, match=r"dimensions|asynchronous"):
+        ndd.batch([np.ones((1,) * 9), np.ones((2,) * 9)]).torch(pad=True)
+    assert ndd.batch([np.ones((2, 1, *(2,) * 8)), np.ones((2, 3, *(2,) * 8))]).torch(pad=True).sum() == 2048, "one of ten dimensions is padded"
+
+
+def test_nested() -> None:
+    dense, rows, columns = ndd.batch(np.arange(12).reshape(2, 3, 2)), ndd.batch(RAGGED[:2]), ndd.batch([one.T for one in RAGGED[:2]])
+    for batch, shared in ((dense, True), (rows, True), (columns, False), (ndd.batch([[1], [2, 3]]), True)):
+        nested = batch.nested()
+        assert nested.layout == torch.jagged
+        assert [one.tolist() for one in nested.unbind()] == contents(batch)
+        assert (nested.values().data_ptr() == batch._values.data_ptr()) is shared
+    doubled = rows * 2
+    assert [one.tolist() for one in (doubled.nested() + rows.nested()).unbind()] == [(3 * one).tolist() for one in RAGGED[:2]]
+    wide = ndd.batch([np.ones((1, 2, 3)), np.ones((1, 4, 3))]).nested()
+    assert [tuple(one.shape) for one in wide.unbind()] == [(1, 2, 3), (1, 4, 3)]
+    strided = ndd.batch(RAGGED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that they are a prototype
+        nested = strided.nested()
+    assert (nested.layout, [one.tolist() for one in nested.unbind()]) == (torch.strided, contents(strided))
+    with pytest.raises(ValueError, match="without dimensions"):
+        ndd.batch([1, 2]).nested()
 
 
 def test_devices() -> None:
@@ -177,9 +347,24 @@ def test_what_a_batch_has_not() -> None:
 
 
 def test_repr() -> None:
-    text = "".join(repr(ndd.batch([[1, 2], [3]], layout="W")).split())
-    assert text == 'Batch([[12],[3]],dtype=i32,layout="W",device="cpu",num_samples=2,shape=[(2,),(1,)])'
-    assert "..." in repr(ndd.batch([[1]] * 50))
+    rest = 'dtype=i32,\n    layout="W",\n    device="cpu",\n    num_samples=2,\n    shape=[(2,), (1,)])'
+    assert repr(ndd.batch([[1, 2], [3]], layout="W")) == "Batch(\n    [[1 2],\n    [3]],\n    " + rest
+    assert repr(ndd.batch([1, 2])).startswith("Batch(\n    [1, 2],\n    dtype=i32,\n    device")
+    assert repr(ndd.batch([], dtype=ndd.float32)).startswith("Batch(\n    [],\n    dtype=f32")
+    many = repr(ndd.batch([[k] for k in range(50)]))
+    assert "[0],\n    [1],\n    ...,\n    [48],\n    [49]]" in many
+    assert "shape=[(1,), (1,), ..., (1,), (1,)])" in many
+
+
+@pytest.mark.parametrize("member", ["batch_size", "shape", "ndim", "dtype", "layout", "device"])
+def test_metadata_evaluates_nothing(member: str) -> None:
+    known = {"batch_size": 3, "shape": [one.shape for one in RAGGED], "ndim": 2, "dtype": ndd.float32, "layout": "HW", "device": ndd.Device("cpu")}
+    with ndd.EvalMode.deferred:
+        one = ndd.batch([one.astype(np.float32) for one in RAGGED], layout="HW") * 2
+        assert getattr(one, member) == known[member]
+        assert [sample.shape for sample in one] == known["shape"]
+        assert one._pending is not None
+        assert not one._pending.done()
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -189,8 +374,13 @@ def test_pytree_copies_and_pickles(data: list[np.ndarray]) -> None:
     doubled = pytree.tree_unflatten([leaves[0] * 2, *leaves[1:]], spec)
     assert (contents(doubled), doubled.layout) == ([(2 * one).tolist() for one in data], "HW")
     batch.tensors[0].evaluate()
-    for other in (copy.copy(batch), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch))):
+    file = io.BytesIO()
+    torch.save([batch], file)
+    file.seek(0)
+    (loaded,) = torch.load(file, weights_only=True)
+    for other in (copy.copy(batch), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch)), loaded):
         assert (contents(other), other.layout) == (contents(batch), "HW")
+    assert copy.copy(batch)._values.data_ptr() == batch._values.data_ptr() != copy.deepcopy(batch)._values.data_ptr()
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -202,6 +392,13 @@ def test_compile_with_batches(data: list[np.ndarray]) -> None:
     def work(images: ndd.Batch, factor: torch.Tensor) -> tuple[ndd.Batch, torch.Tensor]:
         brighter = ndd.brightness(images, brightness=2.0)
         return ndd.brightness(brighter, brightness=0.5), factor * 2
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def parts(images: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
+        return images.slice[::-1, 0], images.slice[..., :2, 0], images.select([1, 0])
+
+    for made, eager in zip(parts(batch), (batch.slice[::-1, 0], batch.slice[..., :2, 0], batch.select([1, 0])), strict=True):
+        assert (contents(made), made.layout, made.shape) == (contents(eager), eager.layout, eager.shape)
 
     for factor in (1.0, 3.0):
         result, other = work(batch, torch.tensor(factor))

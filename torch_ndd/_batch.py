@@ -1,33 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Batch``: samples of equal type, dimensions and layout, each with its own shape, in one buffer."""
 
+import copy
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _native, types
+from . import _ragged, types
+from ._collect import collected, fence, is_array
 from ._device import Device, DeviceLike, torch_device
+from ._indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
+from ._launch import moved
+from ._native import define, empty, volume
 from ._operand import Operand, TorchTensor
-from ._stream import EvalMode, Pending, current_mode
-from ._tensor import (
-    ALL_SAMPLES,
-    Tensor,
-    as_tensor,
-    check_layout,
-    described,
-    new_tensor,
-    plain_keys,
-    printable,
-    saturated,
-    sliced,
-)
+from ._printing import of_batch, shapes_text
+from ._queue import launch
+from ._samples import Samples, SampleSlicer, sample_index
+from ._stream import Pending
+from ._tensor import ALL_SAMPLES, SAME_SAMPLE, Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, unusable
 
 # Inside Batch `slice` is a property.
 Slice: TypeAlias = slice
+
+_stack_padded = define(
+    "stack_padded", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("float", "fill"), ("Tensor(a!)", "out"), ("Tensor?", "out_shapes")]
+)
+
+
+class Padded(NamedTuple):
+    """What :meth:`Batch.padded` gives: the samples in one tensor, their extents, and where there is data."""
+
+    values: Tensor
+    lengths: Tensor
+    mask: Tensor
 
 
 class Batch(Operand):
@@ -47,15 +56,12 @@ class Batch(Operand):
     __array_ufunc__ = None  # ndarray + Batch is for Batch to compute
 
     def __init__(
-        self, tensors: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, copy: bool = False
+        self, tensors: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
     ) -> None:
         if tensors is None:
             raise ValueError("Batch: tensors must be given")
         made = (batch if copy else as_batch)(tensors, dtype, device, layout)
-        self.__dict__.update(made.__dict__)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_samples": None}
+        self.__dict__.update({**made.__dict__, "_samples": None})
 
     @property
     def batch_size(self) -> int:
@@ -64,7 +70,7 @@ class Batch(Operand):
 
     @property
     def shape(self) -> list[tuple[int, ...]]:
-        """The shape of every sample."""
+        """The shape of every sample; known before the values are."""
         if self._shapes is None:
             return [tuple(self._values.shape[1:])] * self._values.shape[0]
         return [tuple(row) for row in self._shapes.tolist()]
@@ -74,14 +80,21 @@ class Batch(Operand):
         """Dimensions of a sample."""
         return self._values.dim() - 1 if self._shapes is None else self._shapes.shape[1]
 
+    # --- samples ---
+
     @property
-    def tensors(self) -> "Samples":
+    def tensors(self) -> Samples:
         """The samples as a list of Tensors that share the batch's memory."""
         return Samples(self, range(self.batch_size))
 
     @property
-    def slice(self) -> "SampleSlicer":
-        """``batch.slice[key]`` indexes every sample."""
+    def slice(self) -> SampleSlicer:
+        """``batch.slice[key]`` indexes every sample, as :meth:`Tensor.__getitem__`; a Batch of numbers in the key has one for each sample.
+
+        >>> b = batch([[1, 2, 3], [4, 5]])
+        >>> b.slice[:-1].shape, b.slice[batch([2, 0])].torch().tolist()
+        ([(2,), (1,)], [3, 4])
+        """
         return SampleSlicer(self)
 
     @overload
@@ -98,19 +111,53 @@ class Batch(Operand):
             return self
         if isinstance(key, slice):
             return self._selected(range(self.batch_size)[key])
-        if isinstance(key, Sequence | np.ndarray):
-            return self._selected([_sample_index(k, self.batch_size) for k in key])
-        return self._sample(_sample_index(key, self.batch_size))
+        if isinstance(key, Sequence) or (isinstance(key, np.ndarray) and key.ndim):
+            return self._selected([sample_index(k, self.batch_size) for k in key])
+        return self._sample(sample_index(key, self.batch_size))
 
     def _selected(self, keys: Sequence[int]) -> "Batch":
-        if isinstance(keys, range) and keys == range(self.batch_size):
+        size = self.batch_size
+        if isinstance(keys, range) and keys == range(size):
             return self
-        values = self._ready()
-        if self._shapes is None:
-            return new_batch(values[torch.tensor(keys, dtype=torch.int64, device=values.device)], None, self._layout)
-        index = torch.tensor(keys, dtype=torch.int64)
-        parts = [self._part(k) for k in keys]
-        return new_batch(torch.cat(parts) if parts else values[:0], self._shapes[index], self._layout).densified()
+        if not keys:
+            keys = range(0)
+        if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
+            first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
+            if self._shapes is None:
+                made = new_batch(self._values[first:last], None, self._layout, pending, self._external)
+            else:
+                begins = self._offsets()
+                values = self._values[begins[first] : begins[last]]
+                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external).densified()
+        else:
+            index = torch.tensor(keys, dtype=torch.int64)
+            if self._shapes is None:
+                made = new_batch(empty([len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
+            else:
+                made = empty_packed(self._shapes[index], self._values.dtype, self._values.device, self._layout)
+            self._take(index, *whole(self.ndim), made)
+        if self._sources:
+            made._sources = tuple(self._sources[k] for k in keys)
+        return made
+
+    def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
+        """Fill ``out`` with parts of samples."""
+        arguments = (self._values, self._shapes, index, starts, steps, out._values, out._shapes)
+        out._pending = launch(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
+
+    def _copied(self) -> "Batch":
+        made = self._with(empty(self._values.shape, self._values.dtype, self._values.device), None)
+        if self._pending is None:
+            made._values.copy_(self._values)
+        else:
+            self._take(None, *whole(self.ndim), made)
+        return made
+
+    def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
+        """The same samples in other memory."""
+        made = new_batch(values, self._shapes, self._layout, pending, external)
+        made._sources = self._sources
+        return made
 
     def _sample(self, i: int) -> Tensor:
         samples = self._samples
@@ -140,31 +187,91 @@ class Batch(Operand):
         """The same samples, as a dense buffer if their shapes turn out equal."""
         shapes = self._shapes
         if shapes is not None and len(shapes) and bool((shapes == shapes[0]).all()):
-            return new_batch(self._values.view(-1, *shapes[0].tolist()), None, self._layout, self._pending, self._external)
+            made = new_batch(self._values.view(-1, *shapes[0].tolist()), None, self._layout, self._pending, self._external)
+            made._sources = self._sources
+            return made
         return self
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self._sample(i) for i in range(self.batch_size))
 
+    # --- parts of samples ---
+
+    def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
+        if takes_all(keys):
+            return self
+        varying = has_varying(keys, self.batch_size)
+        keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
+        layout = layout_left(self._layout, keys)
+        values = self._values
+        if self._shapes is None and not varying:
+            try:
+                part = window(values.shape[1:], keys)
+            except IndexError as error:
+                raise IndexError(f"{error}, in sample 0 of the batch") from None
+            view = part.view(values, 1)
+            if view is not None and torch.compiler.is_compiling():
+                return new_batch(view.contiguous(), None, layout)
+            if view is not None and view.is_contiguous() and not self._external:
+                made = new_batch(view, None, layout, self._pending)
+            else:
+                made = new_batch(empty([values.shape[0], *part.extents], values.dtype, values.device), None, layout)
+                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
+        else:
+            starts, steps, extents = windows(self._extents(), with_numbers(keys))
+            made = empty_packed(extents, values.dtype, values.device, layout)
+            self._take(None, starts, steps, made)
+        made._sources = self._sources
+        return made
+
+    def _extents(self) -> TorchTensor:
+        """The shapes of the samples, int64 (N, ndim), dense or not."""
+        if self._shapes is not None:
+            return self._shapes
+        return torch.tensor([self._values.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self._values.shape[0], -1)
+
+    def _parts_of(self, whole: Tensor, keys: tuple[Any, ...]) -> "Batch":
+        """``whole[keys]`` where a key has a number for each sample of this batch."""
+        size = self.batch_size
+        has_varying(keys, size)
+        keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
+        shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
+        starts, steps, extents = windows(shapes, with_numbers(keys))
+        made = empty_packed(extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys))
+        index = torch.zeros(size, dtype=torch.int64)
+        arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
+        made._pending = launch(take, arguments, [(whole, whole._sample)], made._values)
+        return made
+
+    # --- elsewhere ---
+
     @staticmethod
     def broadcast(sample: Any, batch_size: int, device: DeviceLike | None = None, dtype: Any = None) -> "Batch":
-        """A batch of ``batch_size`` times the same sample. ValueError when ``sample`` is a Batch.
+        """A batch of ``batch_size`` times the same sample.
+
+        Raises:
+            ValueError: ``sample`` is a Batch, or the size is negative.
+            TypeError: the size is no integer, or ``sample`` is no tensor.
 
         >>> Batch.broadcast([1, 2], 3).torch().tolist()
         [[1, 2], [1, 2], [1, 2]]
         """
         if isinstance(sample, Batch):
             raise ValueError("Cannot broadcast a Batch")
-        one = as_tensor(sample, dtype, device)
-        values = one._ready()
-        return new_batch(values.expand(operator.index(batch_size), *values.shape).contiguous(), None, one.layout)
+        size = operator.index(batch_size)
+        if size < 0:
+            raise ValueError(f"batch_size must not be negative, got {size}")
+        if sample is None:
+            raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
+        return repeated(as_tensor(sample, dtype, device), size)
 
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
         """This batch on a device: itself when it is there already and no copy is forced."""
         target = torch_device(device)
-        if target == self._values.device and not force_copy:
-            return self
-        return new_batch(self._ready().to(target, copy=force_copy, non_blocking=True), self._shapes, self._layout)
+        if target == self._values.device:
+            return self._copied() if force_copy else self
+        values, pending = moved(self._values, self._pending, self._external, target)
+        return self._with(values, pending)
 
     def cpu(self) -> "Batch":
         """This batch in host memory."""
@@ -179,120 +286,77 @@ class Batch(Operand):
 
         Args:
             copy: True always copies; False raises ValueError where a copy would be needed.
-            pad: Fill samples of different shape up with zeros; without it they raise ValueError.
+            pad: Fill samples of different shape up with zeros (:meth:`padded` has their lengths as well); without it they raise ValueError.
         """
         if self._shapes is not None and copy is False:
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
-        values = self._stacked(pad)._ready()
+        self._ready()  # raises the error of the call that made this batch, not of the padding
+        values = self._stacked(pad, lazily=False)._ready()
         return values.clone() if copy and values is self._values else values
 
-    def _stacked(self, pad: bool = False) -> Tensor:
+    def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
+        """All samples as one Tensor. Where they cannot be: ValueError, when the result is used or, not ``lazily``, at once."""
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
         if self._shapes is None:
             return new_tensor(self._values, layout, self._pending, ALL_SAMPLES, self._external)
-        if not pad:
-            raise ValueError(f"The batch has a non-uniform shape {_abbreviated(self.shape)}; pad=True fills the samples up with zeros.")
-        self._ready()
-        largest = self._shapes.amax(0).tolist() if len(self._shapes) else [0] * self.ndim
-        values = torch.zeros((self.batch_size, *largest), dtype=self.dtype, device=self._values.device)
-        for i, one in enumerate(self):
-            values[(i, *(slice(n) for n in one.shape))] = one._values
-        return new_tensor(values, layout)
+        if not pad and self.batch_size:
+            error = ValueError(
+                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True fills the samples up with zeros, .padded() tells their "
+                "lengths as well, .nested() keeps them as they are"
+            )
+            if not lazily or self._external or torch.compiler.is_compiling():
+                raise error
+            return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
+        out = empty([self.batch_size, *_ragged.largest(self._shapes)], self._values.dtype, self._values.device)
+        pending = launch(_stack_padded, (self._values, self._shapes, value, out, None), [(self, SAME_SAMPLE)], out)
+        return new_tensor(out, layout, pending, ALL_SAMPLES)
+
+    def padded(self, value: float = 0) -> Padded:
+        """All samples in one Tensor, filled up with ``value`` to the largest extents, with what is needed to tell data from filling.
+
+        Args:
+            value: A number that float32 holds exactly; it saturates where the type is smaller.
+
+        Returns:
+            ``values`` (N, ...); ``lengths``, the extents of each sample, int64 (N, ndim); ``mask``, bool of the shape of ``values``, True where
+            there is data. On the device of this batch.
+
+        >>> values, lengths, mask = batch([[1, 2], [3]]).padded(-1)
+        >>> values.torch().tolist(), lengths.torch().tolist(), mask.torch().tolist()
+        ([[1, 2], [3, -1]], [[2], [1]], [[True, True], [True, False]])
+        """
+        if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
+            raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
+        values, extents, device = self._stacked(True, float(value)), self._extents(), self._values.device
+        mask = _ragged.mask(extents, values.shape).to(device)
+        return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
+
+    def nested(self) -> TorchTensor:
+        """All samples as one NestedTensor: in torch's jagged layout where at most one dimension differs, else in its strided one.
+
+        It shares memory with this batch where the dimension that differs is the first one. ValueError for samples without dimensions.
+
+        >>> batch([[1, 2], [3]]).nested().unbind()
+        (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
+        """
+        return _ragged.nested(self._ready(), self._shapes, self.ndim)
+
+    def __copy__(self) -> "Batch":
+        return self._with(self._values, self._pending, self._external)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
+        return self._copied().evaluate()
+
+    def __getstate__(self) -> dict[str, Any]:
+        shapes = None if self._shapes is None else own_memory(self._shapes)
+        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": tuple(self._sources)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Operand.__init__(self, state["values"], state["layout"], None, False)
+        self._shapes, self._samples, self._sources = state["shapes"], None, state["sources"]
 
     def __repr__(self) -> str:
-        samples = ",\n".join(str(printable(one)) for one in self.cpu())
-        return f"Batch([{described(f'{samples}]', self)}, num_samples={self.batch_size}, shape={_abbreviated(self.shape)})"
-
-
-def _abbreviated(shapes: list[tuple[int, ...]]) -> str:
-    shown = [str(shape) for shape in shapes]
-    if len(shown) > 16:
-        shown[2:-2] = ["..."]
-    return f"[{', '.join(shown)}]"
-
-
-def _sample_index(key: Any, size: int) -> int:
-    index = operator.index(key)
-    if not -size <= index < size:
-        raise IndexError(f"sample {index} is out of range for a batch of {size}")
-    return index % size if size else index
-
-
-class Samples(Sequence[Tensor]):
-    """The samples of a batch as a list. Each Tensor is made once, when it is asked for."""
-
-    def __init__(self, owner: Batch, indices: Sequence[int]) -> None:
-        self._owner = owner
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    @overload
-    def __getitem__(self, key: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, key: "slice | list[int]") -> "Samples": ...
-    def __getitem__(self, key: Any) -> "Tensor | Samples":
-        if isinstance(key, slice):
-            return Samples(self._owner, self._indices[key])
-        if isinstance(key, list):
-            return Samples(self._owner, [self._indices[_sample_index(k, len(self))] for k in key])
-        return self._owner._sample(self._indices[_sample_index(key, len(self))])
-
-    def tolist(self) -> list[Tensor]:
-        """An ordinary list."""
-        return list(self)
-
-    def select(self, key: Any) -> "Tensor | Samples":
-        """The same as indexing."""
-        return self[key]
-
-    def as_batch(self, copy: bool = False) -> Batch:
-        """These samples as a Batch: the batch itself when they are all of it."""
-        made = self._owner._selected(self._indices)
-        return batch(made) if copy else made
-
-
-class SampleSlicer:
-    """What ``batch.slice`` gives: indexing it indexes every sample."""
-
-    def __init__(self, owner: Batch) -> None:
-        self._owner = owner
-
-    def __getitem__(self, key: Any) -> Batch:
-        owner = self._owner
-        keys = key if isinstance(key, tuple) else (key,)
-        varying = [k for k in _bounds(keys) if isinstance(k, Batch)]
-        for k in varying:
-            if k.batch_size != owner.batch_size:
-                raise ValueError(f"Inconsistent batch size: {owner.batch_size} != {k.batch_size}")
-        if len(keys) <= owner.ndim and all(map(_takes_all, keys)):
-            return owner
-        values = owner._ready()
-        if owner._shapes is None and not varying:
-            part, layout = sliced(values, "N" + owner.layout if owner.layout else None, (slice(None), *_of_sample(keys, 0)))
-            return owner if part is values else new_batch(part.contiguous(), None, (layout or "N")[1:] or None)
-        samples, layout = [], owner.layout
-        for i, one in enumerate(owner):
-            try:
-                part, layout = sliced(one._values, owner.layout, _of_sample(keys, i))
-            except IndexError as error:
-                raise IndexError(f"{error}, in sample {i} of the batch") from None
-            samples.append(part)
-        return _packed(samples, layout) if samples else owner
-
-
-def _takes_all(key: Any) -> bool:
-    return key is Ellipsis or (isinstance(key, slice) and key.start in (None, 0) and key.stop is None and key.step in (None, 1))
-
-
-def _bounds(keys: Iterable[Any]) -> Iterator[Any]:
-    for key in keys:
-        yield from (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
-
-
-def _of_sample(keys: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    return plain_keys(keys, lambda key: key._sample(i).item() if isinstance(key, Batch) else key)
+        return of_batch(self)
 
 
 def new_batch(
@@ -309,10 +373,20 @@ def new_batch(
     return made
 
 
+def repeated(sample: Tensor, batch_size: int) -> Batch:
+    """A batch of so many copies of a sample."""
+    made = new_batch(empty([batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
+    index = torch.zeros(batch_size, dtype=torch.int64)
+    arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
+    made._pending = launch(take, arguments, [(sample, sample._sample)], made._values)
+    made._sources = tuple(sample._sources) * batch_size
+    return made
+
+
 def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
     """An unfilled batch. An extent is a number, or an int64 tensor (N,) with one for each sample; equal ones make the batch dense."""
     if not any(isinstance(extent, torch.Tensor) for extent in shape):
-        return new_batch(_native.empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
+        return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
     if torch.compiler.is_compiling():
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
@@ -332,87 +406,75 @@ def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device,
         return new_batch(torch.ops.ndd.empty_packed(shapes, dtype, device), shapes, layout)
     rows = shapes.numpy()
     if len(rows) and (rows == rows[0]).all():
-        return new_batch(_native.empty([len(rows), *rows[0].tolist()], dtype, device), None, layout)
-    return new_batch(_native.empty([_native.volume(shapes, dtype.itemsize)], dtype, device), shapes, layout)
-
-
-def _packed(samples: Sequence[torch.Tensor], layout: str | None) -> Batch:
-    """One buffer with a copy of the samples, which have one type and number of dimensions."""
-    first = samples[0]
-    if all(one.shape == first.shape for one in samples):
-        return new_batch(torch.stack(tuple(samples)), None, layout)
-    shapes = torch.tensor([tuple(one.shape) for one in samples], dtype=torch.int64)
-    return new_batch(torch.cat([one.reshape(-1) for one in samples]), shapes, layout)
+        return new_batch(empty([len(rows), *rows[0].tolist()], dtype, device), None, layout)
+    return new_batch(empty([volume(shapes, dtype.itemsize)], dtype, device), shapes, layout)
 
 
 def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
     """A Batch with memory of its own. See :func:`as_batch`."""
-    made = as_batch(tensors, dtype, device, layout)
-    if made is tensors or made._external or isinstance(tensors, Batch):
-        made = new_batch(made._ready().clone(), made._shapes, made._layout)
-    return made
+    made = _made(tensors, dtype, device, layout, share=False)
+    return made._copied() if made._external or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
 
 
 def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
     """A Batch from samples, without a copy where that is possible.
 
     An array is split along its first dimension and shares its memory; of a list or another iterable each element becomes a sample, converted to
-    the type and device of the first one; a Batch is returned as it is. ``layout`` describes a sample.
+    the type and device of the first one; a Batch is returned as it is. ``layout`` describes a sample. Samples that lie one behind the other, as
+    those of ``batch.tensors`` or of ``torch.Tensor.unbind``, share their memory; any others are copied into one buffer.
 
     Raises:
         TypeError: nothing to iterate over, or an element that is no tensor.
         ValueError: no elements and no dtype, a scalar, or a layout that does not fit.
-        RuntimeError: samples with different numbers of dimensions.
+        RuntimeError: text, or samples with different numbers of dimensions.
+        OverflowError: a number that does not fit the type.
 
     >>> as_batch(torch.zeros(4, 2, 3), layout="HW").shape[0]
     (2, 3)
     """
+    return _made(tensors, dtype, device, layout, share=True)
+
+
+def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
     if isinstance(tensors, Batch):
         return _changed(tensors, dtype, device, layout)
     if isinstance(tensors, Samples):
         return _changed(tensors.as_batch(), dtype, device, layout)
-    if isinstance(tensors, str | bytes) or tensors is None:
-        raise TypeError(f"a Batch is made from tensors, not from {tensors!r}")
-    if isinstance(tensors, Tensor | np.ndarray | torch.Tensor) or hasattr(tensors, "__dlpack__") or hasattr(tensors, "__array__"):
-        whole = as_tensor(tensors)
-        if whole.ndim == 0:
+    if isinstance(tensors, str | bytes):
+        raise RuntimeError(f"a Batch is made from tensors, not from {type(tensors).__name__}")
+    if tensors is None:
+        raise TypeError("a Batch is made from tensors, not from None")
+    if is_array(tensors):
+        array = as_tensor(tensors)
+        if array.ndim == 0:
             raise ValueError("Cannot create a batch from a scalar")
-        made = new_batch(whole._ready(), None, (whole.layout or "N")[1:] or None, external=whole._external)
-        return _changed(made, dtype, device, layout)
-    return _from_samples(list(tensors), dtype, device, layout)
-
-
-def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
-    wanted = made.dtype if dtype is None else types.to_dtype(dtype)
-    if wanted != made.dtype:
-        made = new_batch(saturated(made._ready(), wanted), made._shapes, made._layout)
-    if device is not None:
-        made = made.to_device(device)
-    if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
-        made = new_batch(made._values, made._shapes, layout or None, made._pending, made._external)
-    return made
-
-
-def _from_samples(samples: list[Any], dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
+        return _changed(_split(array), dtype, device, layout)
+    samples = list(tensors)
     if not samples:
         if dtype is None:
             raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
         target = torch.device("cpu") if device is None else torch_device(device)
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
-    made: list[Tensor] = []
-    for i, one in enumerate(samples):
-        if one is None or isinstance(one, Batch):
-            raise TypeError(f"sample {i} of a batch must be a tensor, got {type(one).__name__}")
-        first = made[0] if made else None
-        made.append(as_tensor(one, dtype if first is None else first.dtype, device if first is None else first.device))
-        if first is not None and made[-1].ndim != first.ndim:
-            raise RuntimeError(f"sample {i} of a batch has {made[-1].ndim} dimensions, sample 0 has {first.ndim}: the sample dimensions must agree")
-    layout = check_layout("batch", next((t.layout for t in made if t.layout), None) if layout is None else layout, made[0].ndim)
-    packed = _packed([one._ready() for one in made], layout)
-    if current_mode() >= EvalMode.sync_cpu:
-        packed.evaluate()
-    return packed
+    return new_batch(*collected(samples, dtype, device, layout, share))
+
+
+def _split(array: Tensor) -> Batch:
+    """The batch whose samples are an array's parts along its first dimension."""
+    pending = array._pending if array._pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+    return new_batch(array._values, None, (array.layout or "N")[1:] or None, pending, array._external)
+
+
+def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
+    if device is not None:
+        made = made.to_device(device)
+    wanted = made.dtype if dtype is None else types.to_dtype(dtype)
+    if wanted != made.dtype:
+        made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
+    if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
+        made = copy.copy(made)
+        made._layout = layout or None
+    return made
 
 
 def _flatten_batch(value: Batch) -> tuple[list[Any], Any]:
@@ -430,3 +492,4 @@ def _register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[...
 
 _register(Batch, _flatten_batch, _unflatten_batch)
 _register(Tensor, lambda value: ([value._ready()], value.layout), lambda children, layout: new_tensor(next(iter(children)), layout))
+torch.serialization.add_safe_globals([Tensor, Batch])  # for torch.load(weights_only=True)

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Tensor``: one sample."""
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-from . import types
+from . import _import, _native, types
+from ._convert import saturated as saturated
+from ._convert import truncated
 from ._device import Device, DeviceLike, torch_device
+from ._indexing import bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
+from ._launch import moved
 from ._operand import Operand, TorchTensor
-from ._stream import EvalMode, Pending, current_mode
+from ._printing import of_tensor, printable
+from ._queue import launch
+from ._stream import EvalMode, Pending, _site, _traceback, current_mode
 
 # Which sample of pending work a value reads: its number, or one of these (csrc/ndd/scheduler.h).
 SAME_SAMPLE, ALL_SAMPLES = -1, -2
@@ -21,7 +26,7 @@ class Tensor(Operand):
     """One sample: numbers of one type in a grid, with an optional layout.
 
     Made by :func:`tensor` and :func:`as_tensor` and by operators, whose result may still be computed: whatever needs the values waits for them
-    and raises the error of the call that should have made them.
+    and raises the error of the call that should have made them. Shape, type, layout and device are known at once.
 
     >>> t = tensor([[1, 2], [3, 4]], layout="HW")
     >>> t.shape, t.dtype, t.layout, (t + 1).torch().tolist()
@@ -31,16 +36,51 @@ class Tensor(Operand):
     # Which sample of the pending work this is, or ALL_SAMPLES.
     _sample: int
 
-    def __init__(self, data: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, copy: bool = False) -> None:
+    def __init__(
+        self, data: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
+    ) -> None:
         if data is None:
             raise ValueError("Tensor: data must be given")
-        values, own_layout, pending, sample, external = _import(data, wide=dtype is not None)
-        if dtype is not None or device is not None:
-            values, pending, external = _converted(values, pending, external, dtype, device, saturate=not isinstance(data, _PYTHON))
-        if copy and external:
-            values, external = values.clone(), False
-        Operand.__init__(self, values, check_layout("tensor", own_layout if layout is None else layout, values.dim()), pending, external)
-        self._sample = sample
+        if isinstance(data, Tensor):
+            Operand.__init__(self, data._values, data._layout, data._pending, data._external)
+            self._sample = data._sample
+            self._sources = data._sources
+        else:
+            values, external = _import.imported(data, wide=dtype is not None)
+            Operand.__init__(self, values, None, None, external)
+            self._sample = 0
+        if dtype is not None:
+            self._convert(types.to_dtype(dtype), _import.is_python(data))
+        if device is not None and (target := torch_device(device)) != self._values.device:
+            self._values, self._pending = moved(self._values, self._pending, self._external, target)
+            self._external = False
+        if copy and (self._external or isinstance(data, Tensor)):
+            made = self._copied()
+            self._values, self._pending, self._sample, self._external = made._values, made._pending, 0, False
+        if layout is not None:
+            self._layout = layout
+        self._layout = check_layout("tensor", self._layout, self._values.dim())
+
+    def _convert(self, dtype: torch.dtype, python: bool) -> None:
+        """Python numbers as NumPy converts them, anything else as ``cast``."""
+        if dtype == self._values.dtype:
+            return
+        if python:
+            self._values = truncated(self._values, dtype)
+            return
+        out, pending = converted(self, self._values[None], None, self._sample, dtype)
+        self._values, self._pending, self._sample, self._external = out[0], pending, 0, False
+
+    def _copied(self) -> "Tensor":
+        values = self._values
+        out, pending = _native.empty([1, *values.shape], values.dtype, values.device), None
+        if self._pending is None:
+            out.copy_(values)
+        else:
+            pending = launch(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
+        made = new_tensor(out[0], self._layout, pending)
+        made._sources = self._sources
+        return made
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,9 +121,12 @@ class Tensor(Operand):
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
         """This tensor on a device: itself when it is there already and no copy is forced."""
         target = torch_device(device)
-        if target == self._values.device and not force_copy:
-            return self
-        return new_tensor(self._ready().to(target, copy=force_copy, non_blocking=True), self._layout)
+        if target == self._values.device:
+            return self._copied() if force_copy else self
+        values, pending = moved(self._values, self._pending, self._external, target)
+        made = new_tensor(values, self._layout, pending)
+        made._sources = self._sources
+        return made
 
     def cpu(self) -> "Tensor":
         """This tensor in host memory."""
@@ -94,9 +137,28 @@ class Tensor(Operand):
         return self.to_device(Device("gpu", index))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        keys = plain_keys(key if isinstance(key, tuple) else (key,))
-        values, layout = sliced(self._ready(), self._layout, keys)
-        return self if values is self._values else new_tensor(values, layout)
+        """A part, as in NumPy: ints, slices, one Ellipsis; numbers may be Tensors without dimensions. A Batch of numbers gives a Batch of parts.
+
+        A part that is in one piece shares memory with this tensor, unless that is the memory of somebody else; any other is copied. Raises
+        IndexError outside the tensor, ValueError for too many keys or a step of zero, TypeError for other keys.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        if takes_all(keys):
+            return self
+        for one in bounds(keys):
+            if is_varying(one):
+                return one._parts_of(self, keys)
+        keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
+        part, layout = window(self._values.shape, keys), layout_left(self._layout, keys)
+        view = part.view(self._values)
+        if torch.compiler.is_compiling() and view is not None:
+            return new_tensor(view.contiguous(), layout)
+        if view is not None and view.is_contiguous() and not self._external:
+            return new_tensor(view, layout, self._pending, self._sample)
+        out = _native.empty([1, *part.extents], self._values.dtype, self._values.device)
+        starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
+        pending = launch(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
+        return new_tensor(out[0], layout, pending)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -106,10 +168,36 @@ class Tensor(Operand):
     def __iter__(self) -> "Iterator[Tensor]":
         return (self[i] for i in range(len(self)))
 
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(printable(self) == (printable(value) if isinstance(value, Tensor) else value)))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"The truth value of a Tensor with {self.size} elements is ambiguous")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._number())
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.is_floating_point:
+            raise TypeError(f"only a 0-d Tensor of integers is an index, not {types.dtype_name(self.dtype)} of shape {self.shape}")
+        return int(self.item())
+
+    def _number(self) -> Any:
+        if self.size != 1:
+            raise TypeError(f"only a Tensor with one element is a number, not one with {self.size}")
+        return self.item()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = self._ready()
         if values.device.type != "cpu":
             raise TypeError("a Tensor on the GPU cannot become a NumPy array; call .cpu() first")
+        if values.dtype == torch.bfloat16:
+            raise TypeError("NumPy has no bfloat16; cast the Tensor to float32 first, or use .torch()")
         array = values.numpy()
         if dtype is not None and array.dtype != dtype:
             if copy is False:
@@ -117,31 +205,97 @@ class Tensor(Operand):
             return array.astype(dtype)
         return array.copy() if copy else array
 
-    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        return self._ready().__dlpack__(stream=stream, **options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return self._ready().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self._ready().__dlpack_device__()
+        kind, index = self._values.__dlpack_device__()
         return int(kind), int(index)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._values.device.type != "cuda":
+            raise AttributeError("a Tensor in host memory has no __cuda_array_interface__")
         return self._ready().__cuda_array_interface__  # type: ignore[return-value]
 
+    def __copy__(self) -> "Tensor":
+        made = new_tensor(self._values, self._layout, self._pending, self._sample, self._external)
+        made._sources = self._sources
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        return self._copied().evaluate()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"values": own_memory(self._ready()), "layout": self._layout, "sources": tuple(self._sources)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Operand.__init__(self, state["values"], state["layout"], None, False)
+        self._sample = 0
+        self._sources = state["sources"]
+
     def __repr__(self) -> str:
-        return f"Tensor({described(printable(self), self)}, shape={self.shape})"
+        return of_tensor(self)
 
 
-def printable(value: Tensor) -> np.ndarray:
-    """The contents as NumPy shows them, which has no bfloat16."""
-    one = value.cpu()
-    return one._ready().float().numpy() if one.dtype == torch.bfloat16 else np.asarray(one)
+class Unusable(Tensor):
+    """In the place of a result that cannot be: whatever needs more than its type raises why, as for queued work that failed."""
+
+    _error: Exception
+    _deferred: bool
+    _known: tuple[torch.dtype, int, Device]
+
+    @property
+    def _values(self) -> TorchTensor:  # type: ignore[override]
+        how = "deferred evaluation" if self._deferred else "asynchronous execution"
+        raise type(self._error)(f"An error happened during {how}") from self._error
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type."""
+        return self._known[0]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._known[1]
+
+    @property
+    def device(self) -> Device:
+        """Where the values would be."""
+        return self._known[2]
 
 
-def described(text: Any, value: Operand) -> str:
-    """Contents, type, layout and device, as ``repr`` shows them."""
-    layout = f', layout="{value.layout}"' if value.layout else ""
-    return f'\n{text},\ndtype={types.dtype_name(value.dtype)}{layout}, device="{value.device}"'
+def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None, device: Device) -> Tensor:
+    """A Tensor that raises the error, with the line of the call, when it is used. In the synchronous modes the call raises it."""
+    if current_mode() >= EvalMode.sync_cpu:
+        raise error
+    made = Unusable.__new__(Unusable)
+    made._error = error.with_traceback(_traceback(_site()))
+    made._deferred = current_mode() == EvalMode.deferred
+    made._known = (dtype, ndim, device)
+    made._layout, made._pending, made._external, made._sample = layout, None, False, 0
+    return made
+
+
+def own_memory(values: torch.Tensor) -> torch.Tensor:
+    """Values that are not part of something larger, which would be saved with them."""
+    return values.clone() if values.untyped_storage().nbytes() > values.numel() * values.element_size() else values
+
+
+def converted(
+    source: Operand, values: torch.Tensor, shapes: torch.Tensor | None, sample: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, Pending | None]:
+    """The values of ``source``, as a batch with these shapes, converted as by ``cast``, and the work that does it."""
+    out = _native.empty(values.shape, dtype, values.device)
+    return out, launch(torch.ops.ndd.cast.default, (values, shapes, out, shapes), [(source, sample)], out)
 
 
 def new_tensor(values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, external: bool = False) -> Tensor:
@@ -166,189 +320,24 @@ def check_layout(op: str, layout: str | None, ndim: int) -> str | None:
     return layout
 
 
-def plain_keys(keys: tuple[Any, ...], number: Callable[[Any], Any] = lambda key: key) -> tuple[Any, ...]:
-    """Keys with Python ints for scalar Tensors and NumPy ints, also as bounds of slices. ``number`` converts anything else."""
-
-    def plain(key: Any) -> Any:
-        return key.item() if isinstance(key, Tensor) else int(key) if isinstance(key, np.integer) else number(key)
-
-    return tuple(slice(plain(k.start), plain(k.stop), plain(k.step)) if isinstance(k, slice) else plain(k) for k in keys)
-
-
-def sliced(values: torch.Tensor, layout: str | None, keys: tuple[Any, ...]) -> tuple[torch.Tensor, str | None]:
-    """NumPy's basic indexing, negative steps included, and the letters of the dimensions that are left."""
-    if sum(k is Ellipsis for k in keys) > 1:
-        raise ValueError("Only one Ellipsis is allowed.")
-    given = sum(k is not Ellipsis for k in keys)
-    if given > values.dim():
-        raise ValueError(f"Number of ranges ({given}) is greater than the number of dimensions ({values.dim()})")
-    if given < len(keys):
-        at = next(k for k, one in enumerate(keys) if one is Ellipsis)
-        keys = keys[:at] + (slice(None),) * (values.dim() - given) + keys[at + 1 :]
-    letters = list(layout) if layout else []
-    for axis in reversed(range(len(keys))):
-        key, size = keys[axis], values.shape[axis]
-        if isinstance(key, slice):
-            start, stop, step = key.indices(size)
-            if step > 0:
-                if (start, stop, step) != (0, size, 1):
-                    values = values[(slice(None),) * axis + (slice(start, max(start, stop), step),)]
-            else:
-                values = values.index_select(axis, torch.arange(start, stop, step, device=values.device))
-        elif isinstance(key, int):
-            if not -size <= key < size:
-                raise IndexError(f"Index {key} is out of bounds for dimension {axis} with size {size}")
-            values = values.select(axis, key)
-            if letters:
-                del letters[axis]
-        else:
-            raise TypeError(f"a Tensor is indexed with ints, slices and Ellipsis, not {type(key).__name__}")
-    return values, "".join(letters) or None
-
-
-_PYTHON = (int, float, bool, list, tuple, range)
-
-
-def _import(data: Any, wide: bool) -> tuple[torch.Tensor, str | None, Pending | None, int, bool]:
-    """Values, layout, pending work, sample, and whether the memory is the caller's. ``wide``: keep Python numbers as wide as they are."""
-    if isinstance(data, Tensor):
-        return data._values, data._layout, data._pending, data._sample, data._external
-    if isinstance(data, torch.Tensor):
-        if data.requires_grad:
-            raise RuntimeError("a torch tensor that requires grad cannot become a Tensor; call .detach() first")
-        types.to_dtype(data.dtype)
-        if data.layout != torch.strided or data.is_meta:
-            raise TypeError(f"a {data.device.type} tensor with the memory layout {data.layout} cannot become a Tensor")
-        values = data.contiguous()
-        return values, None, None, 0, values is data
-    if isinstance(data, np.ndarray | np.generic):
-        values, shared = from_numpy(np.asarray(data))
-        return values, None, None, 0, shared
-    if isinstance(data, _PYTHON):
-        return from_python(data, wide), None, None, 0, False
-    if hasattr(data, "__dlpack_device__"):
-        try:
-            return torch.from_dlpack(data).contiguous(), None, None, 0, True
-        except (BufferError, TypeError):
-            if not hasattr(data, "__array__"):
-                raise
-    if hasattr(data, "__array__"):
-        values, shared = from_numpy(np.asarray(data))
-        return values, None, None, 0, shared
-    raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is made from numbers, lists and arrays")
-
-
-def from_numpy(array: np.ndarray) -> tuple[torch.Tensor, bool]:
-    """The array as a torch tensor and whether they share memory; strided, read-only and big-endian ones are copied."""
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"arrays of {array.dtype} are not supported")
-    usable = array.dtype.isnative and array.flags.c_contiguous and array.flags.writeable
-    if not usable:
-        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
-    return torch.from_numpy(array), usable
-
-
-def from_python(data: Any, wide: bool = False) -> torch.Tensor:
-    """Numbers and nested lists: int32, uint32 when only that holds them, float32 or bool, or as ``wide`` as NumPy has them. OverflowError beyond."""
-    if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
-        data = [np.asarray(one) if isinstance(one, Tensor) else one for one in data]
-    array = np.asarray(data)
-    kind = array.dtype.kind
-    if kind in "iu" or (kind == "O" and all(isinstance(x, int) for x in array.flat)):
-        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-        if kind in "iu" and (wide or array.itemsize <= 4):
-            pass
-        elif low >= -(2**31) and high < 2**31:
-            array = array.astype(np.int32)
-        elif low < 0:
-            raise OverflowError(f"{low if low < -(2**31) else high} is out of range for int32")
-        elif high < 2**32:
-            array = array.astype(np.uint32)
-        else:
-            raise OverflowError(f"{high} is out of range for uint32")
-    elif kind == "f":
-        array = array.astype(np.float32) if array.itemsize > 4 and not wide else array
-    elif kind != "b":
-        raise TypeError(f"Unexpected element type in {data!r}: a Tensor is made from numbers")
-    return torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
-
-
-def _converted(
-    values: torch.Tensor, pending: Pending | None, external: bool, dtype: Any, device: DeviceLike | None, saturate: bool
-) -> tuple[torch.Tensor, Pending | None, bool]:
-    wanted = values.dtype if dtype is None else types.to_dtype(dtype)
-    target = values.device if device is None else torch_device(device)
-    if wanted == values.dtype and target == values.device:
-        return values, pending, external
-    if pending is not None:
-        pending.wait()
-    if wanted != values.dtype:
-        values = saturated(values, wanted) if saturate else truncated(values, wanted)
-    return values.to(target, non_blocking=True), None, False
-
-
-_BELOW_2_63 = math.nextafter(2.0**63, 0)
-
-
-def saturated(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The conversion of ``cast``: floats are rounded half away from zero, and what does not fit becomes the nearest limit."""
-    if values.dtype == dtype:
-        return values
-    if dtype.is_floating_point:
-        return values.to(dtype)
-    if dtype is torch.bool:
-        return values.abs() >= 0.5 if values.dtype.is_floating_point else values != 0
-    if values.dtype is torch.bool:
-        return values.to(dtype)
-    if torch.uint64 in (values.dtype, dtype):  # torch has no arithmetic for it
-        return torch.from_numpy(_saturated_array(values.cpu(), dtype)).to(values.device)
-    limits = torch.iinfo(dtype)
-    if not values.dtype.is_floating_point:
-        return values.to(torch.int64).clamp(limits.min, limits.max).to(dtype)
-    rounded = _rounded(values)
-    whole = torch.nan_to_num(rounded, nan=float(limits.min)).clamp(float(limits.min), min(float(limits.max), _BELOW_2_63))
-    return torch.where(rounded >= float(limits.max), limits.max, whole.to(torch.int64)).to(dtype)
-
-
-def _rounded(values: torch.Tensor) -> torch.Tensor:
-    """Half away from zero, as float64."""
-    wide = values.double()
-    return torch.trunc(wide + torch.copysign(torch.full_like(wide, 0.49999999999999994), wide))
-
-
-def _saturated_array(values: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
-    target = torch.empty(0, dtype=dtype).numpy().dtype
-    limits = np.iinfo(target)
-    if not values.dtype.is_floating_point:
-        array = values.numpy()
-        given = np.iinfo(array.dtype)
-        return array.clip(max(limits.min, int(given.min)), min(limits.max, int(given.max))).astype(target)
-    rounded = np.nan_to_num(_rounded(values).numpy(), nan=float(limits.min))
-    whole = rounded.clip(float(limits.min), np.nextafter(float(limits.max), 0)).astype(target)
-    return np.where(rounded >= float(limits.max), target.type(limits.max), whole)
-
-
-def truncated(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """NumPy's conversion of Python numbers: fractions are cut off, and an integer that does not fit is an OverflowError."""
-    if not dtype.is_floating_point and dtype is not torch.bool and values.numel():
-        limits, low, high = torch.iinfo(dtype), values.numpy().min().item(), values.numpy().max().item()
-        if math.trunc(low) < limits.min or math.trunc(high) > limits.max:
-            raise OverflowError(f"{high if high > limits.max else low} is out of range for {dtype}")
-    return values.to(dtype)
-
-
 def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, pad: bool = False) -> Tensor:
     """A Tensor with memory of its own, from numbers, nested lists, arrays, a Tensor or a Batch (see :func:`as_tensor`).
 
-    Python ints become int32 (uint32 when they need it), floats float32. Raises TypeError for what is no number, OverflowError for ints that do
-    not fit, ValueError for a ragged list or a wrong layout.
+    Python ints become int32 (uint32 when they need it), floats float32; with ``dtype`` Python numbers are converted as in NumPy, arrays as by
+    :func:`cast`.
+
+    Raises:
+        TypeError: what is no number.
+        RuntimeError: text, complex numbers, other types that a Tensor cannot have.
+        OverflowError: an int that does not fit.
+        ValueError: a ragged list or a wrong layout.
 
     >>> tensor([1, 2, 3], dtype="f32").torch()
     tensor([1., 2., 3.])
     """
     made = as_tensor(data, dtype, device, layout, pad)
     if made._external or isinstance(data, Operand):
-        return new_tensor(made._ready().clone(), made._layout)
+        return made._copied()
     if current_mode() >= EvalMode.sync_cpu:
         made.evaluate()
     return made
@@ -357,7 +346,9 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, pad: bool = False) -> Tensor:
     """A Tensor over ``data``, without a copy where that is possible: arrays and DLPack objects share memory.
 
-    A Batch is stacked, with ``N`` before its layout; samples of different shape raise ValueError unless ``pad`` fills them up with zeros.
+    Copied are Python numbers, strided, read-only and big-endian arrays, and what another type or device needs. A Batch is stacked, with ``N``
+    before its layout; samples of different shape raise ValueError, as late as other errors of queued work, unless ``pad`` fills them up with
+    zeros (:meth:`Batch.padded` has their lengths as well). Errors are those of :func:`tensor`.
 
     >>> import numpy as np
     >>> a = np.zeros(3, np.float32)
@@ -369,4 +360,6 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, la
     stack = getattr(data, "_stacked", None)  # a Batch, which stands above this layer
     if stack is not None:
         data = stack(pad)
+        if isinstance(data, Unusable):
+            return data
     return Tensor(data, dtype, device, layout)

@@ -26,6 +26,12 @@ class DALIDataType(enum.IntEnum):
     FLOAT64 = 10
     BOOL = 11
     STRING = 12
+    FEATURE = 17
+    IMAGE_TYPE = 20
+    DATA_TYPE = 21
+    INTERP_TYPE = 22
+    TENSOR_LAYOUT = 23
+    PYTHON_OBJECT = 24
 
 
 class DALIInterpType(enum.IntEnum):
@@ -49,13 +55,16 @@ class DALIImageType(enum.IntEnum):
     ANY_DATA = 4
 
 
-NO_TYPE, STRING = DALIDataType.NO_TYPE, DALIDataType.STRING
+NO_TYPE, STRING, FEATURE = DALIDataType.NO_TYPE, DALIDataType.STRING, DALIDataType.FEATURE
+IMAGE_TYPE, DATA_TYPE, INTERP_TYPE = DALIDataType.IMAGE_TYPE, DALIDataType.DATA_TYPE, DALIDataType.INTERP_TYPE
+TENSOR_LAYOUT, PYTHON_OBJECT = DALIDataType.TENSOR_LAYOUT, DALIDataType.PYTHON_OBJECT
 UINT8, UINT16, UINT32, UINT64 = DALIDataType.UINT8, DALIDataType.UINT16, DALIDataType.UINT32, DALIDataType.UINT64
 INT8, INT16, INT32, INT64 = DALIDataType.INT8, DALIDataType.INT16, DALIDataType.INT32, DALIDataType.INT64
 FLOAT16, FLOAT, FLOAT64, BOOL = DALIDataType.FLOAT16, DALIDataType.FLOAT, DALIDataType.FLOAT64, DALIDataType.BOOL
 INTERP_NN, INTERP_LINEAR, INTERP_CUBIC = DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_CUBIC
 INTERP_LANCZOS3, INTERP_TRIANGULAR = DALIInterpType.INTERP_LANCZOS3, DALIInterpType.INTERP_TRIANGULAR
 INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
+NHWC, NCHW, NFHWC, NFCHW = "HWC", "CHW", "FHWC", "FCHW"  # layouts are those of a sample
 RGB, BGR, GRAY, YCbCr, ANY_DATA = DALIImageType.RGB, DALIImageType.BGR, DALIImageType.GRAY, DALIImageType.YCbCr, DALIImageType.ANY_DATA
 
 _OF_DALI = {
@@ -72,6 +81,8 @@ _OF_DALI = {
     FLOAT64: torch.float64,
     BOOL: torch.bool,
 }
+# Types of elements too; such numbers are int32 here, as the members are ints.
+_ENUMERATIONS = (DALIDataType, DALIImageType, DALIInterpType)
 _SHORT = {
     "i8": torch.int8,
     "i16": torch.int16,
@@ -88,6 +99,8 @@ _SHORT = {
     "bfloat16": torch.bfloat16,
 }
 _NAME = {dtype: name for name, dtype in _SHORT.items()}
+_SHORT.update(DataType=torch.int32, ImageType=torch.int32, InterpType=torch.int32)
+_ID = {dtype: number for number, dtype in _OF_DALI.items()}
 # What a kernel may be given; complex, quantised and 8-bit float tensors are not among them.
 NUMERIC = frozenset(_NAME)
 
@@ -113,12 +126,16 @@ def to_dtype(value: Any) -> torch.dtype:
         if value not in _SHORT:
             raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}")
         found = _SHORT[value]
+    elif isinstance(value, type) and value in _ENUMERATIONS:
+        found = torch.int32
     elif value is builtins.bool:
         found = torch.bool
     elif value is builtins.float:
         found = torch.float32
     elif value is None or value is builtins.int:
         raise TypeError(f"{value!r} is no element type; write int32 or int64")
+    elif getattr(value, "__name__", getattr(value, "name", None)) == "bfloat16":  # of ml_dtypes
+        found = torch.bfloat16
     else:
         try:
             found = torch.from_numpy(np.empty(0, value)).dtype
@@ -127,6 +144,28 @@ def to_dtype(value: Any) -> torch.dtype:
     if found not in NUMERIC:
         raise TypeError(f"tensors of type {found} are not supported")
     return found
+
+
+# Names of the package: torch's dtypes are its DTypes, and the numbers of enumerations are int32.
+DType = torch.dtype
+DataType, ImageType, InterpType = DALIDataType, DALIImageType, DALIInterpType
+dtype = to_dtype
+
+
+def type_id(dtype: Any) -> DALIDataType | None:
+    """DALI's number of an element type; None for bfloat16, which has none. ValueError for what is no element type.
+
+    >>> type_id(torch.float32), type_id("u8")
+    (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>)
+    """
+    if isinstance(dtype, DALIDataType):
+        return dtype
+    if isinstance(dtype, type) and dtype in _ENUMERATIONS:
+        return {DALIDataType: DATA_TYPE, DALIImageType: IMAGE_TYPE, DALIInterpType: INTERP_TYPE}[dtype]
+    try:
+        return _ID.get(to_dtype(dtype))
+    except (TypeError, ValueError):
+        raise ValueError(f"Invalid dtype: {dtype!r}") from None
 
 
 def is_float(dtype: torch.dtype) -> builtins.bool:

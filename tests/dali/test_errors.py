@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of queued work as under DALI: which type, when, with which cause and which line."""
+
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from _dali import dali
+
+import torch_ndd as ndd
+
+QUEUED = {"deferred": "An error happened during deferred evaluation", "eager": "An error happened during asynchronous execution"}
+
+
+def images(m: Any) -> Any:
+    return m.batch([np.ones((size, 6, 3), np.uint8) for size in (4, 2, 5)], layout="HWC")
+
+
+def failing(m: Any) -> Any:
+    """What fails in the second sample, once it runs: no file of a kind that can be decoded."""
+    files = [np.frombuffer(b"P5 2 2 255\n1234", np.uint8), np.frombuffer(b"no image at all, only text", np.uint8)]
+    return m.decoders.image(m.batch(files), device="cpu")
+
+
+def inner(m: Any, program: Callable[[Any], Any]) -> Any:
+    return program(m)
+
+
+def outer(m: Any, program: Callable[[Any], Any]) -> Any:
+    return inner(m, program)
+
+
+def error_of(function: Callable[[], Any]) -> Exception:
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+@pytest.mark.parametrize("mode", ["sync_cpu", "sync_full"])
+@pytest.mark.parametrize("m", [ndd, dali], ids=["torch_ndd", "dali"])
+def test_sync_modes_raise_at_the_call(mode: str, m: Any) -> None:
+    with getattr(m.EvalMode, mode):
+        error = error_of(lambda: failing(m))
+    assert isinstance(error, RuntimeError)
+    assert "An error happened" not in str(error)
+
+
+@pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu"])
+@pytest.mark.parametrize("m", [ndd, dali], ids=["torch_ndd", "dali"])
+def test_memory_of_the_user_raises_at_the_call(mode: str, m: Any) -> None:
+    def call() -> Any:
+        return m.crop(m.as_tensor(np.ones((4, 6, 3), np.uint8), layout="HWC"), crop=(9, 9))
+
+    with getattr(m.EvalMode, mode):
+        error = error_of(call)
+    assert isinstance(error, RuntimeError)
+    assert error.__cause__ is None
+
+
+@pytest.mark.parametrize("mode", QUEUED)
+@pytest.mark.parametrize("m", [ndd, dali], ids=["torch_ndd", "dali"])
+def test_the_wrapper(mode: str, m: Any) -> None:
+    """DALI's crop fails when it runs; ours knows at the call, so for ours it is the arguments' frames, which only the kernel looks at."""
+
+    def fail() -> Any:
+        if m is dali:
+            return m.crop(images(m), crop=(9, 9))
+        videos = m.batch([np.ones((frames, 4, 4, 3), np.uint8) for frames in (2, 5)], layout="FHWC")
+        return m.brightness(videos, brightness=m.tensor([1.0, 2.0, 3.0], layout="F"))
+
+    with getattr(m.EvalMode, mode):
+        result = inner(m, lambda _: fail())
+    with m.EvalMode.sync_cpu:
+        direct = error_of(fail)
+    for use in (result.evaluate, lambda: np.asarray(result.tensors[1]), lambda: repr(result), result.evaluate):
+        error = error_of(use)
+        assert type(error) is type(direct) is RuntimeError
+        assert str(error) == QUEUED[mode]
+        cause = root(error)
+        assert type(cause) is RuntimeError
+        assert str(cause) == str(direct)
+        names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+        assert names[-3:] == ["inner", "<lambda>", "fail"]
+        copied = pickle.loads(pickle.dumps(error))
+        assert (type(copied), copied.args) == (type(error), error.args)
+
+
+# Mistakes that are known at the call: the same type of error in every mode, wherever DALI raises it.
+MISTAKES: dict[str, Callable[[Any], Any]] = {
+    "an unknown argument": lambda m: m.flip(images(m), nonsense=1),
+    "too many inputs": lambda m: m.flip(images(m), images(m), images(m)),
+    "None as input": lambda m: m.flip(None),
+    "batches of different size": lambda m: m.flip(images(m), horizontal=m.batch([1, 0])),
+    "an unknown device": lambda m: m.flip(images(m), device="nowhere"),
+    "a wrong layout": lambda m: m.flip(m.batch([np.ones((2, 2, 3), np.uint8)], layout="ABC")),
+    "too large a crop": lambda m: m.crop(images(m), crop=(9, 9)),
+    "no image": failing,
+}
+
+
+@pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu", "sync_full"])
+@pytest.mark.parametrize("program", MISTAKES.values(), ids=MISTAKES)
+def test_the_type_of_the_error(mode: str, program: Callable[[Any], Any]) -> None:
+    def run(m: Any) -> type[Exception]:
+        with getattr(m.EvalMode, mode):
+            return type(root(error_of(lambda: outer(m, program).evaluate())))
+
+    assert run(ndd) is run(dali)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data to and from other libraries, whose memory is shared where theirs and ours allow it."""
+
+import ctypes
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+
+DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool"]
+
+
+def queued() -> ndd.Tensor:
+    """A result that may still be computed."""
+    return ndd.brightness(ndd.tensor(np.full((200, 300, 3), 50, np.uint8), layout="HWC"), brightness=2.0)
+
+
+# --- DLPack ---
+
+
+class Producer:
+    """Speaks DLPack and nothing else, in any dialect."""
+
+    def __init__(self, values: Any, keywords: tuple[str, ...] = ("stream", "max_version", "dl_device", "copy"), device: Any = None) -> None:
+        self.values, self.keywords, self.device = values, keywords, device
+        self.calls: list[dict[str, Any]] = []
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.calls.append(options)
+        if unknown := set(options) - set(self.keywords):
+            raise TypeError(f"unexpected keyword arguments {unknown}")
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.device or self.values.__dlpack_device__()
+
+
+@pytest.mark.parametrize("keywords", [("stream", "max_version", "dl_device", "copy"), ("stream",), ()], ids=len)
+def test_from_dlpack_of_any_version(keywords: tuple[str, ...]) -> None:
+    values = torch.arange(4.0)
+    for make in (ndd.as_tensor, ndd.as_batch):
+        producer = Producer(values, keywords)
+        shared = make(producer)
+        assert shared.torch().data_ptr() == values.data_ptr()
+        assert shared._external
+        assert len(producer.calls) == (1 if "max_version" in keywords else 2)
+    copied = ndd.tensor(Producer(values, keywords))
+    values[0] = 9
+    assert (shared.torch()[0], copied.torch()[0]) == (9, 0)
+
+
+def test_from_dlpack_that_is_read_only() -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    one = ndd.as_tensor(Producer(array))
+    assert (one.torch().data_ptr() != array.ctypes.data, one.torch().tolist()) == (True, [0, 1, 2])
+
+
+@pytest.mark.parametrize("error", [BufferError, TypeError])
+def test_from_dlpack_that_does_not_work(error: type[Exception]) -> None:
+    class Refusing(Producer):
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return self.values
+
+        def __dlpack__(self, **options: Any) -> Any:
+            raise error("refused")
+
+    array = np.arange(3.0)
+    assert ndd.as_tensor(Refusing(array)).torch().data_ptr() == array.ctypes.data
+    array.flags.writeable = False
+    assert ndd.as_tensor(Refusing(array)).torch().tolist() == [0, 1, 2]
+
+    class Broken(Producer):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise error("broken")
+
+    with pytest.raises(error, match="broken"):
+        ndd.as_tensor(Broken(torch.zeros(1)))
+
+
+def test_from_other_devices() -> None:
+    values = torch.arange(3.0)
+    with pytest.raises(ValueError, match="Unsupported device type 10"):
+        ndd.as_tensor(Producer(values, device=(10, 0)))
+
+    class Pinned(Producer):
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            return self.values.numpy()
+
+    assert ndd.as_tensor(Pinned(values, device=(3, 0))).torch().data_ptr() == values.data_ptr()
+
+
+def test_strided_dlpack_is_copied() -> None:
+    values = torch.arange(6).reshape(2, 3).T
+    assert ndd.as_tensor(Producer(values)).torch().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
+def test_dlpack_both_ways(dtype: str) -> None:
+    one = ndd.tensor(torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)))
+    assert one.__dlpack_device__() == (1, 0)
+    consumer = torch.from_dlpack(one)
+    assert (consumer.data_ptr(), consumer.dtype) == (one.torch().data_ptr(), one.dtype)
+    if dtype != "bfloat16":
+        array = np.from_dlpack(one)
+        assert (array.ctypes.data, array.dtype) == (one.torch().data_ptr(), np.dtype(dtype))
+        assert np.from_dlpack(one, copy=True).ctypes.data != array.ctypes.data
+    again = ndd.as_tensor(Producer(consumer))
+    assert (again.torch().data_ptr(), again.dtype) == (one.torch().data_ptr(), one.dtype)
+
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+
+
+def test_to_dlpack_keywords() -> None:
+    one = ndd.tensor([1, 2, 3])
+    assert _name_of(one.__dlpack__()) == b"dltensor"
+    assert _name_of(one.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
+    assert torch.from_dlpack(one.__dlpack__(copy=True)).data_ptr() != one.torch().data_ptr()
+    assert torch.from_dlpack(one.__dlpack__(dl_device=(1, 0), copy=False)).data_ptr() == one.torch().data_ptr()
+
+
+def test_dlpack_of_queued_work() -> None:
+    with ndd.EvalMode.deferred:
+        assert torch.from_dlpack(queued()).unique().tolist() == [100]
+        assert np.unique(np.asarray(queued())).tolist() == [100]
+
+
+# --- NumPy, torch ---
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy(dtype: str) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    one = ndd.as_tensor(array)
+    assert np.asarray(one).ctypes.data == one.torch().data_ptr() == array.ctypes.data
+    assert np.asarray(one).flags.writeable
+    assert np.array(one).ctypes.data != array.ctypes.data
+    assert np.asarray(one, copy=False).ctypes.data == array.ctypes.data
+    assert np.asarray(one, np.float64).dtype == np.float64
+    np.testing.assert_array_equal(np.stack([one, one]), np.stack([array, array]))
+    other = np.array([1, 2], array.dtype.newbyteorder(">"))
+    assert ndd.as_tensor(other).torch().tolist() == other.tolist()
+
+
+def test_numpy_functions_take_tensors_and_not_batches() -> None:
+    one = ndd.tensor([1.0, 4.0])
+    assert np.sqrt(one).tolist() == [1, 2]
+    assert isinstance(np.array([1.0, 2.0]) + one, np.ndarray)
+    made = np.array([1.0, 2.0], np.float32) + ndd.batch([[1.0, 2.0], [3.0, 4.0]])
+    assert isinstance(made, ndd.Batch)
+    assert made.torch().tolist() == [[2, 4], [4, 6]]
+    assert np.asarray(ndd.batch([1])).dtype == object
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
+def test_torch(dtype: str) -> None:
+    values = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+    one = ndd.as_tensor(values)
+    assert one.torch() is values
+    assert torch.as_tensor(one).data_ptr() == values.data_ptr()
+    if dtype != "bfloat16":
+        assert torch.tensor(one).data_ptr() != values.data_ptr()
+    made = ndd.as_tensor(torch.nn.Parameter(values.float()).detach())
+    assert made.dtype == ndd.float32
+
+
+def test_torch_specialities() -> None:
+    conjugate = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert conjugate.is_neg()
+    assert ndd.as_tensor(conjugate).torch().tolist() == [-2, 4]
+    expanded = torch.tensor([[1.0], [2.0]]).expand(2, 3)
+    assert ndd.as_tensor(expanded).torch().tolist() == expanded.tolist()
+    assert (torch.tensor([1.0, 2.0]) + ndd.tensor([1.0, 1.0])).torch().tolist() == [2, 3]
+
+
+# --- JAX, Numba ---
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint16", "uint32", "float16", "float32", "bool", "bfloat16"])
+def test_jax(dtype: str) -> None:
+    jax = pytest.importorskip("jax", exc_type=ImportError)
+    array = jax.numpy.arange(6).reshape(2, 3).astype(dtype)
+    one = ndd.as_tensor(array)
+    assert (one.dtype, one.shape, one.torch().tolist()) == (getattr(ndd, dtype), (2, 3), array.tolist())
+    if dtype != "bool":  # a bool of JAX is copied where its DLPack has none
+        assert one.torch().data_ptr() == array.unsafe_buffer_pointer()
+    batch = ndd.as_batch([array, array[:1]])
+    assert batch.shape == [(2, 3), (1, 3)]
+    back = jax.dlpack.from_dlpack(ndd.tensor(one))
+    assert (back.dtype, back.tolist()) == (array.dtype, array.tolist())
+    with ndd.EvalMode.deferred:
+        assert int(jax.numpy.asarray(queued()).max()) == 100
+    assert float(jax.jit(lambda x: x.sum())(np.asarray(ndd.tensor([1.0, 2.0])))) == 3.0
+
+
+def test_numba() -> None:
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def halved(image: np.ndarray) -> np.ndarray:
+        out = np.empty_like(image)
+        for k in range(image.size):
+            out.flat[k] = image.flat[k] // 2
+        return out
+
+    made = ndd.as_tensor(halved(np.asarray(queued())), layout="HWC")
+    assert (made.dtype, made.layout, made.torch().unique().tolist()) == (ndd.uint8, "HWC", [50])
+
+    @numba.njit
+    def zeroed(image: np.ndarray) -> None:
+        image[:] = 0
+
+    one = ndd.tensor([1, 2])
+    zeroed(np.asarray(one))
+    assert one.torch().tolist() == [0, 0]
+
+
+def test_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+    one = ndd.as_tensor(array)
+    assert (one.dtype, one.torch().tolist()) == (ndd.bfloat16, [1.5, -2.0])
+    assert one.torch().data_ptr() == array.ctypes.data
+    assert ndd.dtype(ml_dtypes.bfloat16) == ndd.dtype(array.dtype) == ndd.bfloat16
+    assert ndd.tensor([1, 2], dtype=ml_dtypes.bfloat16).dtype == ndd.bfloat16
+
+
+# --- CUDA ---
+
+
+def test_a_tensor_in_host_memory_has_no_cuda_array_interface() -> None:
+    with ndd.EvalMode.deferred:
+        one = queued()
+        assert not hasattr(one, "__cuda_array_interface__")
+        assert one._pending is not None, "asking evaluates nothing"
+
+
+def test_cuda_array_interface_in_place_of_a_broken_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which way is taken, without a GPU: torch.as_tensor stands in for the import of the interface."""
+
+    class Array:
+        __cuda_array_interface__ = MappingProxyType({"shape": (2,), "typestr": "<f4", "data": (0, False), "version": 3})
+
+    class Broken(Array):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            raise TypeError("broken")
+
+    taken: list[tuple[Any, str]] = []
+
+    def as_tensor(data: Any, device: str) -> torch.Tensor:
+        taken.append((data, device))
+        return torch.tensor([1.0, 2.0])
+
+    stream = SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch, "as_tensor", as_tensor)
+    for data in (Array(), Broken()):
+        assert ndd.as_tensor(data).torch().tolist() == [1, 2]
+        assert taken.pop() == (data, "cuda")
+        assert ndd.as_batch(data).batch_size == 2
+        taken.pop()
+
+
+def test_dlpack_of_a_gpu_is_given_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    for handle, stream in ((0, 1), (77, 77)):  # in DLPack the legacy default stream is 1
+        producer = Producer(torch.zeros(2), (), device=(2, 0))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device, handle=handle: SimpleNamespace(cuda_stream=handle))
+        ndd.as_tensor(producer)
+        assert producer.calls == [{"max_version": (1, 0), "stream": stream}, {"stream": stream}, {}]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CuPy works on a GPU")
+def test_cupy() -> None:
+    cupy = pytest.importorskip("cupy")
+    array = cupy.arange(6, dtype=cupy.float32).reshape(2, 3)
+    one = ndd.as_tensor(array)
+    assert one.torch().data_ptr() == array.data.ptr
+    assert cupy.asarray(one).data.ptr == array.data.ptr
+    assert cupy.from_dlpack(one).data.ptr == array.data.ptr
+
+
+# --- DALI ---
+
+
+def test_values_of_dali() -> None:
+    dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
+    theirs = dali.tensor(np.arange(6).reshape(2, 3))
+    assert ndd.as_tensor(theirs).torch().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert [one.torch().tolist() for one in ndd.as_batch(list(dali.batch([[1, 2], [3]])))] == [[1, 2], [3]]
+    assert np.asarray(dali.as_tensor(ndd.tensor([[1, 2], [3, 4]])).evaluate()).tolist() == [[1, 2], [3, 4]]

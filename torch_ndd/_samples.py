@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``batch.tensors`` and ``batch.slice`` give."""
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from ._tensor import Tensor
+
+if TYPE_CHECKING:
+    from ._batch import Batch
+
+
+def sample_index(key: Any, size: int) -> int:
+    """An index that may count from the end. IndexError outside, TypeError for what is no integer."""
+    index = operator.index(key)
+    if not -size <= index < size:
+        raise IndexError(f"sample {index} is out of range for a batch of {size}")
+    return index % size
+
+
+class Samples(Sequence[Tensor]):
+    """The samples of a batch, or some of them, as a list. Each Tensor is made once, when it is asked for, and shares the batch's memory.
+
+    >>> from torch_ndd import batch
+    >>> samples = batch([[1], [2, 3], [4]]).tensors
+    >>> len(samples), samples[-1].item(), samples[[2, 0]].as_batch().shape
+    (3, 4, [(1,), (1,)])
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, owner: "Batch", indices: Sequence[int]) -> None:
+        self._owner = owner
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, key: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, key: "slice | list[int]") -> "Samples": ...
+    @overload
+    def __getitem__(self, key: EllipsisType) -> "Batch": ...
+    def __getitem__(self, key: Any) -> "Tensor | Samples | Batch":
+        if key is Ellipsis:
+            return self.as_batch()
+        if isinstance(key, slice):
+            return Samples(self._owner, self._indices[key])
+        if isinstance(key, list) or (isinstance(key, np.ndarray) and key.ndim == 1):
+            return Samples(self._owner, [self._indices[sample_index(k, len(self))] for k in key])
+        return self._owner._sample(self._indices[sample_index(key, len(self))])
+
+    def __contains__(self, value: Any) -> bool:
+        return any(one is value for one in self)
+
+    def tolist(self) -> list[Tensor]:
+        """An ordinary list."""
+        return list(self)
+
+    def select(self, key: Any) -> "Tensor | Samples | Batch":
+        """The same as indexing: a Tensor for an int, a list for a slice or a list of ints, a Batch for ``...``."""
+        return self[key]
+
+    def as_batch(self, copy: bool = False) -> "Batch":
+        """These samples as a Batch: the batch itself when they are all of it. With ``copy`` in memory of its own."""
+        made = self._owner._selected(self._indices)
+        return made._copied() if copy else made
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} of the {self._owner.batch_size} samples of a Batch>"
+
+
+class SampleSlicer:
+    """What ``batch.slice`` gives: indexing it indexes every sample."""
+
+    def __init__(self, owner: "Batch") -> None:
+        self._owner = owner
+
+    def __getitem__(self, key: Any) -> "Batch":
+        return self._owner._sliced(key if isinstance(key, tuple) else (key,))
