@@ -8,7 +8,7 @@ SOURCES := pyproject.toml $(shell find csrc torch_ndd -type f -not -name '*.pyc'
 # DALI is the reference of the parity tests. It has no wheel for every Python.
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench asan clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/train_images.py
@@ -24,6 +24,30 @@ lint: $(VENV)/test.stamp
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m torch_ndd.bench main
 	$(BIN)/python -m torch_ndd.bench ops
+
+# The tests with a library that reports bad accesses to memory and undefined arithmetic: a short selection, or `make asan TESTS="ops -k resize"`.
+# PYTHONPATH puts that library before the installed one. Leaks are not looked for: Python and torch have their own. No nvcc: kernels for the CPU only.
+TESTS ?= test_threads.py test_context.py test_operators.py::test_equals_its_reference test_bad_input.py::test_every_type_of_elements \
+  test_bad_input.py::test_images_without_pixels
+SANITIZER := $(abspath build/asan)
+asan: $(SANITIZER)/torch_ndd.stamp
+	rm -f $(SANITIZER)/report*
+	libraries=$$(for name in asan ubsan stdc++; do $(or $(CXX),g++) -print-file-name=lib$$name.so; done) && cd tests && \
+	  env -u CI PYTHONPATH=$(SANITIZER)/package LD_PRELOAD="$$(echo $$libraries)" NDD_THREAD_BATCHES=$${NDD_THREAD_BATCHES:-20} \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(SANITIZER)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report \
+	  $(abspath $(BIN))/python -m pytest --timeout 900 $(TESTS); status=$$?; \
+	  if grep -lsE 'ERROR:|runtime error:' $(SANITIZER)/report*; then cat $(SANITIZER)/report*; exit 1; fi; exit $$status
+
+$(SANITIZER)/torch_ndd.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install --quiet cmake ninja
+	TORCH_NDD_WITHOUT_CUDA=1 $(BIN)/cmake -S csrc -B $(SANITIZER) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DCMAKE_BUILD_TYPE=Sanitizer \
+	  -DCMAKE_CXX_FLAGS="-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined" -DPython3_EXECUTABLE=$(abspath $(BIN))/python
+	$(BIN)/ninja -C $(SANITIZER)
+	rm -rf $(SANITIZER)/package
+	mkdir -p $(SANITIZER)/package
+	cp -r torch_ndd $(SANITIZER)/package/
+	cp --remove-destination $(SANITIZER)/_C.so $(SANITIZER)/package/torch_ndd/_C.so
+	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When and where queued work runs: evaluation modes, contexts, the number of threads, and results that are still to come."""
+"""When queued work runs, and results that are still to come."""
 
 import ast
 import atexit
@@ -10,7 +10,7 @@ import threading
 import types
 from typing import Any
 
-from . import _native
+from . import _context, _native
 
 _LEVELS = 12  # frames of the user's stack that an error shows
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -21,8 +21,6 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.modes: list[EvalMode] = []
         self.mode = EvalMode.eager
-        self.contexts: list[EvalContext] = []
-        self.context: EvalContext | None = None
 
 
 class EvalMode(enum.IntEnum):
@@ -100,6 +98,8 @@ def _traceback(site: list[tuple[types.CodeType, int]]) -> types.TracebackType | 
 class Pending:
     """The work of one call that had not ended when the call returned."""
 
+    stays = False  # once waited for, nobody need wait again
+
     def __init__(self, handle: int, mode: int, reads: "list[Pending]") -> None:
         self._handle = handle
         self._mode = mode
@@ -113,19 +113,27 @@ class Pending:
     def wait(self) -> None:
         """Return when the work is done; raise its error, now and whenever asked again."""
         if self._status is None:
-            self._status = _native.wait(self._handle)
-            if self._status == 0:
-                self._reads.clear()
+            self._end()
         if self._status:
             raise self._wrapped() from self.cause()
 
     def done(self) -> bool:
         """Whether the work has ended well. What it read is let go then, so that an endless chain of calls does not grow."""
         if self._status is None and _native.done(self._handle):
-            self._status = _native.wait(self._handle)
-            if self._status == 0:
-                self._reads.clear()
+            self._end()
         return self._status == 0
+
+    def _end(self) -> None:
+        while (status := _native.wait(self._handle)) < 0:
+            pass  # here Python handles Ctrl-C
+        self._status = status
+        if status == 0:
+            self._reads.clear()
+
+    @property
+    def number(self) -> int:
+        """In order of the calls."""
+        return _native.identity(self._handle)
 
     @property
     def handle(self) -> int:
@@ -164,96 +172,16 @@ def finish_call(mode: int, reads: list[Pending]) -> Pending | None:
         return None
     if handle & 1:
         pending = Pending(handle - 1, mode, reads)
-        pending._status = _native.wait(handle - 1)
+        pending._end()
         raise pending.cause().with_traceback(None)
     pending = Pending(handle, mode, reads)
     if mode >= EvalMode.sync_cpu:
-        pending._status = _native.wait(handle)
+        pending._end()
         if pending._status:
             raise pending.cause().with_traceback(None)
         return None
+    _context.register(pending)
     return pending
 
 
-class EvalContext:
-    """The resources that operators of the calling thread use. A context manager; part 2 gives contexts threads of their own.
-
-    >>> EvalContext.current() is EvalContext.default()
-    True
-    """
-
-    def __init__(self, *, num_threads: int | None = None, device_id: int | None = None, cuda_stream: Any = None) -> None:
-        if num_threads is not None:
-            check_threads(num_threads)
-        self._threads = num_threads
-        self.device_id = device_id
-        self.cuda_stream = cuda_stream
-
-    @property
-    def num_threads(self) -> int:
-        """CPU threads that work for this context."""
-        return self._threads if self._threads is not None else get_num_threads()
-
-    @staticmethod
-    def default() -> "EvalContext":
-        """The context of the calling thread when none is entered."""
-        if _local.context is None:
-            _local.context = EvalContext()
-        return _local.context
-
-    @staticmethod
-    def current() -> "EvalContext":
-        """The innermost context entered in the calling thread, else the default one."""
-        return _local.contexts[-1] if _local.contexts else EvalContext.default()
-
-    def __enter__(self) -> "EvalContext":
-        _local.contexts.append(self)
-        _native.set_threads(self.num_threads)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _local.contexts.pop()
-        _native.set_threads(EvalContext.current().num_threads)
-
-
-def _default_threads() -> int:
-    if threads := os.environ.get("DALI_NUM_THREADS"):
-        return int(threads)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_threads(number: int) -> None:
-    """Raise TypeError or ValueError unless ``number`` is a sensible number of threads."""
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"the number of threads must be an int, got {number!r}")
-    most = 100 * (os.cpu_count() or 1)
-    if not 1 <= number <= most:
-        raise ValueError(f"the number of threads must be from 1 to {most}, got {number}")
-
-
-_threads = 0
-
-
-def get_num_threads() -> int:
-    """Threads that CPU operators use: the last :func:`set_num_threads`, else ``DALI_NUM_THREADS``, else the CPUs this process may use."""
-    return _threads
-
-
-def set_num_threads(number: int | None) -> None:
-    """Use so many threads for CPU operators from now on; None for the default. TypeError for no int, ValueError below 1 or far above the CPUs.
-
-    >>> set_num_threads(2)
-    >>> get_num_threads()
-    2
-    >>> set_num_threads(None)
-    """
-    global _threads
-    if number is None:
-        number = _default_threads()
-    check_threads(number)
-    _threads = number
-    _native.set_threads(number)
-
-
-set_num_threads(None)
 atexit.register(_native.stop)

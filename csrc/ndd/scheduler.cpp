@@ -19,6 +19,9 @@ std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation
   return {begin / source.grain, (end - 1) / source.grain + 1};
 }
 
+// How long large element-wise work is held back. Python issues the next call of a chain 10 us after the last.
+constexpr auto kGrace = std::chrono::microseconds(40);
+
 // Tells the core that this is a loop of waiting.
 void pause() {
 #if defined(__x86_64__)
@@ -41,7 +44,7 @@ Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
 }  // namespace
 
 // The parent's lock is held and stays so: its scheduler is left as it is.
-Scheduler::Scheduler(const Scheduler& parent, InChild) : threads_(parent.threads_), last_id_(parent.last_id_.load()) {}
+Scheduler::Scheduler(const Scheduler& parent, InChild) : cores_(parent.cores_), default_pool_(parent.default_pool_), last_id_(parent.last_id_.load()) {}
 
 bool Scheduler::ready(const std::vector<Dependency>& reads) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -50,6 +53,70 @@ bool Scheduler::ready(const std::vector<Dependency>& reads) {
 
 void Scheduler::submit(const OperationPtr& operation) {
   std::unique_lock<std::mutex> lock(mutex_);
+  submit_locked(operation);
+  const bool wake = wants_worker();
+  lock.unlock();
+  if (wake) work_arrived_.notify_one();
+}
+
+void Scheduler::submit_later(const OperationPtr& operation) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  later_.emplace_back(std::chrono::steady_clock::now() + kGrace, operation);
+  arrived_.fetch_add(1, std::memory_order_release);
+  const bool wake = wants_worker();
+  lock.unlock();
+  if (wake) work_arrived_.notify_one();
+}
+
+// Queues what was held back long enough.
+void Scheduler::submit_due() {
+  while (!later_.empty() && later_.front().first <= std::chrono::steady_clock::now()) {
+    const OperationPtr operation = later_.front().second;
+    later_.pop_front();
+    if (operation->state == Operation::held) submit_locked(operation);
+  }
+}
+
+std::shared_ptr<const Expression> Scheduler::formula(const Operation& operation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return operation.begun ? nullptr : operation.formula;
+}
+
+void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> reads, std::vector<const void*> inlined) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t k = 0; k < reads.size(); ++k) {
+    Operation& source = *reads[k].operation;
+    const auto found = std::find(inlined.begin(), inlined.end(), source.result);
+    // One that has ended by now may have failed: reading it passes the error on.
+    if (source.formula == nullptr || found == inlined.end()) {
+      source.has_readers = true;
+      operation->reads.push_back(reads[k]);
+      continue;
+    }
+    inlined.erase(found);
+    operation->inlined_reads |= 1u << k;
+    operation->reads.insert(operation->reads.end(), source.reads.begin(), source.reads.end());
+    std::vector<std::weak_ptr<Operation>> all = source.inlined;
+    all.push_back(reads[k].operation);
+    for (const auto& one : all) {
+      operation->inlined.push_back(one);
+      if (const OperationPtr alive = one.lock()) alive->inlined_in.push_back(operation);
+    }
+  }
+}
+
+void Scheduler::release(const OperationPtr& operation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  operation->released = true;
+  if (operation->state != Operation::held || !operation->unwanted()) return;
+  // Now rather than at its turn: the result's memory serves the next call.
+  const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& one) { return one.second == operation; });
+  if (found == later_.end()) return;
+  later_.erase(found);
+  complete(operation);
+}
+
+void Scheduler::submit_locked(const OperationPtr& operation) {
   // Everything held that it reads, directly or not, oldest first. Not recursive: a deferred program may be a long chain.
   std::vector<OperationPtr> held{operation};
   std::set<uint64_t> seen{operation->id};
@@ -62,9 +129,6 @@ void Scheduler::submit(const OperationPtr& operation) {
   for (const OperationPtr& one : held) {
     if (one->state == Operation::held) enqueue(one);
   }
-  const bool wake = wants_worker();
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
 }
 
 void Scheduler::enqueue(const OperationPtr& operation) {
@@ -91,21 +155,24 @@ void Scheduler::enqueue(const OperationPtr& operation) {
 }
 
 void Scheduler::set_ready(const OperationPtr& operation, int64_t chunk) {
-  ready_.emplace(operation, chunk);
+  Pool& pool = *operation->pool;
+  if (pool.ready.empty()) active_.push_back(&pool);
+  pool.ready.emplace(operation, chunk);
   arrived_.fetch_add(1, std::memory_order_release);
 }
 
 // Whether a sleeping thread should be woken; the caller does it when it has let go of the lock, or the thread would run into the lock. One is
 // enough: whoever takes a chunk and leaves others wakes the next. Waking both of two threads from Python took 40 us, one takes 15.
 bool Scheduler::wants_worker() {
-  if (ready_.empty() || running_ >= threads_ || stopping_) return false;
-  if (looking_) return false;  // it will see the work, and wake the next
+  if ((active_.empty() && later_.empty()) || stopping_) return false;
+  if (looking_ || starting_) return false;  // it will see the work, and wake the next
+  // Of what is held back a thread that is at work will think when it has finished its chunk.
+  if (next_pool(nullptr) == nullptr && (later_.empty() || running_ > 0)) return false;
+  if (idle_ > 0) return true;
   // Threads are made when there is work for them: importing the library starts none.
-  if (idle_ == 0 && !looking_ && static_cast<int>(workers_.size()) < threads_) {
-    workers_.emplace_back([this] { work(); });
-    return false;
-  }
-  return idle_ > 0;
+  starting_ = true;
+  workers_.emplace_back([this] { work(); });
+  return false;
 }
 
 const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t chunk) const {
@@ -120,17 +187,38 @@ const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t 
   return nullptr;
 }
 
-// Runs the first chunk that is ready, unlocked meanwhile. At most `threads_` run at a time, whether workers or helping callers.
-bool Scheduler::run_one(std::unique_lock<std::mutex>& lock) {
-  if (ready_.empty() || running_ >= threads_) return false;
-  const auto [operation, chunk] = *ready_.begin();
-  ready_.erase(ready_.begin());
+// The pool whose turn it is: of those with room, the one with the earliest call. Who waits prefers the pool that it waits for, and turns to others
+// only where nothing happens in that one: a chunk of theirs may take long.
+Pool* Scheduler::next_pool(const Pool* waiting) const {
+  Pool* first = nullptr;
+  for (Pool* pool : active_) {
+    if (!pool->has_room(waiting != nullptr)) continue;
+    if (pool == waiting) return pool;
+    if (first == nullptr || InOrderOfCalls()(*pool->ready.begin(), *first->ready.begin())) first = pool;
+  }
+  return waiting != nullptr && waiting->running > 0 ? nullptr : first;
+}
+
+// Runs the first chunk that is ready, unlocked meanwhile; `waiting` is the pool of the operation that a caller waits for, null for a worker.
+bool Scheduler::run_one(std::unique_lock<std::mutex>& lock, const Pool* waiting) {
+  submit_due();
+  Pool* const pool = next_pool(waiting);
+  if (pool == nullptr) return false;
+  const auto [operation, chunk] = *pool->ready.begin();  // keeps the pool alive
+  pool->ready.erase(pool->ready.begin());
+  if (pool->ready.empty()) active_.erase(std::find(active_.begin(), active_.end(), pool));
+  if (!operation->begun && operation->unwanted()) {
+    finish(operation, chunk);
+    return true;
+  }
+  operation->begun = true;
   if (const Failure* failure = inherited_failure(*operation, chunk)) {
     operation->failures.emplace(chunk, *failure);
     finish(operation, chunk);
     return true;
   }
   ++running_;
+  pool->most_running = std::max(pool->most_running, ++pool->running);
   const bool wake = wants_worker();
   lock.unlock();
   if (wake) work_arrived_.notify_one();
@@ -143,6 +231,7 @@ bool Scheduler::run_one(std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   --running_;
+  --pool->running;
   if (error) operation->failures.emplace(chunk, failure_of(error, operation->id));
   finish(operation, chunk);
   return true;
@@ -175,48 +264,66 @@ void Scheduler::complete(const OperationPtr& operation) {
   operation->reads.clear();
   finished_work_.push_back(std::move(operation->work));
   finished_inputs_.push_back(std::move(operation->inputs));
+  if (operation->formula) finished_formulas_.push_back(std::move(operation->formula));
   operation->work = nullptr;
   completed_.fetch_add(1, std::memory_order_release);
   if (asleep_ > 0) something_done_.notify_all();
 }
 
-void Scheduler::wait(const OperationPtr& operation) {
-  if (done(operation)) return;
+bool Scheduler::wait(const OperationPtr& operation, Time end) {
+  if (done(operation)) return true;
   submit(operation);
   std::unique_lock<std::mutex> lock(mutex_);
-  while (operation->state != Operation::done) {
-    if (!run_one(lock)) wait_for_completion(lock);
+  for (const auto& one : std::vector<std::weak_ptr<Operation>>(operation->inlined_in)) {
+    if (const OperationPtr alive = one.lock(); alive && alive->state == Operation::held) submit_locked(alive);
   }
+  while (!settled(*operation) && std::chrono::steady_clock::now() < end) {
+    if (!run_one(lock, operation->pool.get())) wait_for_completion(lock, *operation->pool, end);
+  }
+  const bool done = settled(*operation);
   const bool wake = wants_worker();  // a worker may have left the rest to this helper
   lock.unlock();
   if (wake) work_arrived_.notify_one();
+  return done;
 }
 
-// Returns when some operation has ended, or for no reason. Where a core is free because nothing is left to start, it looks for 20 us before it
-// sleeps: being woken takes as long.
-void Scheduler::wait_for_completion(std::unique_lock<std::mutex>& lock) {
-  if (running_ < threads_) {
+// Returns when some operation has ended, at `end`, or for no reason. Where a core is free because nothing is left to start, it looks for 20 us before
+// it sleeps: being woken takes as long.
+void Scheduler::wait_for_completion(std::unique_lock<std::mutex>& lock, const Pool& pool, Time end) {
+  if (pool.running < pool.limit) {
     const uint64_t completed = completed_.load(std::memory_order_relaxed);
     lock.unlock();
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
-    while (completed_.load(std::memory_order_acquire) == completed && std::chrono::steady_clock::now() < end) pause();
+    const Time stop = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
+    while (completed_.load(std::memory_order_acquire) == completed && std::chrono::steady_clock::now() < stop) pause();
     lock.lock();
     if (completed_.load(std::memory_order_relaxed) != completed) return;
   }
   ++asleep_;
-  something_done_.wait(lock);
+  if (end == Time::max()) {
+    something_done_.wait(lock);
+  } else {
+    something_done_.wait_until(lock, end);
+  }
   --asleep_;
+}
+
+bool Scheduler::settled(const Operation& operation) const {
+  return operation.state == Operation::done && std::all_of(operation.inlined_in.begin(), operation.inlined_in.end(), [](const auto& one) {
+           const OperationPtr alive = one.lock();
+           return alive == nullptr || alive->state == Operation::done;
+         });
 }
 
 bool Scheduler::done(const OperationPtr& operation) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return operation->state == Operation::done;
+  return settled(*operation);
 }
 
 void Scheduler::work() {
   std::unique_lock<std::mutex> lock(mutex_);
+  starting_ = false;
   for (;;) {
-    while (!stopping_ && run_one(lock)) {
+    while (!stopping_ && run_one(lock, nullptr)) {
     }
     if (stopping_) return;
     if (!looking_ && look_for_work(lock)) continue;
@@ -230,32 +337,41 @@ void Scheduler::work() {
 // One thread at a time looks for 100 us before it sleeps: Python issues the next call within that time, and then need not wake anybody. Cropping 16
 // images again and again takes 75 us; 75 or 130, at random, when it looks for 30 us.
 bool Scheduler::look_for_work(std::unique_lock<std::mutex>& lock) {
-  if (running_ >= threads_) return false;
+  if (running_ >= cores_) return false;
   looking_ = true;
   const uint64_t arrived = arrived_.load(std::memory_order_relaxed);
+  Time end = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+  if (!later_.empty()) end = std::min(end, later_.front().first);
   lock.unlock();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
   while (arrived_.load(std::memory_order_acquire) == arrived && std::chrono::steady_clock::now() < end) pause();
   lock.lock();
   looking_ = false;
-  return !ready_.empty();
+  return next_pool(nullptr) != nullptr || !later_.empty();
 }
 
-void Scheduler::set_threads(int threads) {
+PoolPtr Scheduler::default_pool() {
   std::lock_guard<std::mutex> lock(mutex_);
-  threads_ = threads;
-  if (wants_worker()) work_arrived_.notify_one();
+  return default_pool_;
 }
 
-int Scheduler::threads() {
+void Scheduler::set_default_pool(const PoolPtr& pool) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return threads_;
+  default_pool_ = pool;
+}
+
+int Scheduler::most_running(const Pool& pool) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return pool.most_running;
 }
 
 std::unique_lock<std::mutex> Scheduler::drain() {
+  const Pool none(0);
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!ready_.empty() || running_ > 0) {
-    if (!run_one(lock)) something_done_.wait_for(lock, std::chrono::milliseconds(1));
+  for (; !later_.empty(); later_.pop_front()) {
+    if (later_.front().second->state == Operation::held) submit_locked(later_.front().second);
+  }
+  while (!active_.empty() || running_ > 0) {
+    if (!run_one(lock, &none)) something_done_.wait_for(lock, std::chrono::milliseconds(1));
   }
   return lock;
 }
@@ -274,9 +390,11 @@ void Scheduler::stop() {
 void Scheduler::free_finished() {
   std::vector<std::function<void(int64_t)>> work;
   std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::shared_ptr<const Expression>> formulas;
   std::lock_guard<std::mutex> lock(mutex_);
   work.swap(finished_work_);
   inputs.swap(finished_inputs_);
+  formulas.swap(finished_formulas_);
 }
 
 namespace {

@@ -15,6 +15,9 @@ constexpr double kInlineNanoseconds = 20'000;
 // 75 us; 95 with chunks of 6 or 25 us.
 constexpr double kChunkNanoseconds = 12'000;
 
+// Held back in eager mode, in case that the next call can compute it as well: large enough for the delay not to count.
+constexpr double kHeldNanoseconds = 200'000;
+
 // The numbers are an interface: torch_ndd/_stream.py.
 enum class Mode { deferred = 1, eager = 2, sync = 3 };
 
@@ -26,6 +29,9 @@ struct Call {
   OperationPtr operation;  // made by the kernel; none when the work is done
 };
 thread_local Call call;
+
+// The pool of the context that this thread has entered; null for the default one.
+thread_local PoolPtr entered_pool;
 
 OperationPtr failed_operation(const Failure& failure) {
   auto operation = std::make_shared<Operation>();
@@ -39,9 +45,20 @@ void run_here(int64_t samples, const std::function<void(int64_t)>& work) {
   for (int64_t i = 0; i < samples; ++i) work(i);
 }
 
+// What launch_formula() adds to launch_cpu().
+struct Fusion {
+  std::shared_ptr<const Expression> formula;
+  const void* result = nullptr;
+  std::vector<const void*> inlined;
+  bool droppable = false;
+};
+
+void launch(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work, Fusion fusion);
+
 OperationPtr make_operation(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)>&& work) {
   auto operation = std::make_shared<Operation>();
   operation->id = scheduler().next_id();
+  operation->pool = entered_pool ? entered_pool : scheduler().default_pool();
   operation->work = std::move(work);
   operation->inputs = inputs;
   operation->samples = samples;
@@ -52,6 +69,27 @@ OperationPtr make_operation(int64_t samples, double nanoseconds, const std::vect
 }  // namespace
 
 void launch_cpu(const std::string&, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
+  launch(samples, nanoseconds, inputs, std::move(work), {});
+}
+
+std::shared_ptr<const Expression> pending_formula(const void* data) {
+  for (const Dependency& d : call.reads) {
+    const Operation& source = *d.operation;
+    const bool whole = d.sample == Dependency::same_sample || source.samples == 1;
+    if (source.result != data || !whole) continue;
+    if (auto formula = scheduler().formula(source)) return formula;
+  }
+  return nullptr;
+}
+
+void launch_formula(int64_t samples, double nanoseconds, std::function<void(int64_t)> work, std::shared_ptr<const Expression> formula, const void* result,
+                    const std::vector<const void*>& inlined, bool droppable) {
+  launch(samples, nanoseconds, {}, std::move(work), {std::move(formula), result, inlined, droppable});
+}
+
+namespace {
+
+void launch(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work, Fusion fusion) {
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
   if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
     if (small || samples == 1) return run_here(samples, work);
@@ -78,15 +116,25 @@ void launch_cpu(const std::string&, int64_t samples, double nanoseconds, const s
     return;
   }
   const OperationPtr operation = make_operation(samples, nanoseconds, inputs, std::move(work));
-  operation->reads = std::move(call.reads);
+  const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
+  operation->formula = std::move(fusion.formula);
+  operation->result = fusion.result;
+  operation->droppable = fusion.droppable;
+  scheduler().connect(operation, std::move(call.reads), std::move(fusion.inlined));
   call.reads.clear();
   for (Dependency& d : operation->reads) {
     if (d.sample == Dependency::same_sample && d.operation->samples != samples) d.sample = Dependency::all_samples;
     if (d.sample >= d.operation->samples) d.sample = Dependency::all_samples;
   }
-  if (call.mode != Mode::deferred) scheduler().submit(operation);
+  if (held && call.mode == Mode::eager) {
+    scheduler().submit_later(operation);
+  } else if (call.mode != Mode::deferred) {
+    scheduler().submit(operation);
+  }
   call.operation = operation;
 }
+
+}  // namespace
 
 bool keep_error_of_call(const Error& error) {
   if (!call.active) return false;
@@ -126,22 +174,32 @@ NDD_EXPORT uintptr_t ndd_end() {
   return handle | (at_call ? 1 : 0);
 }
 
-// Waits, helping meanwhile. 0, or 1 + the kind of the error. Called without Python's lock.
+// Waits, helping meanwhile. 0, 1 + the kind of the error, or -1 where the work takes longer: Python then looks for Ctrl-C and calls again.
+// Called without Python's lock.
 NDD_EXPORT int ndd_wait(void* handle) {
   const OperationPtr operation = *static_cast<OperationPtr*>(handle);
-  ndd::scheduler().wait(operation);
+  if (!ndd::scheduler().wait(operation, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return operation->failures.empty() ? 0 : 1 + operation->failures.begin()->second.kind;
 }
 
+// Which of the values that the call read, in their order, it computes itself: bit k for value k.
+NDD_EXPORT uint32_t ndd_inlined(void* handle) { return (*static_cast<OperationPtr*>(handle))->inlined_reads; }
 NDD_EXPORT int ndd_done(void* handle) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
 NDD_EXPORT uint64_t ndd_id(void* handle) { return (*static_cast<OperationPtr*>(handle))->id; }
 NDD_EXPORT const char* ndd_error(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
 NDD_EXPORT uint64_t ndd_error_origin(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
 
 NDD_EXPORT void ndd_release(void* handle) {
-  delete static_cast<OperationPtr*>(handle);
+  const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
+  if (operation) ndd::scheduler().release(*operation);
   ndd::scheduler().free_finished();
 }
 
-NDD_EXPORT void ndd_set_threads(int threads) { ndd::scheduler().set_threads(threads); }
+// A pool lives until it is released and none of its work is left.
+NDD_EXPORT void* ndd_pool_make(int threads) { return new ndd::PoolPtr(std::make_shared<ndd::Pool>(threads)); }
+NDD_EXPORT void ndd_pool_release(void* pool) { delete static_cast<ndd::PoolPtr*>(pool); }
+NDD_EXPORT void ndd_pool_enter(void* pool) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
+NDD_EXPORT void ndd_pool_set_default(void* pool) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
+// The largest number of chunks that ran at a time; for tests.
+NDD_EXPORT int ndd_pool_most_running(void* pool) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
 NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }

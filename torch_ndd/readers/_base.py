@@ -14,8 +14,8 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .._batch import Batch
+from .._context import EvalContext
 from .._device import DeviceLike, torch_device
-from .._stream import EvalContext
 from .._tensor import Tensor
 from ._order import Order, Position
 
@@ -76,7 +76,7 @@ class Reader(IterableDataset):
         enable_checkpointing: bool = False,
     ) -> None:
         self._op = f"readers.{type(self).__name__}"
-        if torch_device(device).type != "cpu":
+        if str(device).startswith(("gpu", "cuda")) or torch_device(device).type != "cpu":
             raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
         self._max_batch_size = max_batch_size
         self._num_shards = self._whole("num_shards", num_shards, 1)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two GPUs that are none: what torch_ndd asks of ``torch.cuda`` is answered and written down, so that the rules can be tested anywhere."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+
+class FakeCuda:
+    """Stands for ``torch.cuda``; ``log`` has what was done to streams."""
+
+    def __init__(self, devices: int = 2) -> None:
+        self.devices = devices
+        self.log: list[tuple[Any, ...]] = []
+        self.local = threading.local()
+        self.forked = False
+        self.next_handle = 0x1000
+        fake = self
+
+        class Stream:
+            def __init__(self, device: Any = None, handle: int | None = None) -> None:
+                self.device_index = fake.current_device() if device is None else torch.device("cuda", device).index
+                if handle is None:
+                    fake.next_handle += 16
+                    handle = fake.next_handle
+                self.cuda_stream = handle
+
+            @property
+            def device(self) -> torch.device:
+                return torch.device("cuda", self.device_index)
+
+            def __eq__(self, other: object) -> bool:
+                return isinstance(other, Stream) and (self.cuda_stream, self.device_index) == (other.cuda_stream, other.device_index)
+
+            def __hash__(self) -> int:
+                return hash(self.cuda_stream)
+
+            def synchronize(self) -> None:
+                fake.log.append(("synchronize", self.cuda_stream))
+
+            def wait_stream(self, other: Any) -> None:
+                fake.log.append(("wait_stream", self.cuda_stream, other.cuda_stream))
+
+            def wait_event(self, event: Any) -> None:
+                fake.log.append(("wait_event", self.cuda_stream, event.stream))
+
+        class Event:
+            def record(self, stream: Any) -> None:
+                self.stream = stream.cuda_stream
+
+        self.Stream, self.Event = Stream, Event
+        self.defaults = [Stream(k, 0) for k in range(devices)]
+
+    def current_device(self) -> int:
+        return getattr(self.local, "device", 0)
+
+    def set_device(self, device: int) -> None:
+        self.local.device = device
+
+    def current_stream(self, device: Any = None) -> Any:
+        index = self.current_device() if device is None else torch.device(device).index
+        return getattr(self.local, "streams", {}).get(index, self.defaults[index])
+
+    @contextlib.contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before = dict(getattr(self.local, "streams", {}))
+        self.local.streams = {**before, stream.device_index: stream}
+        yield
+        self.local.streams = before
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        replaced = {
+            "is_available": lambda: True,
+            "device_count": lambda: self.devices,
+            "_is_in_bad_fork": lambda: self.forked,
+            "current_device": self.current_device,
+            "set_device": self.set_device,
+            "current_stream": self.current_stream,
+            "default_stream": lambda device=None: self.defaults[self.current_device() if device is None else device],
+            "stream": self.stream,
+            "Stream": self.Stream,
+            "Event": self.Event,
+            "ExternalStream": lambda handle, device=None: self.Stream(device, handle),
+        }
+        for name, value in replaced.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+
+
+class FakeTensor:
+    """A tensor on such a GPU, as far as streams are concerned."""
+
+    def __init__(self, fake: FakeCuda, name: str, device: int = 0) -> None:
+        self.fake, self.name, self.device = fake, name, torch.device("cuda", device)
+
+    def record_stream(self, stream: Any) -> None:
+        self.fake.log.append(("record", self.name, stream.cuda_stream))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices, streams and numbers of threads as under DALI. On a machine with a GPU only what concerns the CPU is compared."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _dali import dali
+
+import torch_ndd as ndd
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, whose number the results depend on")
+
+
+def outcome(module: Any, program: Callable[[Any], Any]) -> Any:
+    """What the program returns, or the type of its error."""
+    try:
+        return program(module)
+    except Exception as error:
+        return type(error)
+
+
+def assert_equal(program: Callable[[Any], Any]) -> None:
+    ours = outcome(ndd, program)
+    assert ours == outcome(dali, program)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu:0", "cpu:", "cpu:x", "gpu:x", "gpu:", "gpu:0:1", "GPU", "CPU", "mixed", "tpu", ""])
+@pytest.mark.parametrize("index", [(), (None,), (0,), (-1,)])
+def test_names(name: str, index: tuple[Any, ...]) -> None:
+    for make in ("Device", "device"):
+        assert_equal(lambda m, make=make: repr(getattr(m, make)(name, *index)))
+
+
+@no_gpu
+@pytest.mark.parametrize("name", ["gpu", "gpu:0", "cuda:0", "gpu:-1", "cuda"])
+@pytest.mark.parametrize("index", [(), (None,), (0,), (-1,), (5,)])
+def test_gpus_that_are_not_there(name: str, index: tuple[Any, ...]) -> None:
+    for make in ("Device", "device"):
+        assert_equal(lambda m, make=make: repr(getattr(m, make)(name, *index)))
+
+
+CPU_PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "str": lambda m: str(m.Device.CPU),
+    "repr": lambda m: repr(m.Device.CPU),
+    "attributes": lambda m: (m.Device.CPU.device_type, m.Device.CPU.device_id),
+    "equal": lambda m: (m.Device("cpu") == m.Device.CPU, m.Device("cpu") != m.Device.CPU, hash(m.Device("cpu")) == hash(m.Device.CPU)),
+    "None": lambda m: m.device(None),
+    "None with an id": lambda m: m.device(None, 0),
+    "itself": lambda m: m.device(m.Device.CPU) is m.Device.CPU,
+    "itself with an id": lambda m: m.device(m.Device.CPU, 0),
+    "torch": lambda m: repr(m.device(torch.device("cpu"))),
+    "torch with an id": lambda m: m.device(torch.device("cpu"), 0),
+    "torch meta": lambda m: m.device(torch.device("meta")),
+    "a number": lambda m: m.device(3),
+    "an object": lambda m: m.device(object()),
+    "default id": lambda m: m.Device.default_device_id("cpu"),
+    "default id of cuda": lambda m: m.Device.default_device_id("cuda"),
+    "default id of x": lambda m: m.Device.default_device_id("x"),
+    **{f"DLPack {kind}": lambda m, kind=kind: m.Device.type_from_dlpack(kind) for kind in (0, 1, 2, 3, 13)},
+    "DLPack None": lambda m: m.Device.type_from_dlpack(None),
+    "from torch": lambda m: repr(m.Device.from_dlpack(torch.zeros(2))),
+    "from NumPy": lambda m: repr(m.Device.from_dlpack(np.zeros(2))),
+    "from a tensor": lambda m: repr(m.Device.from_dlpack(m.tensor([1]))),
+    "from a number": lambda m: m.Device.from_dlpack(3),
+    "no stream": lambda m: m.stream(stream=None),
+    "Stream of None": lambda m: m.Stream(stream=None),
+}
+
+
+@pytest.mark.parametrize("program", CPU_PROGRAMS.values(), ids=CPU_PROGRAMS)
+def test_the_cpu(program: Callable[[Any], Any]) -> None:
+    assert_equal(program)
+
+
+def test_the_stack() -> None:
+    def program(m: Any) -> Any:
+        with m.Device.CPU:
+            inside = str(m.Device.current())
+            with m.device("cpu"):
+                pass
+            return inside, str(m.Device.current())
+
+    assert_equal(program)
+
+
+@no_gpu
+def test_no_streams_without_a_gpu() -> None:
+    assert_equal(lambda m: (m.get_default_stream(), m.get_default_stream(0), m.set_current_stream(None)))
+    assert_equal(lambda m: m.Device.current() == m.Device.CPU)
+
+
+CONTEXT_PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "the same default": lambda m: (m.EvalContext.current() is m.EvalContext.default(), m.EvalContext.default() is m.EvalContext.default()),
+    "positional": lambda m: m.EvalContext(2),
+    "threads and pool": lambda m: m.EvalContext(num_threads=2, thread_pool=m.ThreadPool(2, device_id=None)),
+    "negative": lambda m: m.EvalContext(num_threads=-1),
+    "no number": lambda m: m.EvalContext(num_threads="x"),
+    "float": lambda m: m.EvalContext(num_threads=1.5),
+    "negative device": lambda m: m.EvalContext(device_id=-1),
+    "device 99": lambda m: m.EvalContext(device_id=99),
+    "pool": lambda m: (m.ThreadPool(3, device_id=None).num_threads, m.ThreadPool(3, device_id=None).device_id),
+    "pool of none": lambda m: m.ThreadPool(0, device_id=None).num_threads,
+    "negative pool": lambda m: m.ThreadPool(-1, device_id=None),
+    "pool of text": lambda m: m.ThreadPool("x", device_id=None),
+    "pool of 1.5": lambda m: m.ThreadPool(1.5, device_id=None),
+    "caches": lambda m: (m.EvalContext.default().cache_results(1, 2), m.EvalContext.default().cached_results(1)),
+    "evaluate_all": lambda m: m.EvalContext.default().evaluate_all(),
+    "the pool's default number": lambda m: m.ThreadPool(device_id=None).num_threads == m.get_num_threads(),
+}
+
+
+def on_the_cpu(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(m: Any) -> Any:
+        with m.Device.CPU:
+            return program(m)
+
+    return run
+
+
+def following(m: Any) -> Any:
+    """What contexts made before see of a changed number of threads."""
+    plain, own = m.EvalContext(), m.EvalContext(num_threads=3)
+    pool = m.ThreadPool(2)
+    shared = m.EvalContext(thread_pool=pool)
+    try:
+        m.set_num_threads(4)
+        return plain.num_threads, own.num_threads, shared.num_threads, shared.thread_pool is pool, m.EvalContext().num_threads
+    finally:
+        m.set_num_threads(None)
+
+
+def nested(m: Any) -> Any:
+    outer, inner = m.EvalContext(num_threads=2), m.EvalContext()
+    seen = []
+    with outer, inner, outer:
+        seen.append(m.EvalContext.current() is outer)
+        with m.EvalContext.default():
+            seen.append(m.EvalContext.current() is m.EvalContext.default())
+    return [*seen, m.EvalContext.current() is m.EvalContext.default()]
+
+
+CONTEXT_PROGRAMS |= {
+    "of threads": on_the_cpu(lambda m: (m.EvalContext(num_threads=3).num_threads, m.EvalContext(num_threads=3).device_id)),
+    "of a pool": on_the_cpu(lambda m: m.EvalContext(thread_pool=m.ThreadPool(3)).num_threads),
+    "the default pool is shared": on_the_cpu(lambda m: m.EvalContext().thread_pool is m.EvalContext.default().thread_pool),
+    "a stream of none": on_the_cpu(lambda m: m.EvalContext().cuda_stream),
+    "one checkpoint": on_the_cpu(lambda m: (lambda c: c.checkpoint is c.checkpoint)(m.EvalContext())),
+    "numbers that change": on_the_cpu(following),
+    "nested": on_the_cpu(nested),
+}
+
+
+@pytest.mark.parametrize("program", CONTEXT_PROGRAMS.values(), ids=CONTEXT_PROGRAMS)
+def test_contexts_and_pools(program: Callable[[Any], Any]) -> None:
+    assert_equal(program)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 0, -1, "2", 2.0, None, 10**6, [2]])
+def test_numbers_of_threads(number: Any) -> None:
+    def program(m: Any) -> Any:
+        try:
+            return m.set_num_threads(number), m.get_num_threads(), m.EvalContext.default().num_threads
+        finally:
+            m.set_num_threads(None)
+
+    assert_equal(program)
+    assert_equal(lambda m: m.get_num_threads())

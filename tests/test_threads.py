@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many Python threads at once get what one thread gets, in every mode. ``NDD_THREAD_BATCHES`` shrinks it, for the sanitizers."""
+
+import os
+import queue
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+from torch_ndd import EvalMode
+
+THREADS = 8
+BATCHES = int(os.environ.get("NDD_THREAD_BATCHES", "200"))
+
+
+def program(thread: int, step: int) -> Any:
+    """Ragged and dense batches, some so small that they are done on the spot; random numbers, per-sample arguments, several readers of a result."""
+    rng = ndd.random.RNG(seed=1000 * thread + step)
+    pixels = np.random.default_rng(step)
+    sizes = [(8 + 13 * (step % 7) + k, 16 + 5 * (thread + k)) for k in range(3 + step % 3)]
+    if step % 2:
+        sizes = sizes[:1] * len(sizes)
+    images = ndd.batch([pixels.integers(0, 256, (*size, 3), np.uint8) for size in sizes], layout="HWC")
+    mirrored = ndd.flip(images, horizontal=ndd.random.coin_flip(batch_size=len(sizes), rng=rng))
+    bright = ndd.brightness(mirrored, brightness=ndd.random.uniform(batch_size=len(sizes), range=(0.5, 1.5), rng=rng), dtype=ndd.float32)
+    cropped = ndd.crop(bright, crop=(8, 8), crop_pos_x=ndd.random.uniform(batch_size=len(sizes), range=(0.0, 1.0), rng=rng))
+    small = ndd.resize(mirrored, size=(12, 10))
+    return (
+        cropped * 0.5 + 1,
+        ndd.rotate(small, angle=ndd.random.uniform(batch_size=len(sizes), range=(-40.0, 40.0), rng=rng), keep_size=True),
+        mirrored,
+    )
+
+
+def digest(results: Any) -> int:
+    total = 0
+    for result in results:
+        for sample in result.tensors:
+            total = zlib.crc32(np.ascontiguousarray(sample), total)
+    return total
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[list[int]]:
+    """What one thread makes, with one thread of the CPU stream and at the call."""
+    with EvalMode.sync_cpu, ndd.EvalContext(num_threads=1):
+        return [[digest(program(thread, step)) for step in range(BATCHES)] for thread in range(THREADS)]
+
+
+@pytest.mark.parametrize("mode", EvalMode)
+def test_eight_threads_make_what_one_makes(mode: EvalMode, expected: list[list[int]]) -> None:
+    ndd.set_num_threads(3)
+    made: list[list[int]] = [[] for _ in range(THREADS)]
+
+    def work(number: int) -> None:
+        with mode:
+            ahead: list[Any] = []
+            for step in range(BATCHES):
+                ahead.append(program(number, step))
+                if len(ahead) > 3:
+                    made[number].append(digest(ahead.pop(0)))
+            made[number] += map(digest, ahead)
+
+    in_threads(work)
+    assert made == expected
+
+
+def test_eight_threads_with_contexts_of_their_own(expected: list[list[int]]) -> None:
+    steps = max(1, BATCHES // 4)
+    made: list[list[int]] = [[] for _ in range(THREADS)]
+
+    def work(number: int) -> None:
+        with ndd.EvalContext(num_threads=number % 4), [*EvalMode][number % 4]:
+            made[number] += [digest(program(number, step)) for step in range(steps)]
+
+    in_threads(work)
+    assert made == [row[:steps] for row in expected]
+
+
+def test_results_are_handed_on(expected: list[list[int]]) -> None:
+    """One thread calls the operators, another reads the results, and the number of threads changes meanwhile."""
+    steps = max(1, BATCHES // 8)
+    handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    made: list[list[int]] = [[0] * steps for _ in range(THREADS)]
+
+    def work(number: int) -> None:
+        if number % 2:
+            for step in range(2 * steps):
+                owner = number - step % 2
+                with EvalMode.deferred if step % 3 else EvalMode.eager:
+                    handed.put((owner, step // 2, program(owner, step // 2)))
+                if step % 16 == 0:
+                    ndd.set_num_threads(1 + step % 5)
+            return
+        for _ in range(2 * steps):
+            owner, step, results = handed.get(timeout=60)
+            made[owner][step] = digest(results)
+
+    in_threads(work)
+    assert made == [row[:steps] for row in expected]
+
+
+def test_random_numbers_of_a_thread_are_its_own() -> None:
+    made: list[torch.Tensor] = [torch.empty(0)] * THREADS
+
+    def work(number: int) -> None:
+        ndd.random.set_seed(number // 2)
+        made[number] = torch.cat([ndd.random.uniform(batch_size=4, range=(0.0, 1.0)).torch() for _ in range(max(1, BATCHES // 10))])
+
+    in_threads(work)
+    for number in range(0, THREADS, 2):
+        assert torch.equal(made[number], made[number + 1])
+    assert not torch.equal(made[0], made[2])

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m torch_ndd``: what this installation can do here and, for what it cannot, why and what to install."""
+
+import base64
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from . import _context, _native
+from ._batch import batch
+from ._device import cuda_problem, gpu_count
+from ._operator import OPERATORS
+from .decoders.image import image
+
+
+class Report(dict[str, Any]):
+    """What :func:`doctor` found, by section; printing it gives text. ``report["missing"]`` lists what is absent: what, why, what to do."""
+
+    def __str__(self) -> str:
+        lines = [f"torch_ndd {self['versions']['torch_ndd']}"]
+        for section, content in self.items():
+            if section == "missing":
+                continue
+            lines += ["", section]
+            width = max(map(len, content), default=0)
+            for key, value in content.items():
+                first, *rest = _text(value)
+                lines.append(f"  {key:{width}}  {first}")
+                lines += [f"  {'':{width}}  {line}" for line in rest]
+        lines += ["", "missing"]
+        for what, why, remedy in self["missing"]:
+            lines += [f"  {what}: {why}", f"    {remedy}"]
+        if not self["missing"]:
+            lines.append("  nothing")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class Missing(NamedTuple):
+    """Something that is absent."""
+
+    what: str
+    why: str
+    remedy: str
+
+
+def _text(value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, list | tuple):
+        return [str(one) for one in value] or ["none"]
+    return ["-" if value is None else str(value)]
+
+
+def doctor() -> Report:
+    """Look at this installation: versions, kernels, CUDA, codecs, optional libraries, threads.
+
+    Nothing is changed and nothing downloaded. Every image codec is tried on a tiny file. ``python -m torch_ndd`` prints the result.
+
+    >>> doctor()["cpu"]["threads"] == _context.get_num_threads()
+    True
+    """
+    missing: list[Missing] = []
+    build = dict(line.split(" ", 1) for line in _native.build_info().decode().splitlines())
+    return Report(
+        versions=_versions(build),
+        kernels=_kernels(build, missing),
+        cuda=_cuda(build, missing),
+        codecs=_codecs(missing),
+        libraries=_libraries(missing),
+        cpu=_cpu(build),
+        missing=missing,
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _versions(build: dict[str, str]) -> dict[str, Any]:
+    made = {
+        "torch_ndd": _version("torch_ndd") or "not installed, imported from a folder",
+        "folder": str(_native.PATH.parent),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "torch": f"{torch.__version__}, " + (f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"),
+        "numpy": np.__version__,
+        "compiler": f"gcc {build['compiler']}",
+    }
+    if build["sanitizer"] != "none":
+        made["sanitizer"] = f"{build['sanitizer']}: this build is for tests and slow"
+    return made
+
+
+_REINSTALL = "pip install --force-reinstall --no-deps . in the source folder"
+
+
+def _kernels(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
+    kernels = {name: operator.name.replace(".", "_") for name, operator in OPERATORS.items() if operator.kernel is not None}
+    lacking = {backend: sorted(n for n, kernel in kernels.items() if (kernel, backend) not in _native.KERNELS) for backend in ("CPU", "CUDA")}
+    architectures = build["cuda_architectures"]
+    made = {
+        "operators": len(OPERATORS),
+        "on the CPU": len(kernels) - len(lacking["CPU"]),
+        "on CUDA": len(kernels) - len(lacking["CUDA"]),
+        "CUDA architectures": f"sm_{architectures.replace(', ', ', sm_')}, and PTX for later GPUs" if architectures else None,
+    }
+    if not architectures:
+        missing.append(
+            Missing(
+                "CUDA kernels",
+                "the library was built where there is no nvcc",
+                f"for GPU operators: install the CUDA toolkit (nvcc 12.8 or later), then {_REINSTALL}",
+            )
+        )
+    elif lacking["CUDA"]:
+        made["without a CUDA kernel"] = ", ".join(lacking["CUDA"])
+    return made
+
+
+def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
+    problem = cuda_problem()
+    if problem is not None:
+        missing.append(Missing("a GPU", problem, _cuda_remedy()))
+        return {"usable": False, "because": problem}
+    return {"usable": True, **{f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}}
+
+
+def _cuda_remedy() -> str:
+    if torch.version.cuda is None:
+        return "install a torch with CUDA: https://pytorch.org/get-started/locally"
+    if torch.cuda._is_in_bad_fork():
+        return 'multiprocessing.set_start_method("spawn"), or DataLoader(multiprocessing_context="spawn")'
+    return "needed for GPU operators only; install NVIDIA's driver, and start containers with --gpus all"
+
+
+def _gpu(number: int, architectures: str, missing: list[Missing]) -> str:
+    properties = torch.cuda.get_device_properties(number)
+    capability = properties.major * 10 + properties.minor
+    built = [int("".join(filter(str.isdigit, one))) for one in architectures.split(", ") if one]
+    if built and capability < min(built):
+        missing.append(
+            Missing(
+                f"kernels for gpu:{number}",
+                f"{properties.name} is sm_{capability}, the library is built for sm_{min(built)} and later",
+                f"TORCH_NDD_CUDA_ARCHS={capability} {_REINSTALL}",
+            )
+        )
+    return f"{properties.name}, sm_{capability}, {properties.total_memory / 2**30:.0f} GiB"
+
+
+# 8 x 8 red pixels in each format.
+_RED = b"\xff\0\0" * 64
+_JPEG = (
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABsSFBcUERsXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWGkJ6jq62rZ4C8ybqmx5moq6T/2wBDARwe"
+    "HigjKE4rK06kbl1upKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKT/wAARCAAIAAgDAREAAhEBAxEB/8QAFAABAAAAAAAAAAAA"
+    "AAAAAAAABP/EABQQAQAAAAAAAAAAAAAAAAAAAAD/xAAVAQEBAAAAAAAAAAAAAAAAAAAEBv/EABQRAQAAAAAAAAAAAAAAAAAAAAD/2gAMAwEAAhEDEQA/AABqR//Z"
+)
+_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR42mP8z4AdMDEMKQkAzUEBD7t4NqoAAAAASUVORK5CYII="
+_TIFF = (
+    "SUkqAAgAAAAKAAABBAABAAAACAAAAAEBBAABAAAACAAAAAIBAwADAAAAhgAAAAMBAwABAAAAAQAAAAYBAwABAAAAAgAAABEBBAABAAAAjAAAABUBAwABAAAAAwAAABYB"
+    "BAABAAAACAAAABcBBAABAAAAwAAAABwBAwABAAAAAQAAAAAAAAAIAAgACAA="
+)
+_BMP = "Qk32AAAAAAAAADYAAAAoAAAACAAAAAgAAAABABgAAAAAAMAAAADEDgAAxA4AAAAAAAAAAAAA"
+_WEBP = "UklGRhwAAABXRUJQVlA4TA8AAAAvB8ABAAcQ/Y/+ByKi/wEA"
+_JPEG2000 = (
+    "AAAADGpQICANCocKAAAAFGZ0eXBqcDIgAAAAAGpwMiAAAAAtanAyaAAAABZpaGRyAAAACAAAAAgAAwcHAAAAAAAPY29scgEAAAAAABAAAACkanAyY/9P/1EALwAAAAAA"
+    "CAAAAAgAAAAAAAAAAAAAAAgAAAAIAAAAAAAAAAAAAwcBAQcBAQcBAf9SAAwAAAABAAMEBAAB/1wADUBASEhQSEhQSEhQ/2QAJQABQ3JlYXRlZCBieSBPcGVuSlBFRyB2"
+    "ZXJzaW9uIDIuNS40/5AACgAAAAAAIwAB/5PPtAQA34AIB9+ACAeAgICAgICAgID/2Q=="
+)
+_FILES = {
+    "JPEG": base64.b64decode(_JPEG),
+    "PNG": base64.b64decode(_PNG),
+    "TIFF": base64.b64decode(_TIFF) + _RED,
+    "BMP": base64.b64decode(_BMP) + _RED[::-1],
+    "WebP": base64.b64decode(_WEBP),
+    "PNM": b"P6 8 8 255\n" + _RED,
+    "JPEG 2000": base64.b64decode(_JPEG2000),
+}
+_DECODERS = {"JPEG 2000": "pylibjpeg-openjpeg"}
+_NVIMGCODEC = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
+
+
+def _codecs(missing: list[Missing]) -> dict[str, Any]:
+    nvimgcodec = next(((name, version) for name in _NVIMGCODEC if (version := _version(name)) is not None), None)
+    made: dict[str, Any] = {}
+    for name, content in _FILES.items():
+        package, version = (_DECODERS[name], _version(_DECODERS[name])) if name in _DECODERS else nvimgcodec or (_NVIMGCODEC[0], None)
+        problem = _problem(lambda content=content: _decode(content))
+        made[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
+        if problem is not None:
+            remedy = f"pip install {package}" if version is None else f"pip install --force-reinstall {package}"
+            missing.append(Missing(f"{name} images", problem, remedy))
+    return made
+
+
+def _decode(content: bytes) -> None:
+    pixels = image(batch([np.frombuffer(content, np.uint8)])).tensors[0]
+    red = np.asarray(pixels).astype(int).mean((0, 1))
+    if pixels.shape != (8, 8, 3) or np.abs(red - [255, 0, 0]).max() > 20:
+        raise RuntimeError(f"8 x 8 red pixels became {pixels.shape} with the mean {red.round()}")
+
+
+def _problem(attempt: Callable[[], Any]) -> str | None:
+    try:
+        attempt()
+    except Exception as error:
+        cause = error.__cause__ or error
+        return f"{type(cause).__name__}: {cause}".partition("\n")[0]
+    return None
+
+
+class _Library(NamedTuple):
+    module: str
+    distributions: tuple[str, ...]
+    use: str
+
+
+_LIBRARIES = (
+    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "a peer of python -m torch_ndd.bench"),
+    _Library("torchvision", ("torchvision",), "a peer of python -m torch_ndd.bench; models"),
+    _Library("nvidia.dali", ("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "the reference of tests/dali"),
+    _Library("PIL", ("pillow",), "the examples"),
+    _Library("jax", ("jax",), "arrays to and from JAX"),
+    _Library("numba", ("numba",), "arrays to and from Numba"),
+    _Library("cupy", ("cupy-cuda13x", "cupy-cuda12x", "cupy"), "GPU arrays to and from CuPy"),
+)
+
+
+def _libraries(missing: list[Missing]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for one in _LIBRARIES:
+        if not _importable(one.module):
+            made[one.module] = None
+            missing.append(Missing(one.module, f"not installed; for {one.use}", f"pip install {one.distributions[0]}"))
+        else:
+            made[one.module] = next((v for name in one.distributions if (v := _version(name)) is not None), "of unknown version")
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    made["C++ compiler"] = compiler
+    if compiler is None:
+        missing.append(Missing("a C++ compiler", "not on the PATH; torch.compile needs one on the CPU", "apt install g++"))
+    return made
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _cpu(build: dict[str, str]) -> dict[str, Any]:
+    made = {
+        "instructions": f"{build['simd']} ({platform.machine()})",
+        "cpus": os.cpu_count(),
+        "cpus of this process": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": _context.get_num_threads(),
+        "DALI_NUM_THREADS": os.environ.get("DALI_NUM_THREADS"),
+        "torch threads": torch.get_num_threads(),
+    }
+    quota = _quota()
+    if quota is not None:
+        made["quota of the container"] = f"{quota:g} CPUs"
+    return made
+
+
+def _quota() -> float | None:
+    """How many CPUs the control group allows; None for all."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            most, period = file.read().split()
+        return None if most == "max" else int(most) / int(period)
+    except (OSError, ValueError):
+        return None
