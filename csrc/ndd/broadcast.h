@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's broadcasting of two contiguous samples, with neighbouring dimensions merged: most pairs end with one dimension.
+// NumPy's broadcasting of a contiguous sample to the shape of a result, with neighbouring dimensions merged: most samples end with one dimension.
 #pragma once
 
 #include <algorithm>
@@ -8,43 +8,40 @@
 
 #include "ndd/error.h"
 #include "ndd/hd.h"
-#include "ndd/samples.h"
 
 namespace ndd {
 
-// The result's elements in order, and where the operands have theirs. Dimension 0 is the innermost one.
+// The result's elements in order, and where an operand has them. Dimension 0 is the innermost one.
 struct Broadcast {
   static constexpr int kMaxDims = 8;  // after merging
 
   int64_t count = 1;
   int ndim = 0;
-  int64_t extent[kMaxDims] = {}, stride[2][kMaxDims] = {};
+  int64_t extent[kMaxDims] = {}, stride[kMaxDims] = {};
 
-  bool scalar(int operand) const {
-    return std::all_of(stride[operand], stride[operand] + ndim, [](int64_t s) { return s == 0; });
+  bool operator==(const Broadcast& other) const {
+    return count == other.count && ndim == other.ndim && std::equal(extent, extent + ndim, other.extent) && std::equal(stride, stride + ndim, other.stride);
   }
 
-  // The number of elements after which an operand repeats: all of them for a contiguous one, 0 when it does not simply repeat.
-  int64_t period(int operand) const {
+  // The number of elements after which the operand repeats: all of them for a contiguous one, 1 for a single number, 0 when it does not simply repeat.
+  int64_t period() const {
     int64_t volume = 1;
     int d = 0;
-    for (; d < ndim && stride[operand][d] == volume; ++d) volume *= extent[d];
+    for (; d < ndim && stride[d] == volume; ++d) volume *= extent[d];
     for (; d < ndim; ++d)
-      if (stride[operand][d] != 0) return 0;
+      if (stride[d] != 0) return 0;
     return volume;
   }
 
-  // Where element i of the result has its operands.
-  NDD_HD void locate(int64_t i, int64_t& left, int64_t& right) const {
-    left = right = 0;
+  // Where element i of the result is.
+  NDD_HD int64_t locate(int64_t i) const {
+    int64_t offset = 0;
     for (int d = 0; d + 1 < ndim; ++d) {
-      const int64_t rest = i / extent[d], index = i - rest * extent[d];
-      left += index * stride[0][d];
-      right += index * stride[1][d];
+      const int64_t rest = i / extent[d];
+      offset += (i - rest * extent[d]) * stride[d];
       i = rest;
     }
-    left += i * stride[0][ndim - 1];
-    right += i * stride[1][ndim - 1];
+    return ndim ? offset + i * stride[ndim - 1] : offset;
   }
 };
 
@@ -54,40 +51,28 @@ inline std::string shape_text(const int64_t* shape, int64_t ndim) {
   return ndim ? text : "scalar";
 }
 
-// Sample i of a result with its operands; an operand of one sample serves all of them.
-inline Broadcast broadcast(const std::string& op, const Samples& left, const Samples& right, const Samples& out, int64_t i) {
-  const Samples* operands[2] = {&left, &right};
-  const int64_t* shapes[2];
-  for (int k = 0; k < 2; ++k) shapes[k] = operands[k]->shape(operands[k]->size() == 1 ? 0 : i);
-  const int64_t* out_shape = out.shape(i);
-  Broadcast made;
-  int64_t volume[2] = {1, 1};
-  for (int64_t d = 1; d <= out.ndim(); ++d) {
-    int64_t extents[2], strides[2];
-    for (int k = 0; k < 2; ++k) {
-      const int64_t ndim = operands[k]->ndim();
-      extents[k] = d <= ndim ? shapes[k][ndim - d] : 1;
-      strides[k] = extents[k] == 1 ? 0 : volume[k];
-      volume[k] *= extents[k];
-    }
-    const int64_t extent = out_shape[out.ndim() - d];
-    if ((extents[0] != extent && extents[0] != 1) || (extents[1] != extent && extents[1] != 1))
-      throw Error(Error::Runtime, op + ": Can't broadcast shapes " + shape_text(shapes[0], left.ndim()) + " and " + shape_text(shapes[1], right.ndim()) +
-                                      (out.size() > 1 ? " (sample_idx=" + std::to_string(i) + ")" : ""));
-    made.count *= extent;
-    if (extent == 1) continue;
+// False where the shapes do not fit.
+inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_shape, int64_t out_ndim, Broadcast& made) {
+  made = {};
+  int64_t volume = 1;
+  if (ndim > out_ndim) return false;
+  for (int64_t d = 1; d <= out_ndim; ++d) {
+    const int64_t out = out_shape[out_ndim - d], extent = d <= ndim ? shape[ndim - d] : 1;
+    if (extent != out && extent != 1) return false;
+    const int64_t stride = extent == 1 ? 0 : volume;
+    volume *= extent;
+    made.count *= out;
+    if (out == 1) continue;
     const int last = made.ndim - 1;
-    if (last >= 0 && strides[0] == made.stride[0][last] * made.extent[last] && strides[1] == made.stride[1][last] * made.extent[last]) {
-      made.extent[last] *= extent;
+    if (last >= 0 && stride == made.stride[last] * made.extent[last]) {
+      made.extent[last] *= out;
       continue;
     }
-    if (made.ndim == Broadcast::kMaxDims) throw Error(Error::Runtime, op + ": the operands alternate in too many dimensions");
-    made.extent[made.ndim] = extent;
-    for (int k = 0; k < 2; ++k) made.stride[k][made.ndim] = strides[k];
-    ++made.ndim;
+    if (made.ndim == Broadcast::kMaxDims) throw Error(Error::Runtime, "an operand is broadcast along too many dimensions");
+    made.extent[made.ndim] = out;
+    made.stride[made.ndim++] = stride;
   }
-  if (made.ndim == 0) made.extent[made.ndim++] = 1;
-  return made;
+  return true;
 }
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""+ - * /: cases for ``test_operators.py``, and what is special about operands that need not be tensors."""
+"""The operators of tensors: cases for ``test_operators.py``, and what is special about operands that need not be tensors."""
 
 import functools
 import operator
@@ -14,24 +14,96 @@ from _cases import Case, Inputs, arrays, images
 import torch_ndd as ndd
 from torch_ndd import EvalMode, types
 
-Function = Callable[[Any, Any], Any]
-OPERATIONS = [operator.add, operator.sub, operator.mul, operator.truediv]
+Function = Callable[..., Any]
+SUMS = [operator.add, operator.sub, operator.mul]
+DIVISIONS = [operator.truediv, operator.floordiv, operator.mod]
+BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+OPERATIONS = [*SUMS, *DIVISIONS, operator.pow, *BITS, *COMPARISONS]
+UNARY = [operator.neg, operator.invert, operator.abs]
 DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"]
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda f: f.__name__)
+each_sum = pytest.mark.parametrize("operation", [*SUMS, operator.truediv, operator.lt], ids=lambda f: f.__name__)
 
 
 def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.asarray(np.random.default_rng(seed).integers(-300, 300, shape) * 17).astype(dtype)
 
 
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Toward zero, of Python's integers: the smallest one divided by -1 does not fit."""
+    made = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
+    return np.array(made, object).reshape(a.shape)
+
+
+def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    made = [0 if y < 0 else pow(x, y, 2**64) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
+    return np.array(made, object).reshape(a.shape)
+
+
+def _wrapped(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    bits = 8 * dtype.itemsize
+    return np.array([x % 2**bits for x in numbers.flat], np.uint64).astype(f"uint{bits}").view(dtype).reshape(numbers.shape)
+
+
 def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    dtype = types.promote(torch.from_numpy(left).dtype, torch.from_numpy(right).dtype)
-    if operation is operator.truediv and not dtype.is_floating_point:
-        dtype = torch.float32
-    as_numpy = torch.empty(0, dtype=dtype).numpy().dtype
-    computed = np.float32 if as_numpy == np.float16 else as_numpy
+    """By the rules: NumPy and Python's integers on operands of the promoted type."""
+    promoted = types.promote(torch.from_numpy(left).dtype, torch.from_numpy(right).dtype)
+    if operation is operator.truediv and not promoted.is_floating_point:
+        promoted = torch.float32
+    dtype = torch.empty(0, dtype=promoted).numpy().dtype
+    computed = np.dtype(np.float32) if dtype == np.float16 else dtype
+    if (
+        operation is operator.mod
+        and dtype == np.float32
+        and max(left.itemsize * (left.dtype.kind in "iu"), right.itemsize * (right.dtype.kind in "iu")) >= 4
+    ):
+        computed = np.dtype(np.float64)
+    if operation in COMPARISONS and dtype.kind in "iu":
+        return operation(left, right)  # by value
+    a, b = np.broadcast_arrays(left.astype(computed), right.astype(computed))
     with np.errstate(all="ignore"):
-        return operation(left.astype(computed), right.astype(computed)).astype(as_numpy)
+        if operation in COMPARISONS:
+            return operation(a, b)
+        if dtype.kind == "f":
+            function = {operator.floordiv: operator.truediv, operator.mod: np.fmod}.get(operation, operation)
+            return function(a, b).astype(dtype)
+        if operation is operator.floordiv:
+            return _wrapped(_quotient(a, b), dtype)
+        if operation is operator.mod:
+            return _wrapped(a.astype(object) - _quotient(a, b) * b.astype(object), dtype)
+        if operation is operator.pow:
+            return _wrapped(_power(a, b), dtype)
+        if operation in (operator.lshift, operator.rshift) and dtype.kind != "b":
+            wide = a.astype(f"{dtype.kind}{max(4, dtype.itemsize)}")
+            return operation(wide, b.astype(wide.dtype) & wide.dtype.type(8 * wide.itemsize - 1)).astype(dtype)
+        if dtype.kind == "b" and operation in (operator.lshift, operator.rshift):
+            return operation(a.astype(int), b.astype(int)).astype(dtype)
+        return operation(a, b).astype(dtype)
+
+
+def divisible(operation: Function, dtype: str, divisor: np.ndarray) -> np.ndarray:
+    """The right operand without zeros where they would be an error, and without exponents that need a machine of Python's patience."""
+    if operation in (operator.floordiv, operator.mod):
+        return np.where(divisor == 0, np.asarray(1, divisor.dtype), divisor)
+    if operation is operator.pow:
+        return (
+            (divisor % 23).astype(divisor.dtype)
+            if divisor.dtype.kind in "iu" and dtype[0] != "f"
+            else np.abs(divisor)
+            if divisor.dtype.kind == "f"
+            else divisor
+        )
+    return divisor
+
+
+def refused(operation: Function, *dtypes: str) -> str | None:
+    """What the message says where there is no such operation."""
+    if operation in (*BITS, operator.invert):
+        return "integral" if any(name[0] == "f" for name in dtypes) else None
+    if set(dtypes) == {"bool"} and operation is not operator.mul and operation not in COMPARISONS:
+        return "cannot be a boolean"
+    return None
 
 
 def operands(left: Inputs, right: Inputs) -> Inputs:
@@ -50,6 +122,11 @@ CASES = [
     case(operator.mul, "floats", images("HWC", "float32"), images("HWC", "float32")),
     case(operator.mul, "by a number for each sample", images("HWC", "uint8"), arrays((), "float32")),
     case(operator.truediv, "bytes", images("HWC", "uint8"), images("HWC", "uint8", low=1)),
+    case(operator.floordiv, "bytes", images("HWC", "uint8"), images("HWC", "uint8", low=1)),
+    case(operator.mod, "of channels", images("HWC", "int16", low=-300), arrays((3,), "int32", axes=(), low=1)),
+    case(operator.and_, "masks", images("HWC", "uint8"), images("HWC", "uint8")),
+    case(operator.rshift, "by a number for each sample", images("HWC", "uint16"), arrays((), "int32", high=5)),
+    case(operator.lt, "bytes and floats", images("HWC", "uint8"), images("HWC", "float32")),
     case(operator.truediv, "of rows", arrays((17, 3), "float64", axes=(0,)), arrays((1, 3), "int64", axes=(), low=1), layout=None),
 ]
 
@@ -62,14 +139,107 @@ def assert_same(result: Any, reference: np.ndarray) -> None:
 
 @each_operation
 @pytest.mark.parametrize("left", DTYPES)
-@pytest.mark.parametrize("right", DTYPES)
-def test_every_pair_of_types(operation: Function, left: str, right: str) -> None:
-    a, b = numbers(left, (5, 3)), numbers(right, (5, 3), 1)
-    if left == right == "bool" and operation is not operator.mul:
-        with pytest.raises(RuntimeError, match="boolean"):
-            operation(ndd.tensor(a), ndd.tensor(b))
+def test_every_pair_of_types(operation: Function, left: str) -> None:
+    a = numbers(left, (5, 3))
+    for right in DTYPES:
+        b = divisible(operation, left, numbers(right, (5, 3), 1))
+        if text := refused(operation, left, right):
+            with pytest.raises(RuntimeError, match=text):
+                operation(ndd.tensor(a), ndd.tensor(b))
+            continue
+        made, reference = np.asarray(operation(ndd.tensor(a), ndd.tensor(b))), expected(operation, a, b)
+        assert made.dtype == reference.dtype, right
+        if operation is operator.pow and reference.dtype.kind == "f":
+            np.testing.assert_allclose(made, reference, rtol=1e-3 if reference.dtype == np.float16 else 1e-6)
+        else:
+            np.testing.assert_array_equal(made, reference, right)
+
+
+@pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unary(operation: Function, dtype: str) -> None:
+    a = numbers(dtype, (5, 3))
+    if text := refused(operation, dtype):
+        with pytest.raises(RuntimeError, match=text):
+            operation(ndd.tensor(a))
     else:
-        assert_same(operation(ndd.tensor(a), ndd.tensor(b)), expected(operation, a, b))
+        assert_same(operation(ndd.tensor(a, layout="HW")), operation(a))
+    tensor = ndd.tensor(a)
+    assert +tensor is tensor
+
+
+LIMITS = [-(2**63), -(2**31), -(2**15), -(2**7), -1, 0, 1, 2**7 - 1, 2**8 - 1, 2**15 - 1, 2**16 - 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1]
+
+
+@each_operation
+def test_limits_of_integers(operation: Function) -> None:
+    """The smallest and the largest numbers of every pair of types, with each other."""
+
+    def limits(dtype: str) -> np.ndarray:
+        return np.array([x for x in LIMITS if np.iinfo(dtype).min <= x <= np.iinfo(dtype).max], dtype)
+
+    integers = [name for name in DTYPES if "int" in name]
+    for left in integers:
+        for right in integers:
+            a, b = limits(left)[:, None], limits(right)
+            if operation in (operator.floordiv, operator.mod):
+                b = b[b != 0]
+            assert_same(operation(ndd.tensor(a), ndd.tensor(b)), expected(operation, a, b))
+
+
+def test_bfloat16_and_float16() -> None:
+    """Computed in float32, rounded once."""
+    for dtype in (torch.bfloat16, torch.float16):
+        a, b = torch.tensor([1.5, -2.25, 300.0], dtype=dtype), torch.tensor([0.1, 7.0, 1e-3], dtype=dtype)
+        for operation in (*SUMS, operator.truediv, operator.mod):
+            made = operation(ndd.as_tensor(a), ndd.as_tensor(b)).torch()
+            reference = (torch.fmod if operation is operator.mod else operation)(a.float(), b.float()).to(dtype)
+            assert made.dtype is dtype
+            assert torch.equal(made, reference)
+        assert (ndd.as_tensor(a) + 1).dtype is dtype  # float beats int
+        assert (ndd.as_tensor(a) + 1.0).dtype is torch.float32  # and the wider float wins
+        assert torch.equal((ndd.as_tensor(a) < 1).torch(), a < 1)
+    mixed = ndd.as_tensor(torch.ones(1, dtype=torch.bfloat16)) + ndd.as_tensor(torch.ones(1, dtype=torch.float16))
+    assert mixed.dtype is torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_16_bit_float_is_rounded_right(dtype: torch.dtype) -> None:
+    """All of them times some: neighbours, subnormal and infinite products."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
+    factors = torch.tensor([[1.0], [1.37], [1.001], [2**-8], [2**8], [0.5]], dtype=dtype)
+    made = (ndd.as_tensor(every) * ndd.as_tensor(factors)).torch()
+    reference = (every.float() * factors.float()).to(dtype)
+    assert torch.equal(made.isnan(), reference.isnan())
+    assert torch.equal(made.nan_to_num(7.0), reference.nan_to_num(7.0))
+    assert torch.equal(made.signbit() & ~made.isnan(), reference.signbit() & ~reference.isnan())
+
+
+def test_every_pair_of_types_promotes_as_documented() -> None:
+    """DALI's table (semantics.md 1.4), written out, and the same rules for the 16-bit floats."""
+    names = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "bool"]
+    table = """i8 i16 i32 i64 i16 i32 i64 i64 f32 f64 i8
+        i16 i16 i32 i64 i16 i32 i64 i64 f32 f64 i16
+        i32 i32 i32 i64 i32 i32 i64 i64 f32 f64 i32
+        i64 i64 i64 i64 i64 i64 i64 i64 f32 f64 i64
+        i16 i16 i32 i64 u8 u16 u32 u64 f32 f64 u8
+        i32 i32 i32 i64 u16 u16 u32 u64 f32 f64 u16
+        i64 i64 i64 i64 u32 u32 u32 u64 f32 f64 u32
+        i64 i64 i64 i64 u64 u64 u64 u64 f32 f64 u64
+        f32 f32 f32 f32 f32 f32 f32 f32 f32 f64 f32
+        f64 f64 f64 f64 f64 f64 f64 f64 f64 f64 f64
+        i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool"""
+    rows = [row.split() for row in table.splitlines()]
+    for left, row in zip(names, rows, strict=True):
+        for right, result in zip(names, row, strict=True):
+            a, b = ndd.tensor([1], dtype=left), ndd.tensor([1], dtype=right)
+            assert types.dtype_name((a * b).dtype) == result
+            assert types.dtype_name((a / b).dtype if {left, right} != {"bool"} else torch.float32) == (result if result[0] == "f" else "f32")
+            assert (a == b).dtype is torch.bool
+    for half in (torch.float16, torch.bfloat16):
+        for other in names:
+            result = (ndd.tensor([1], dtype=half) * ndd.tensor([1], dtype=other)).dtype
+            assert result is (half if other not in ("f32", "f64") else types.to_dtype(other))
 
 
 SHAPES = [
@@ -85,7 +255,7 @@ SHAPES = [
 ]
 
 
-@each_operation
+@each_sum
 @pytest.mark.parametrize(("left", "right"), SHAPES)
 @pytest.mark.parametrize("dtypes", [("uint8", "uint8"), ("uint8", "float32"), ("float32", "float32"), ("int64", "int32"), ("float16", "uint8")])
 def test_broadcasting(operation: Function, left: tuple[int, ...], right: tuple[int, ...], dtypes: tuple[str, str]) -> None:
@@ -103,7 +273,7 @@ def test_results_beyond_the_caches(dtype: str, first: int) -> None:
         assert_same(result, expected(operator.mul, a, np.asarray(3, dtype)))
 
 
-@each_operation
+@each_sum
 @pytest.mark.parametrize("mode", list(EvalMode))
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batches(operation: Function, mode: EvalMode, threads: int) -> None:
@@ -139,6 +309,81 @@ def test_python_numbers_are_typed() -> None:
     for wrong in (2**31, -(2**31) - 1):
         with pytest.raises(OverflowError, match="out of range for int32"):
             small + wrong
+
+
+def test_division_by_zero() -> None:
+    for zero in (ndd.tensor([1, 0]), 0):
+        for operation in (operator.floordiv, operator.mod):
+            with pytest.raises(ValueError, match="asynchronous") as error:
+                operation(ndd.tensor([7, 7]), zero).evaluate()
+            assert "Integer division by zero." in str(error.value.__cause__)
+    with EvalMode.sync_cpu, pytest.raises(ValueError, match=r"Integer division by zero.*sample_idx=1"):
+        ndd.batch([[1], [2]]) // ndd.batch([[1], [0]])
+    assert (ndd.tensor(np.int32([])) // 0).shape == (0,)
+    assert np.isnan((ndd.tensor([1.0]) % 0).item())
+    assert (ndd.tensor([1.0]) // 0).item() == np.inf
+
+
+def test_integer_division_is_that_of_c() -> None:
+    a, b = ndd.tensor([7, -7, 7, -7]), ndd.tensor([2, 2, -2, -2])
+    assert (a // b).torch().tolist() == [3, -3, -3, 3]
+    assert (a % b).torch().tolist() == [1, -1, 1, -1]
+    assert (ndd.tensor([7.5]) // 2).item() == 3.75
+    assert (7 // ndd.tensor([2, -2])).torch().tolist() == [3, -3]
+    for dtype in ("int8", "int16", "int32", "int64"):
+        low = ndd.tensor(np.array([np.iinfo(dtype).min], dtype))
+        minus_one = ndd.tensor(np.array([-1], dtype))
+        assert (low // minus_one).item() == np.iinfo(dtype).min
+        assert (low % minus_one).item() == 0
+        assert (-low).item() == abs(low).item() == np.iinfo(dtype).min
+
+
+def test_the_remainder_of_a_large_int_and_a_float_is_exact() -> None:
+    assert (ndd.tensor([2**24 + 1]) % 2.0).item() == 1.0
+
+
+def test_powers_and_shifts_of_integers() -> None:
+    assert (ndd.tensor([2, 1, -1, 0, 0]) ** ndd.tensor([-1, -1, -1, 0, 5])).torch().tolist() == [0, 0, 0, 1, 0]
+    assert (2 ** ndd.tensor([3, 31, 32])).torch().tolist() == [8, -(2**31), 0]
+    assert (ndd.tensor([1, 1, -8]) << 33).torch().tolist() == [2, 2, -16]
+    assert (ndd.tensor([-8]) >> 1).item() == -4
+    assert ([4, 5, 6] ** ndd.batch([[2, 2, 2]])).tensors[0].torch().tolist() == [16, 25, 36]
+
+
+def test_comparisons() -> None:
+    assert (ndd.tensor(np.int64([-1])) < np.uint64([1])).item() is True
+    assert (ndd.tensor(np.uint64([2**63])) > np.int64([-1])).item() is True
+    assert (ndd.tensor(np.int64([2**24 + 1])) == np.float32([2**24])).item() is True
+    assert (1 < ndd.tensor([1, 2])).torch().tolist() == [False, True]  # noqa: SIM300
+    assert (ndd.tensor([np.nan]) != ndd.tensor([np.nan])).item() is True
+    assert (ndd.tensor([np.nan]) >= 1.0).item() is False
+    with pytest.raises(TypeError):
+        hash(ndd.tensor([1]))
+    for wrong, kind in ((None, ValueError), ("a", RuntimeError), (object(), TypeError), ({}, TypeError), (1j, TypeError)):
+        for operation in (operator.eq, operator.ne):
+            with pytest.raises(kind):
+                operation(ndd.tensor([1]), wrong)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda f: f.__name__)
+def test_torch_tensors_on_either_side(operation: Function) -> None:
+    ours, theirs = ndd.tensor([5, 2]), torch.tensor([2, 3], dtype=torch.int32)
+    for made in (operation(ours, theirs), operation(theirs, ours)):
+        assert isinstance(made, ndd.Tensor)
+    assert_same(operation(theirs, ours), expected(operation, theirs.numpy(), np.asarray(ours)))
+
+
+def test_no_operand_is_changed() -> None:
+    a = ndd.tensor([1, 2])
+    b = a
+    b += 1
+    assert a.torch().tolist() == [1, 2]
+    assert b.torch().tolist() == [2, 3]
+
+
+def test_many_dimensions() -> None:
+    a, b = numbers("int32", (2, 1, 3, 1, 2, 1, 2, 1, 3, 1)), numbers("int32", (2, 1, 4, 1, 2, 1, 2))
+    assert_same(ndd.tensor(a) + ndd.tensor(b), a + b)
 
 
 def test_division() -> None:
@@ -186,13 +431,30 @@ def test_a_wrapped_array_may_change_after_the_call() -> None:
 
 
 @each_operation
-@pytest.mark.parametrize("dtypes", [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("uint16", "int16"), ("int64", "uint32")])
+@pytest.mark.parametrize(
+    "dtypes", [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("uint16", "int16"), ("int64", "uint64"), ("float16", "bool")]
+)
 def test_compiled(operation: Function, dtypes: tuple[str, str]) -> None:
-    torch._dynamo.reset()
+    """The formula, or the kernel where there is none, equals eager evaluation."""
     left = ndd.batch(numbers(dtypes[0], (3, 4, 5)))
-    right = ndd.batch(numbers(dtypes[1], (3, 5), 1))
-    compiled = torch.compile(lambda a, b: operation(operation(a, b), 3), fullgraph=True)
-    assert_same(compiled(left, right).torch(), operation(operation(left, right), 3).torch().numpy())
+    right = ndd.batch(divisible(operation, dtypes[0], numbers(dtypes[1], (3, 5), 1)))
+    if refused(operation, *dtypes):
+        pytest.skip("no such operation")
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda a, b: (operation(a, b) == 3, operation(a, b)), fullgraph=True, backend="aot_eager")
+    for made, reference in zip(compiled(left, right), (operation(left, right) == 3, operation(left, right)), strict=True):
+        assert made.dtype is reference.dtype
+        np.testing.assert_allclose(made.torch().double(), reference.torch().double(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "uint32", "uint64", "float16", "float32"])
+def test_compiled_unary(operation: Function, dtype: str) -> None:
+    if refused(operation, dtype):
+        pytest.skip("no such operation")
+    batch = ndd.batch(numbers(dtype, (3, 4)))
+    torch._dynamo.reset()
+    assert_same(torch.compile(operation, fullgraph=True, backend="aot_eager")(batch).torch(), operation(batch).torch().numpy())
 
 
 def test_compiled_ragged() -> None:

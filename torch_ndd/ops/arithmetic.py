@@ -1,86 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``+ - * /`` on tensors and batches.
+"""``+ - * / // % ** & | ^ ~ << >>``, comparisons and the functions of ``ndd.math`` on tensors and batches.
 
-Not an ``@operator``: two operands play equal parts, anything that looks like numbers is one, and ``batch + 1`` on small data should cost little more
+Not an ``@operator``: the operands play equal parts, anything that looks like numbers is one, and ``batch + 1`` on small data should cost little more
 than the call of its kernel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import _native, types
+from .. import _native
 from .._batch import Batch, empty_packed, new_batch
 from .._operand import Operand
-from .._operator import OPERATORS, Operator, queue
-from .._stream import EvalMode, Pending, current_mode
+from .._operator import OPERATORS, Operator
+from .._queue import launch, queue
+from .._stream import Pending
 from .._tensor import SAME_SAMPLE, Tensor, as_tensor, new_tensor
-
-# The numbers are an interface: csrc/ops/math/arithmetic.h.
-_CODES = {"add": 0, "sub": 1, "mul": 2, "truediv": 3}
-_FORMULAS: dict[str, Callable[[Any, Any], Any]] = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide}
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+from ._elementwise import Plan, label, plan
 
 _kernel = _native.define(
     "arithmetic",
     [
-        ("Tensor", "left"),
-        ("Tensor?", "left_shapes"),
-        ("Tensor", "right"),
-        ("Tensor?", "right_shapes"),
+        ("Tensor", "first"),
+        ("Tensor?", "first_shapes"),
+        ("Tensor?", "second"),
+        ("Tensor?", "second_shapes"),
+        ("Tensor?", "third"),
+        ("Tensor?", "third_shapes"),
         ("int", "operation"),
+        ("int", "type"),
         ("Tensor(a!)", "out"),
         ("Tensor?", "out_shapes"),
     ],
 )
 
 
-def arithmetic(operation: str, left: Any, right: Any) -> Any:
-    """``left operation right`` (``add``, ``sub``, ``mul``, ``truediv``) for each element; at least one operand is a Tensor or a Batch.
+def arithmetic(operation: str, *operands: Any) -> Any:
+    """What ``operation`` makes of the elements of its operands, for instance ``arithmetic("add", left, right)``.
 
-    The type is that of :func:`torch_ndd.types.promote`, with a Python int as int32 and a float as float32; division gives a float. Integers wrap
-    around. Shapes are broadcast as in NumPy, sample by sample: what is no Batch meets every sample.
+    An operand is a Tensor, a Batch, a number, a list or an array. The names are those of the methods (``add``, ``floordiv``, ``lt``, ``neg``, ...)
+    and of the functions of :mod:`torch_ndd.math`.
+
+    The type is that of :func:`torch_ndd.types.promote`, with a Python int as int32 and a float as float32. Comparisons give bool; ``/`` and the
+    functions of real numbers make float32 of integers. Integers wrap around, ``//`` and ``%`` on them are those of C (toward zero), an int to a
+    negative power is 0, and shifts count modulo the width. ``//`` on floats is ``/``. float16 and bfloat16 are computed in float32 and rounded.
+    Shapes are broadcast as in NumPy, sample by sample: what is no Batch meets every sample.
 
     Raises:
-        ValueError: batches of different size, operands on different devices.
-        RuntimeError: shapes that cannot be broadcast, layouts of which none ends with the other, two bools.
+        ValueError: batches of different size, operands on different devices, division of integers by zero (on the CPU; on a GPU it gives 0).
+        RuntimeError: shapes that cannot be broadcast, layouts of which none ends with the other, bools for numbers, floats for bits.
         OverflowError: an int that does not fit int32.
 
     >>> (batch([[1, 2], [3, 4, 5]]) * 2).tensors[1].torch()
     tensor([ 6,  8, 10], dtype=torch.int32)
     """
     compiling = torch.compiler.is_compiling()
-    a, b = _operand(left, compiling), _operand(right, compiling)
-    if a is None or b is None:
-        return NotImplemented
-    target = a._values.device
-    if b._values.device != target:
-        a, b, target = _on_one_device(operation, left, right, a, b)
-    dtype = _result_type(operation, a._values.dtype, b._values.dtype)
-    layout = _result_layout(operation, a._layout, b._layout)
-    is_batch = type(a) is Batch or type(b) is Batch
-    ragged = is_batch and ((type(a) is Batch and a._shapes is not None) or (type(b) is Batch and b._shapes is not None))
-    if compiling and not ragged:
-        values = _formula(operation, _aligned(a, b), _aligned(b, a), dtype)
-        return new_batch(values, None, layout) if is_batch else new_tensor(values, layout)
+    values = [_operand(one, compiling) for one in operands]
+    if any(one is None for one in values):
+        return _refused(operation, operands, values)
+    first = values[0]
+    target = first._values.device
+    for one in values:
+        if one._values.device != target:
+            values, target = _on_one_device(operation, operands, values)
+            break
+    found = plan(operation, [one._values.dtype for one in values])
+    layout, is_batch, ragged, external = None, False, False, False
+    for one in values:
+        if one._layout is not None:
+            layout = _common_layout(operation, layout, one._layout)
+        if type(one) is Batch:
+            is_batch = True
+            ragged = ragged or one._shapes is not None
+        external = external or one._external
+    if compiling and not ragged and found.formula is not None:
+        computed = found.formula(*_aligned(values))
+        return new_batch(computed, None, layout) if is_batch else new_tensor(computed, layout)
 
     if ragged:
-        out = _unfilled_ragged(operation, a, b, dtype, layout)
+        out = _unfilled_ragged(operation, values, found, layout)
     else:
-        shape = _broadcast_shape(operation, a, b)
-        out = new_batch(_native.empty(shape, dtype, target), None, layout)
-    arguments = (*_buffers(a), *_buffers(b), _CODES[operation], out._values, out._shapes)
-    if compiling or target.type != "cpu":
+        out = new_batch(_native.empty(_broadcast_shape(operation, values), found.out, target), None, layout)
+    arguments = (*_buffers(values), found.operation, found.type, out._values, out._shapes)
+    if compiling:
         _operator.kernel(*arguments)
-        if not compiling and current_mode() == EvalMode.sync_full:
-            torch.cuda.synchronize(target)
+    elif target.type == "cpu":
+        reads = _reads(values)
+        out._pending = queue(_operator.kernel, arguments, reads, external)
+        if reads and out._pending is not None:
+            _forget_inlined(out._pending, [pending for pending, _ in reads])
     else:
-        out._pending = queue(_operator.kernel, arguments, _reads(a, b), a._external or b._external)
+        out._pending = launch(_operator.kernel, arguments, [(one, SAME_SAMPLE) for one in values], out._values)
     return out if is_batch else new_tensor(out._values[0], layout, out._pending)
 
 
-def _reads(*values: Operand) -> list[tuple[Pending, int]]:
+def _reads(values: Sequence[Any]) -> list[tuple[Pending, int]]:
     reads = []
     for value in values:
         pending = value._pending
@@ -88,19 +103,35 @@ def _reads(*values: Operand) -> list[tuple[Pending, int]]:
             if pending.done():
                 value._pending = None
             else:
-                reads.append((pending, value._sample if isinstance(value, Tensor) else SAME_SAMPLE))
+                reads.append((pending, value._sample if type(value) is Tensor else SAME_SAMPLE))
     return reads
 
 
-def _buffers(value: Operand) -> tuple[torch.Tensor, torch.Tensor | None]:
-    return (value._values, value._shapes) if isinstance(value, Batch) else (value._values[None], None)
+def _forget_inlined(pending: Pending, reads: Sequence[Pending]) -> None:
+    """Large operands that were still to be computed are computed on the way to the result: it depends on what they depend on, and not on them, whom
+    nobody need compute when the program has let go of them."""
+    inlined = _native.inlined(pending.handle)
+    if inlined:
+        parts = ([read] if not inlined >> k & 1 else read._reads for k, read in enumerate(reads))
+        pending._reads = [read for part in parts for read in part]
+
+
+def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
+    """Values and shapes of three operands."""
+    buffers: list[torch.Tensor | None] = []
+    for value in values:
+        if type(value) is Batch:
+            buffers += value._values, value._shapes
+        else:
+            buffers += value._values[None], None
+    return buffers + [None] * (6 - len(buffers))
 
 
 _DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
 _numbers: dict[tuple[type, Any], Tensor] = {}
 
 
-def _operand(value: Any, compiling: bool) -> "Tensor | Batch | None":
+def _operand(value: Any, compiling: bool) -> Any:
     """An operand as Tensor or Batch; None for what is no number at all."""
     kind = type(value)
     if kind is Batch or kind is Tensor:
@@ -119,7 +150,7 @@ def _operand(value: Any, compiling: bool) -> "Tensor | Batch | None":
         return made
     if value is None:
         raise ValueError("arithmetic: None is no operand")
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         raise RuntimeError(f"arithmetic: {value!r} is no operand")
     if compiling and kind in (list, tuple):  # NumPy, which as_tensor takes, has no place in a graph
         made = torch.tensor(value)
@@ -130,49 +161,47 @@ def _operand(value: Any, compiling: bool) -> "Tensor | Batch | None":
         return None
 
 
-def _on_one_device(operation: str, left: Any, right: Any, a: Any, b: Any) -> tuple[Any, Any, torch.device]:
-    """Numbers and lists go where the other operand is."""
-    target = b._values.device if a._values.device.type == "cpu" else a._values.device
-    for given, made in ((left, a), (right, b)):
+def _refused(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Python may find a method of the other operand's class, but asks nobody else about a function, and takes ``==`` for ``is``."""
+    if len(values) == 2 and operation not in ("eq", "ne") and any(isinstance(one, Operand) for one in operands):
+        return NotImplemented
+    wrong = next(given for given, made in zip(operands, values, strict=True) if made is None)
+    raise TypeError(f"{label(operation)}: Unexpected element type {type(wrong).__name__}: an operand is a Tensor, a Batch, numbers or an array")
+
+
+def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
+    """Numbers and lists go where the other operands are."""
+    target = next(one._values.device for one in values if one._values.device.type != "cpu")
+    for given, made in zip(operands, values, strict=True):
         if made._values.device != target and not isinstance(given, int | float | list | tuple | range):
-            raise ValueError(f"arithmetic {_SYMBOLS[operation]}: Cannot mix GPU and CPU inputs.")
-    return a.to_device(target), b.to_device(target), target
+            raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
+    return [one.to_device(target) for one in values], target
 
 
-def _result_type(operation: str, left: torch.dtype, right: torch.dtype) -> torch.dtype:
-    dtype = types.promote(left, right)
-    if dtype is torch.bool and operation != "mul":
-        raise RuntimeError(f"arithmetic {_SYMBOLS[operation]}: the operands cannot be a boolean both; use &, | or ^")
-    return torch.float32 if operation == "truediv" and not dtype.is_floating_point else dtype
-
-
-def _result_layout(operation: str, left: str | None, right: str | None) -> str | None:
-    if left is None or right is None or left == right:
-        return left or right
+def _common_layout(operation: str, left: str | None, right: str) -> str:
+    if left is None or right.endswith(left):
+        return right
     if left.endswith(right):
         return left
-    if right.endswith(left):
-        return right
-    raise RuntimeError(f'arithmetic {_SYMBOLS[operation]}: Layouts of subexpressions "{left}" and "{right}" do not match')
+    raise RuntimeError(f'{label(operation)}: Layouts of subexpressions "{left}" and "{right}" do not match')
 
 
-def _broadcast_shape(operation: str, a: Any, b: Any) -> list[int]:
-    """The shape of the result's buffer: the number of samples, and what a dense sample and another one are broadcast to."""
-    left, right = a._values.shape, b._values.shape
-    size = None
-    if type(a) is Batch:
-        size, left = left[0], left[1:]
-    if type(b) is Batch:
-        if size is not None and size != right[0]:
-            raise _wrong_size(operation, size, right[0])
-        size, right = right[0], right[1:]
-    if left != right and right:
-        left = _broadcast_extents(operation, left, right)
-    return [1 if size is None else size, *left]
+def _broadcast_shape(operation: str, values: Sequence[Any]) -> list[int]:
+    """The shape of the result's buffer: the number of samples, and what a dense sample of each operand is broadcast to."""
+    size, extents = None, ()
+    for one in values:
+        shape = one._values.shape
+        if type(one) is Batch:
+            if size is not None and size != shape[0]:
+                raise _wrong_size(operation, size, shape[0])
+            size, shape = shape[0], shape[1:]
+        if shape and shape != extents:
+            extents = _broadcast_extents(operation, extents, shape) if extents else shape
+    return [1 if size is None else size, *extents]
 
 
 def _wrong_size(operation: str, left: int, right: int) -> ValueError:
-    return ValueError(f"arithmetic {_SYMBOLS[operation]}: Inconsistent batch size: {left} != {right}")
+    return ValueError(f"{label(operation)}: Inconsistent batch size: {left} != {right}")
 
 
 def _broadcast_extents(operation: str, left: Sequence[int], right: Sequence[int]) -> list[int]:
@@ -181,29 +210,33 @@ def _broadcast_extents(operation: str, left: Sequence[int], right: Sequence[int]
     extents = []
     for x, y in pairs:
         if x != y and x != 1 and y != 1:
-            raise RuntimeError(f"arithmetic {_SYMBOLS[operation]}: Can't broadcast shapes {tuple(left)} and {tuple(right)}")
+            raise RuntimeError(f"{label(operation)}: Can't broadcast shapes {tuple(left)} and {tuple(right)}")
         extents.append(y if x == 1 else x)
     return extents
 
 
-def _unfilled_ragged(operation: str, a: Any, b: Any, dtype: torch.dtype, layout: str | None) -> Batch:
-    if type(a) is Batch and type(b) is Batch and a.batch_size != b.batch_size:
-        raise _wrong_size(operation, a.batch_size, b.batch_size)
-    for one, other in ((a, b), (b, a)):
-        if type(other) is not Batch and not other._values.shape:
-            return new_batch(_native.empty(one._values.shape, dtype, one._values.device), one._shapes, layout)
-    size = (a if type(a) is Batch else b).batch_size
-    ndim = max(a.ndim, b.ndim)
-    left, right = _rows(a, size, ndim), _rows(b, size, ndim)
-    shapes = torch.where(left == 1, right, left)
-    if not torch.compiler.is_compiling():  # there the kernel checks
+def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan, layout: str | None) -> Batch:
+    batches = [one for one in values if type(one) is Batch]
+    size, device = batches[0].batch_size, batches[0]._values.device
+    for one in batches:
+        if one.batch_size != size:
+            raise _wrong_size(operation, size, one.batch_size)
+    if len(batches) == 1 and all(one is batches[0] or not one._values.shape for one in values):
+        return new_batch(_native.empty(batches[0]._values.shape, found.out, device), batches[0]._shapes, layout)
+    ndim = max(one.ndim for one in values)
+    rows = [_rows(one, size, ndim) for one in values]
+    shapes = rows[0]
+    for right in rows[1:]:
+        left, shapes = shapes, torch.where(shapes == 1, right, shapes)
+        if torch.compiler.is_compiling():  # there the kernel checks
+            continue
         wrong = ((right != shapes) & (right != 1)).any(1)
         if bool(wrong.any()):
             i = int(wrong.to(torch.uint8).argmax())
             raise RuntimeError(
-                f"arithmetic {_SYMBOLS[operation]}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
+                f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
             )
-    return empty_packed(shapes.contiguous(), dtype, a._values.device, layout)
+    return empty_packed(shapes.contiguous(), found.out, device, layout)
 
 
 def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:
@@ -214,21 +247,16 @@ def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:
     return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64).expand(size, ndim)
 
 
-def _aligned(value: Any, other: Any) -> torch.Tensor:
-    """The values of a dense operand, with ones after the batch dimension where the other one's samples have more dimensions."""
-    missing = other.ndim - value.ndim
-    if type(value) is not Batch or missing <= 0:
-        return value._values
-    return value._values.reshape(value._values.shape[0], *(1,) * missing, *value._values.shape[1:])
-
-
-# Torch has no arithmetic of its own for these; the lowest bits are the same.
-_WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
-
-
-def _formula(operation: str, left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    computed = _WIDER.get(dtype, dtype)
-    return _FORMULAS[operation](left.to(computed), right.to(computed)).to(dtype)
+def _aligned(values: Sequence[Any]) -> list[torch.Tensor]:
+    """The values of dense operands, with ones after the batch dimension where the samples of others have more dimensions."""
+    ndim = max(one.ndim for one in values)
+    aligned = []
+    for one in values:
+        tensor = one._values
+        if type(one) is Batch and one.ndim < ndim:
+            tensor = tensor.reshape(tensor.shape[0], *(1,) * (ndim - one.ndim), *tensor.shape[1:])
+        aligned.append(tensor)
+    return aligned
 
 
 Operand.arithmetic = staticmethod(arithmetic)

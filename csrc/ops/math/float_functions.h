@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of float32 that CPU loops vectorise: computed in double without branches and rounded once, so they are at least as exact as the C library's,
+// and the same on every processor. A call of expf or sinf costs 5 to 20 ns, these 0.5 to 1.5.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "ops/math/arithmetic.h"
+
+namespace ndd {
+namespace float_functions {
+
+NDD_HD uint64_t bits_of(double x) {
+  uint64_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+NDD_HD double double_of(uint64_t bits) {
+  double x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+// Of two numbers that are both computed: of `?:` gcc makes a branch around what it takes for expensive, and then no vectors.
+NDD_HD double select(bool condition, double yes, double no) {
+  const uint64_t mask = condition ? ~uint64_t{0} : 0;
+  return double_of((bits_of(yes) & mask) | (bits_of(no) & ~mask));
+}
+
+// e to the power of x, which is cut off where a float is 0 or infinite anyway. Relative error 1e-13.
+NDD_HD double exp_of(double x) {
+  const double below = select(x > 120.0, 120.0, x), limited = select(below < -120.0, -120.0, below);  // NaN stays
+  const double shifted = limited * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2^52: the lowest bits are the rounded quotient
+  const double r = limited - (shifted - 6755399441055744.0) * 0.6931471805599453;
+  // Taylor's series, |r| < 0.35.
+  double sum = 1.0 / 3628800;
+  sum = sum * r + 1.0 / 362880;
+  sum = sum * r + 1.0 / 40320;
+  sum = sum * r + 1.0 / 5040;
+  sum = sum * r + 1.0 / 720;
+  sum = sum * r + 1.0 / 120;
+  sum = sum * r + 1.0 / 24;
+  sum = sum * r + 1.0 / 6;
+  sum = sum * r + 0.5;
+  sum = sum * r + 1.0;
+  sum = sum * r + 1.0;
+  return sum * double_of((bits_of(shifted) + 1023) << 52);
+}
+
+// The natural logarithm of a float. Error 1e-15 beside the result.
+NDD_HD double log_of(double x) {
+  const uint64_t bits = bits_of(x);
+  double exponent = double_of((bits >> 52) | 0x4330000000000000) - 4503599627371519.0;  // 2^52 + 1023
+  double m = double_of((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
+  const bool upper = m > 1.4142135623730951;
+  m = select(upper, 0.5 * m, m);
+  exponent = select(upper, exponent + 1.0, exponent);
+  const double f = (m - 1.0) / (m + 1.0), s = f * f;  // log m = 2 artanh f, s < 0.03
+  double sum = 1.0 / 19;
+  sum = sum * s + 1.0 / 17;
+  sum = sum * s + 1.0 / 15;
+  sum = sum * s + 1.0 / 13;
+  sum = sum * s + 1.0 / 11;
+  sum = sum * s + 1.0 / 9;
+  sum = sum * s + 1.0 / 7;
+  sum = sum * s + 1.0 / 5;
+  sum = sum * s + 1.0 / 3;
+  const double regular = exponent * 0.6931471805599453 + (2.0 * f + 2.0 * f * s * sum);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double negative = select(x == 0.0, -kInfinity, std::numeric_limits<double>::quiet_NaN());
+  return select(x > 0.0, select(x < kInfinity, regular, kInfinity), negative);
+}
+
+// sin(x + quarter * pi / 2) for quarter 0 or 1 and |x| below 1e6. Error 7e-12.
+template <int quarter>
+NDD_HD double sin_of(double x) {
+  constexpr double kShift = 6755399441055744.0;  // as in exp_of()
+  const double shifted = (x * 0.3183098861837907 - 0.5 * quarter) + kShift;
+  const double turns = shifted - kShift + 0.5 * quarter;  // half turns, the nearest ones at which the result is 0
+  // pi in two parts, of which the first one has 33 bits: its product is exact.
+  const double r = (x - turns * 3.1415926534682512) - turns * 1.2154201013012384e-10;
+  const double s = r * r;
+  // Taylor's series, |r| < 1.58.
+  double sum = -1.0 / 1307674368000.0;
+  sum = sum * s + 1.0 / 6227020800.0;
+  sum = sum * s - 1.0 / 39916800;
+  sum = sum * s + 1.0 / 362880;
+  sum = sum * s - 1.0 / 5040;
+  sum = sum * s + 1.0 / 120;
+  sum = sum * s - 1.0 / 6;
+  const double sine = r * (1.0 + s * sum);
+  const uint64_t sign = (bits_of(shifted) ^ quarter) << 63;
+  return double_of(bits_of(sine) ^ sign);
+}
+
+// Which operations there are.
+constexpr bool has_fast(Op op) {
+  return op == Op::exp || op == Op::log || op == Op::log2 || op == Op::log10 || op == Op::sin || op == Op::cos || op == Op::sinh || op == Op::cosh ||
+         op == Op::tanh || op == Op::fpow || op == Op::fmod;
+}
+
+// Whether fast<op> holds for these operands; the C library has the rest.
+template <Op op>
+NDD_HD bool is_ordinary([[maybe_unused]] float a, [[maybe_unused]] float b) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if constexpr (op == Op::sin || op == Op::cos) return std::fabs(a) < 1e6f;
+  else if constexpr (op == Op::fpow) {
+    int32_t bits;  // not negative for what is positive, or 0 without a sign
+    std::memcpy(&bits, &a, sizeof(bits));
+    return (bits >= 0) & (a <= kLargest) & (std::fabs(b) <= kLargest);
+  } else if constexpr (op == Op::fmod) {
+    return (std::fabs(b) <= kLargest) & (std::fabs(a) < std::fabs(b) * 268435456.0f);  // the quotient times b is exact in double
+  } else return true;
+}
+
+template <Op op>
+NDD_HD float fast(float a, [[maybe_unused]] float b) {
+  const double x = a;
+  if constexpr (op == Op::exp) return static_cast<float>(exp_of(x));
+  else if constexpr (op == Op::log) return static_cast<float>(log_of(x));
+  else if constexpr (op == Op::log2) return static_cast<float>(log_of(x) * 1.4426950408889634);
+  else if constexpr (op == Op::log10) return static_cast<float>(log_of(x) * 0.4342944819032518);
+  else if constexpr (op == Op::sin) return static_cast<float>(sin_of<0>(x));
+  else if constexpr (op == Op::cos) return static_cast<float>(sin_of<1>(x));
+  else if constexpr (op == Op::cosh) {
+    const double e = exp_of(x);
+    return static_cast<float>(0.5 * (e + 1.0 / e));
+  } else if constexpr (op == Op::sinh || op == Op::tanh) {
+    // Near 0 the difference would lose digits.
+    const double e = exp_of(x), inverse = 1.0 / e;
+    const double far = op == Op::sinh ? 0.5 * (e - inverse) : (e - inverse) / (e + inverse);
+    const double near = op == Op::sinh ? x + x * x * x * (1.0 / 6) : x - x * x * x * (1.0 / 3);
+    return static_cast<float>(select(x * x < 1e-6, near, far));
+  } else if constexpr (op == Op::fpow) {
+    const double power = exp_of(log_of(x) * static_cast<double>(b));
+    const double of_zero = select(b > 0.0f, 0.0, std::numeric_limits<double>::infinity());
+    return static_cast<float>(select(b == 0.0f, 1.0, select(a == 0.0f, of_zero, power)));
+  } else {  // fmod
+    const double y = b, quotient = x / y;
+    // Truncated; the quotient of two floats may have been rounded up to a whole number.
+    const double magnitude = std::fabs(quotient) + 4503599627370496.0 - 4503599627370496.0;
+    const double whole = select(magnitude > std::fabs(quotient), magnitude - 1.0, magnitude);
+    const double rest = std::fabs(x) - whole * std::fabs(y);
+    const double exact = select(rest < 0.0, rest + std::fabs(y), rest);
+    return std::copysign(static_cast<float>(exact), a);
+  }
+}
+
+}  // namespace float_functions
+}  // namespace ndd

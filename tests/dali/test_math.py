@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ndd.math`` against DALI's. See known_differences.md for what the cases avoid."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from _dali import assert_same, dali, outcome
+
+import torch_ndd as ndd
+
+DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"]
+UNARY = [
+    *("sqrt", "rsqrt", "cbrt", "exp", "log", "log2", "log10", "abs", "fabs", "floor", "ceil", "sin", "cos", "tan"),
+    *("asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+]
+PAIRS = ["min", "max", "pow", "fpow", "atan2"]
+COUNT = dict.fromkeys(UNARY, 1) | dict.fromkeys(PAIRS, 2) | {"clamp": 3}
+# Two units in the last place of float32: both call a C library, but not the same one; DALI's rsqrt of float32 is an approximation.
+TOLERANCE = 2.5e-7
+
+
+def numbers(dtype: str, seed: int) -> np.ndarray:
+    made = np.random.default_rng(seed).integers(1, 9, (2, 3)).astype(dtype)
+    return made / 8 if dtype[0] == "f" else made
+
+
+@pytest.mark.parametrize("name", COUNT)
+def test_types(name: str) -> None:
+    for first in DTYPES:
+        if COUNT[name] == 1:
+            assert_same(lambda m, first=first: getattr(m.math, name)(m.tensor(numbers(first, 0))), TOLERANCE)
+            continue
+        for second in DTYPES:
+            operands = [numbers(first, 0), numbers(second, 1), numbers(second, 2)][: COUNT[name]]
+            assert_same(lambda m, operands=operands: getattr(m.math, name)(*(m.tensor(one) for one in operands)), TOLERANCE)
+
+
+def test_clamp_of_three_types() -> None:
+    for first in DTYPES:
+        for second in DTYPES:
+            for third in ("bool", "uint8", "int16", "uint64", "float32"):
+                operands = [numbers(dtype, k) for k, dtype in enumerate((first, second, third))]
+                assert_same(lambda m, operands=operands: m.math.clamp(*(m.tensor(one) for one in operands)))
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_range(name: str, dtype: str) -> None:
+    """Ordinary numbers, and the edges: zeros, infinities, NaN, what has no value."""
+    edges = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1e-40, 1e-10, 30.0, -30.0, 1e4, 3e38, np.inf, -np.inf, np.nan], dtype)
+    if name == "rsqrt":
+        edges = edges[(edges > 1e-30) & (edges < 1e30)]  # there DALI's float32 is NaN or 0
+    a = np.concatenate([edges, np.random.default_rng(0).uniform(-5, 5, 200).astype(dtype)])
+    # Angles near multiples of pi lose digits that the two libraries do not lose alike; subnormal results differ by units of theirs.
+    assert_same(lambda m: getattr(m.math, name)(m.tensor(a)), 1e-6 if dtype == "float32" else 1e-14)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_floats(name: str, dtype: str) -> None:
+    edges = np.array([0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 7.5], dtype)
+    a, b = (one.ravel() for one in np.meshgrid(edges, edges))
+    assert_same(lambda m: getattr(m.math, name)(m.tensor(a), m.tensor(b)), TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "float64"])
+def test_clamp(dtype: str) -> None:
+    """NaN, and limits that contradict each other."""
+    edges = np.array([0, 1, 3, 7], dtype)
+    if dtype[0] == "f":
+        edges = np.append(edges, np.array([np.nan, np.inf, -2.5], dtype))
+    grid = [one.ravel() for one in np.meshgrid(edges, edges, edges)]
+    assert_same(lambda m: m.math.clamp(*(m.tensor(one) for one in grid)))
+
+
+@pytest.mark.parametrize("name", COUNT)
+def test_numbers_lists_and_batches(name: str) -> None:
+    count = COUNT[name]
+    ragged = [np.float32([[0.5, 0.25], [1, 0.75]]), np.float32([[1, 0.5]])]
+    for operands in ([1] * count, [1.0] * count, [[1, 1]] * count, [True] * count, [1, [0.5, 1.0], 1.0][:count]):
+        assert_same(lambda m, operands=operands: getattr(m.math, name)(*operands), TOLERANCE)
+        assert_same(lambda m, operands=operands: getattr(m.math, name)(m.batch(ragged, layout="HW"), *operands[1:]), TOLERANCE)
+        if count > 1:
+            assert_same(lambda m, operands=operands: getattr(m.math, name)(*operands[1:], m.batch(ragged)), TOLERANCE)
+
+
+@pytest.mark.parametrize("name", COUNT)
+def test_errors(name: str) -> None:
+    count = COUNT[name]
+
+    def called(*operands: Any) -> Any:
+        def program(module: Any) -> Any:
+            with module.EvalMode.sync_full:
+                return getattr(module.math, name)(*(one(module) if callable(one) else one for one in operands))
+
+        return program
+
+    programs = [called(*[wrong] * count) for wrong in (None, "a", object(), {}, 2**31)]
+    programs += [called(*[1] * (count + 1)), called(*[1] * (count - 1))]
+    if count > 1:
+        programs += [
+            called(lambda m: m.tensor([1, 2]), [1, 2, 3], *[1] * (count - 2)),
+            called(lambda m: m.batch([1, 2]), lambda m: m.batch([1, 2, 3]), *[1] * (count - 2)),
+            called(lambda m: m.tensor([[1]], layout="HW"), lambda m: m.tensor([1], layout="H"), *[1] * (count - 2)),
+        ]
+    for program in programs:
+        assert isinstance(outcome(program, ndd), type)
+        assert outcome(program, ndd) is outcome(program, dali)
+
+
+def test_layouts_of_three() -> None:
+    def program(first: str | None, second: str | None, third: str | None) -> Any:
+        return lambda m: m.math.clamp(*(m.tensor(np.ones((1, 1)[: len(one or "HW")]), layout=one) for one in (first, second, third)))
+
+    for layouts in (("HW", "W", "HW"), ("W", "HW", "W"), (None, "HW", "W"), ("HW", None, None), ("HW", "H", "HW"), ("W", "W", "HW")):
+        assert_same(program(*layouts))
