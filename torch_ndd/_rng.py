@@ -2,12 +2,14 @@
 """The random generator: Philox4x32-10, counter-based, so that a position is one number and any draw can be computed on its own."""
 
 import ctypes
+import os
 import re
 import secrets
 import threading
 from typing import Any, final
 
 import torch
+from torch.utils.data import get_worker_info
 
 from . import _native
 
@@ -132,25 +134,52 @@ class RNG:
     def state(self, value: Any) -> None:
         self.set_state(value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RNG, (None, str(self.state))
+
     def __repr__(self) -> str:
         return f"RNG(state={str(self.state)!r})"
 
 
 class _Default(threading.local):
-    def __init__(self) -> None:
-        self.rng = RNG()
+    rng: RNG | None = None
+    seeded = False  # by the user
+    process = 0
 
 
 _default = _Default()
+_process = 0  # counts the forks that lead to this process
+
+
+def _count_fork() -> None:
+    global _process
+    _process += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
 
 
 def get_default_rng() -> RNG:
     """The generator of the calling thread, seeded at random unless :func:`set_seed` was called.
 
+    Workers of a ``DataLoader`` draw other numbers than their parent and each other: they seed theirs from torch's seed of the worker, which follows
+    from ``torch.manual_seed`` and changes with the epoch, and from the parent's if :func:`set_seed` was called.
+
     >>> get_default_rng() is get_default_rng()
     True
     """
-    return _default.rng
+    rng = _default.rng
+    if rng is None or _default.process != _process:
+        rng = _default.rng = _fresh(rng)
+        _default.process = _process
+    return rng
+
+
+def _fresh(inherited: RNG | None) -> RNG:
+    worker = get_worker_info() if threading.current_thread() is threading.main_thread() else None
+    if worker is not None:
+        return RNG(worker.seed ^ (inherited._key if inherited is not None and _default.seeded else 0))
+    return inherited if inherited is not None and _default.seeded else RNG()
 
 
 def set_seed(seed: int) -> None:
@@ -160,4 +189,5 @@ def set_seed(seed: int) -> None:
     >>> get_default_rng()()
     546353992
     """
-    _default.rng.seed = seed
+    get_default_rng().seed = seed
+    _default.seeded = True

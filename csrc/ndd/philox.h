@@ -19,6 +19,9 @@ class Philox {
       : Philox(static_cast<uint32_t>(words[0]), static_cast<uint32_t>(words[1]), static_cast<uint32_t>(words[2]), static_cast<uint32_t>(words[3]),
                static_cast<uint32_t>(sample)) {}
 
+  // The k-th of 2^32 streams beside this one, which is the first: for what needs a varying number of words, such as attempts until one succeeds.
+  NDD_HD Philox beside(uint32_t k) const { return Philox(key_[0], key_[1], stream_[0], stream_[1] + k, stream_[2]); }
+
   // Words begin at 4 * block.
   NDD_HD void seek(uint32_t block) {
     block_ = block;

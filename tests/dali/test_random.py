@@ -181,7 +181,7 @@ CALLS: list[Program] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["uniform", "coin_flip"])
+@pytest.mark.parametrize("name", ["uniform", "coin_flip", "normal", "beta"])
 @pytest.mark.parametrize("call", CALLS)
 def test_shapes_types_and_errors(name: str, call: Callable[[Any, Any], Any]) -> None:
     assert_alike(lambda m: call(getattr(m.random, name), m))
@@ -191,6 +191,18 @@ def test_shapes_types_and_errors(name: str, call: Callable[[Any, Any], Any]) -> 
 def test_types_of_uniform(dtype: str) -> None:
     assert_alike(lambda m: m.random.uniform(range=[0, 5], shape=[3], **with_dtype(m, {"dtype": dtype})))
     assert_same(lambda m: m.random.uniform(values=[5], shape=[3], **with_dtype(m, {"dtype": dtype})))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64"])
+def test_types_of_normal(dtype: str) -> None:
+    assert_alike(lambda m: m.random.normal(shape=[3], **with_dtype(m, {"dtype": dtype})))
+    for mean in (5.5, 4.5, 300, -5, -4.5):
+        assert_same(lambda m, mean=mean: m.random.normal(mean=mean, stddev=0, shape=[3], **with_dtype(m, {"dtype": dtype})))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+def test_types_of_beta(dtype: str) -> None:
+    assert_alike(lambda m: m.random.beta(shape=[3], **with_dtype(m, {"dtype": dtype})))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32"])
@@ -257,6 +269,106 @@ def test_numbers_that_leave_no_choice(program: Program) -> None:
     assert_same(program)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda m: m.random.normal(stddev=float("nan"), shape=[3]),
+        lambda m: m.random.normal(mean=float("inf"), shape=[3]),
+        lambda m: m.random.normal(mean=m.batch([1.0, 2.0]), stddev=m.batch([0.0, 0.0]), shape=[3]),
+        lambda m: m.random.normal(mean=m.batch([1, 2]), stddev=0, batch_size=2),
+        lambda m: m.random.normal(mean=m.tensor(3.0), stddev=m.tensor(0), shape=m.batch([[2], [3]])),
+        lambda m: m.random.beta(alpha=0),
+        lambda m: m.random.beta(alpha=-1),
+        lambda m: m.random.beta(alpha=float("nan")),
+        lambda m: m.random.beta(alpha=float("inf")),
+        lambda m: m.random.beta(beta=0),
+        lambda m: m.random.choice(1),
+        lambda m: m.random.choice(1, shape=[4], batch_size=2),
+        lambda m: m.random.choice(0),
+        lambda m: m.random.choice(-3),
+        lambda m: m.random.choice(5.5),
+        lambda m: m.random.choice(True),
+        lambda m: m.random.choice([]),
+        lambda m: m.random.choice([7]),
+        lambda m: m.random.choice([7], shape=[2, 2]),
+        lambda m: m.random.choice([7], shape=[0]),
+        lambda m: m.random.choice(np.array([5], np.int16), shape=[3]),
+        lambda m: m.random.choice(np.float16([5]), shape=[3]),
+        lambda m: m.random.choice(np.array([True]), shape=[3]),
+        lambda m: m.random.choice(np.full((3, 2, 2), 4), shape=[3]),
+        lambda m: m.random.choice(np.full((3, 2, 2), 4)),
+        lambda m: m.random.choice(m.tensor(np.full((3, 2, 2), 4.0), layout="FHW"), shape=[3]),
+        lambda m: m.random.choice(m.tensor(np.full((3, 2, 2), 4.0), layout="FHW")),
+        lambda m: m.random.choice(m.tensor(np.full(3, 4.0), layout="X"), shape=[2, 2]),
+        lambda m: m.random.choice(m.tensor(np.full(3, 4.0), layout="X"), shape=[2]),
+        lambda m: m.random.choice([1, 2, 3], p=[0, 1, 0], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[0, 2, 0], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[0.5, 0.5], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[-1, 2, 0], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[0, 0, 0], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[0.333, 0.333, 0.333], shape=[3]),
+        lambda m: m.random.choice([3, 3, 3], p=[0.33333, 0.33333, 0.33333], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=[float("nan"), 1, 0], shape=[3]),
+        lambda m: m.random.choice([1, 2, 3], p=0.5),
+        lambda m: m.random.choice([3, 3], np.zeros((2, 2))),
+        lambda m: m.random.choice([3, 3], np.zeros((2, 2)), shape=[3]),
+        lambda m: m.random.choice(3, p=[0, 0, 1], shape=[3]),
+        lambda m: m.random.choice(3, p=[0, 1], shape=[3]),
+        lambda m: m.random.choice(3, shape=[-1]),
+        lambda m: m.random.choice(m.batch([[2, 2], [7, 7, 7]]), shape=[3]),
+        lambda m: m.random.choice(m.batch([[1, 2], [5, 6, 7]]), p=m.batch([[0.0, 1.0], [0.0, 0.0, 1.0]]), shape=[3]),
+        lambda m: m.random.choice(m.batch([[1, 2], [5, 6]]), p=m.batch([[0.0, 1.0], [1.0, 0.0]]), shape=[3]),
+        lambda m: m.random.choice(m.batch([1, 1]), shape=m.batch([[3], [4]])),
+        lambda m: m.random.choice(m.batch([np.zeros((3, 2)), np.zeros((2, 4))]), shape=[3]),
+        lambda m: m.random.choice(m.batch([np.zeros((3, 2)), np.zeros((2, 4))])),
+        lambda m: m.random.choice([1, 2, 3], dtype=m.float32),
+        lambda m: m.random.choice(),
+        lambda m: m.random.choice(None),
+        lambda m: m.random.choice(a=[1, 2]),
+    ],
+)
+def test_normal_beta_and_choice_without_a_choice(program: Program) -> None:
+    assert_same(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda m: m.random.choice(5),
+        lambda m: m.random.choice(5, batch_size=3),
+        lambda m: m.random.choice(np.uint8(5), shape=[3]),
+        lambda m: m.random.choice(np.int64(5), shape=[3]),
+        lambda m: m.random.choice([1.5, 2.5], shape=[3]),
+        lambda m: m.random.choice(m.batch([2, 5]), shape=m.batch([[3], [4]])),
+        lambda m: m.random.normal(m.batch([np.zeros((2, 3)), np.zeros((4, 3))])),
+        lambda m: m.random.beta(alpha=m.batch([1.0, 2.0]), shape=m.batch([[2], [3]])),
+    ],
+)
+def test_shapes_and_types_of_choices(program: Program) -> None:
+    assert_alike(program)
+
+
+def test_position_after_every_operator() -> None:
+    def program(module: Any) -> Any:
+        rng, image, positions = module.random.RNG(seed=4), module.tensor(np.zeros((4, 5, 3), np.uint8), layout="HWC"), []
+        for function, inputs, args in (
+            (module.random.normal, (), {"shape": [100]}),
+            (module.random.beta, (), {"batch_size": 3}),
+            (module.random.choice, (5,), {}),
+            (module.noise.gaussian, (image,), {}),
+            (module.noise.salt_and_pepper, (image,), {"batch_size": 2}),
+            (module.noise.shot, (image,), {}),
+            (module.batch_permutation, (), {"batch_size": 4}),
+            (module.random_crop_generator, ([480, 640],), {}),
+            (module.roi_random_crop, (), {"crop_shape": [3], "roi_start": [1], "roi_shape": [1]}),
+        ):
+            function(*inputs, rng=rng, **args)
+            positions.append(str(rng.state))
+        return positions
+
+    both(program)
+
+
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
     """The largest distance between the two distribution functions: the statistic of Kolmogorov and Smirnov."""
     points = np.union1d(one, other)
@@ -282,6 +394,16 @@ COUNT = 50_000
         ("coin_flip", {}),
         ("coin_flip", {"probability": 0.2}),
         ("coin_flip", {"probability": 0.01, "dtype": "bool"}),
+        ("normal", {}),
+        ("normal", {"mean": 5, "stddev": 0.5}),
+        ("normal", {"mean": 5, "stddev": -0.5, "dtype": "float64"}),
+        ("normal", {"mean": 0.3, "stddev": 2.5, "dtype": "int32"}),
+        ("normal", {"mean": 128, "stddev": 100, "dtype": "uint8"}),
+        ("beta", {}),
+        ("beta", {"alpha": 2, "beta": 3}),
+        ("beta", {"alpha": 0.4, "beta": 0.4}),
+        ("beta", {"alpha": 0.3, "beta": 7, "dtype": "float64"}),
+        ("beta", {"alpha": 300, "beta": 0.9}),
     ],
     ids=str,
 )
@@ -292,8 +414,17 @@ def test_distributions(name: str, args: dict[str, Any]) -> None:
     span = theirs.max() - theirs.min()
     assert ours.mean() == pytest.approx(theirs.mean(), abs=0.012 * span)
     assert ours.std() == pytest.approx(theirs.std(), abs=0.012 * span)
-    assert (ours.min(), ours.max()) == pytest.approx((theirs.min(), theirs.max()), abs=0.001 * span)
+    if name in ("uniform", "coin_flip"):
+        assert (ours.min(), ours.max()) == pytest.approx((theirs.min(), theirs.max()), abs=0.001 * span)
     assert farthest(ours, theirs) < 1.95 * (2 / COUNT) ** 0.5  # exceeded once in a thousand seeds
+
+
+@pytest.mark.parametrize("p", [None, [0.1, 0.2, 0.3, 0.0, 0.4]])
+def test_distributions_of_choices(p: list[float] | None) -> None:
+    args = {} if p is None else {"p": p}
+    ours, theirs = (np.asarray(m.random.choice([5, 1, 2, 9, 7], shape=[COUNT], rng=m.random.RNG(seed=3), **args)) for m in MODULES)
+    assert set(ours.tolist()) == set(theirs.tolist())
+    assert farthest(ours, theirs) < 1.95 * (2 / COUNT) ** 0.5
 
 
 def test_distribution_of_each_sample() -> None:

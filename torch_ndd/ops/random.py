@@ -7,7 +7,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, empty_batch, empty_packed, new_batch
-from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, ShapeArg, T, operator
+from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, ShapeArg, T, Varying, operator
 from .._tensor import as_tensor
 
 
@@ -75,6 +75,136 @@ def coin_flip(
     tensor([1, 1, 1], dtype=torch.int32)
     """
     return _unfilled("random.coin_flip", shape_like, shape, dtype or torch.int32, batch_size, device)
+
+
+@operator(name="random.normal", kernel="Tensor mean, Tensor stddev, Tensor rng")
+def normal(
+    shape_like: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = None,
+    mean: PerSample[float] = 0.0,
+    shape: ShapeArg[int | Sequence[int] | None] = None,
+    stddev: PerSample[float] = 1.0,
+    rng: Random = None,
+) -> Any:
+    """Normally distributed random numbers.
+
+    Sample i depends on the generator and on i alone: not on the number of samples, and a longer sample begins like a shorter one. They are
+    quantiles of uniform numbers with 32 bits, which end at 6.3 standard deviations, or 53 bits and 8.2 for float64 and for integers of 4 and 8
+    bytes; CPU and GPU make the same bits.
+
+    Args:
+        shape_like: the result has the shapes of this Tensor or Batch.
+        dtype: type of the result, by default float32; for integers the numbers are rounded half away from zero and saturated.
+        mean: of the distribution.
+        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
+        stddev: standard deviation of the distribution.
+        rng: the generator, by default :func:`get_default_rng`.
+
+    Raises:
+        RuntimeError: a negative shape, or both ``shape`` and ``shape_like``.
+
+    >>> normal(mean=5, stddev=0, shape=[2], batch_size=3).shape
+    [(2,), (2,), (2,)]
+    """
+    return Launch(_unfilled("random.normal", shape_like, shape, dtype or torch.float32, batch_size, device), [mean, stddev, rng])
+
+
+@operator(name="random.beta")
+def beta(
+    shape_like: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    alpha: PerSample[float] = 1.0,
+    beta: PerSample[float] = 1.0,
+    dtype: torch.dtype | None = None,
+    shape: ShapeArg[int | Sequence[int] | None] = None,
+    rng: Random = None,
+) -> Any:
+    """Random numbers between 0 and 1 with the density ``x^(alpha - 1) (1 - x)^(beta - 1) / B(alpha, beta)``: what ``mixup`` mixes by.
+
+    Element k of sample i depends on the generator, i and k alone.
+
+    Args:
+        shape_like: the result has the shapes of this Tensor or Batch.
+        alpha: positive; its part of the mean is ``alpha / (alpha + beta)``.
+        beta: positive.
+        dtype: float32 by default, or float64.
+        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
+        rng: the generator, by default :func:`get_default_rng`.
+
+    Raises:
+        RuntimeError: ``alpha`` or ``beta`` that is not positive or not finite, an integer ``dtype``, a negative shape, or both ``shape`` and
+            ``shape_like``.
+
+    >>> beta(alpha=0.4, beta=0.4, batch_size=3).shape
+    [(), (), ()]
+    """
+    result = dtype or torch.float32
+    if not result.is_floating_point:
+        raise RuntimeError(f"random.beta: argument 'dtype' must be a floating-point type, got {dtype}")
+    return _unfilled("random.beta", shape_like, shape, result, batch_size, device)
+
+
+@operator(name="random.choice", kernel="Tensor? p, Tensor rng")
+def choice(
+    a: T,
+    shape_like: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    p: Varying[Sequence[float]] | None = None,
+    shape: ShapeArg[int | Sequence[int] | None] = None,
+    rng: Random = None,
+) -> Any:
+    """Random elements of an array, or random integers; every choice is independent.
+
+    Args:
+        a: an array, whose elements along its first dimension are chosen; or an integer n, for the numbers from 0 to n - 1. The result has its type.
+        shape_like: there are as many choices as this Tensor or Batch has elements, in its shapes.
+        p: probability of each element, by default the same for all. Their sum is 1.
+        shape: shape of the choices, by default a single one; for each sample its own with a Batch.
+        rng: the generator, by default :func:`get_default_rng`.
+
+    Raises:
+        RuntimeError: nothing to choose from, a single number that is no integer, as many probabilities as there are not elements, probabilities
+            that are negative or do not add up to 1, a negative shape, or both ``shape`` and ``shape_like``.
+
+    >>> choice([5, 7, 9], p=[0, 0, 1], shape=[4]).torch()
+    tensor([9, 9, 9, 9], dtype=torch.int32)
+    """
+    elements: Batch = a  # type: ignore[assignment]
+    size, ndim, where = elements.batch_size, elements.ndim, elements._values.device
+    if ndim == 0 and elements.dtype not in _INTEGERS:
+        raise RuntimeError(f"random.choice: a single number must be an integer, got {elements.dtype}")
+    if ndim > 0 and elements._shapes is None and elements._values.shape[1] == 0:
+        raise RuntimeError("random.choice: there is nothing to choose from: input 0 is empty")
+    out = _unfilled("random.choice", shape_like, shape, elements.dtype, size, where)
+    if ndim > 1:
+        out = _joined(out, elements)
+    letters = elements.layout
+    if letters is not None:
+        letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
+        out._layout = letters or None
+    return Launch(out, [p, rng])
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
+
+
+def _joined(choices: Batch, elements: Batch) -> Batch:
+    """An unfilled batch with the shapes of the choices followed by those of an element."""
+
+    def extents(of: Batch, first: int) -> list[Any]:
+        return list(of._values.shape[1 + first :]) if of._shapes is None else list(of._shapes[:, first:].unbind(1))
+
+    return empty_batch(choices.batch_size, [*extents(choices, 0), *extents(elements, 1)], choices.dtype, choices._values.device)
 
 
 def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_size: Any, device: Any) -> Batch:

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/kernel.h"
+#include "ndd/noise.h"
+#include "ndd/normal.h"
+
+namespace ndd {
+namespace {
+
+struct Gaussian {
+  static constexpr bool kReadsInput = false;
+  float mean, stddev;
+
+  NDD_HD bool keeps() const { return false; }
+
+  NDD_HD void operator()(const float*, const uint32_t* __restrict words, int n, float* __restrict noise) const {
+    for (int e = 0; e < n; ++e) noise[e] = mean + stddev * normal_of(words[e]);
+  }
+
+  template <class T>
+  static NDD_HD T combine(T in, float noise) {
+    return saturate<T>(static_cast<NoiseSum<T>>(in) + static_cast<NoiseSum<T>>(noise));
+  }
+};
+
+void gaussian(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& means, const Tensor& deviations, const Tensor& words,
+              const Tensor& output, const MaybeTensor& output_shapes) {
+  const Args<float> mean(means), stddev(deviations);
+  add_noise("noise.gaussian", words, Samples(input, input_shapes), Samples(output, output_shapes), 1.8,
+            [=](int64_t i) { return Gaussian{mean(i), stddev(i)}; });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(noise_gaussian, ndd::gaussian)

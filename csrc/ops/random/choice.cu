@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/random.h"
+
+namespace ndd {
+namespace {
+
+// Which of `count` rows a word chooses: all equally likely, or by the upper ends of their intervals of 32-bit numbers.
+struct Picker {
+  int64_t count;
+  const uint64_t* ends;  // null when equally likely
+
+  NDD_HD int64_t operator()(uint32_t word) const {
+    if (ends == nullptr) return static_cast<int64_t>(uint64_t{word} * static_cast<uint64_t>(count) >> 32);
+    int64_t first = 0;
+    for (int64_t n = count; n > 1;) {  // the first end above the word; without a branch to mispredict
+      const int64_t half = n / 2;
+      first += ends[first + half - 1] <= word ? half : 0;
+      n -= half;
+    }
+    return first;
+  }
+};
+
+// A sample: choose `choices` rows of `row_bytes`; of a number n, choose among 0 to n - 1.
+struct Run {
+  Philox stream;
+  Picker pick;
+  int64_t choices, row_bytes;
+  const void* rows;  // null for a number
+  void* out;
+};
+
+[[noreturn]] void fail(const std::string& what, int64_t i) { throw Error(Error::Runtime, "random.choice: " + what + " for sample " + std::to_string(i)); }
+
+// `given` has a row for all samples or one for each; shorter ones end in NaN.
+std::vector<uint64_t> interval_ends(const Args<float>& given, int64_t count, int64_t i) {
+  std::vector<float> p(given.cols());
+  for (int64_t k = 0; k < given.cols(); ++k) p[k] = given(i, k);
+  while (!p.empty() && std::isnan(p.back())) p.pop_back();
+  if (static_cast<int64_t>(p.size()) != count)
+    fail("p must have a probability for each of the " + std::to_string(count) + " elements, got " + std::to_string(p.size()), i);
+  double sum = 0.0;
+  for (int64_t k = 0; k < count; ++k) {
+    if (!(p[k] >= 0.0f && p[k] <= 1.0f)) fail("p must be from 0 to 1, got " + std::to_string(p[k]), i);
+    sum += p[k];
+  }
+  if (!(std::fabs(sum - 1.0) < 1e-4)) fail("the sum of p must be 1, got " + std::to_string(sum), i);
+  std::vector<uint64_t> ends(count);
+  double below = 0.0;
+  int64_t last = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    below += p[k];
+    ends[k] = static_cast<uint64_t>(std::llround(std::min(below / sum, 1.0) * 0x1p32));
+    if (p[k] > 0.0f) last = k;
+  }
+  std::fill(ends.begin() + last, ends.end(), uint64_t{1} << 32);
+  return ends;
+}
+
+template <class Bits>
+void copy_rows(const Picker& pick, const uint32_t* words, const void* rows, int64_t n, void* out) {
+  for (int64_t e = 0; e < n; ++e) static_cast<Bits*>(out)[e] = static_cast<const Bits*>(rows)[pick(words[e])];
+}
+
+void run_cpu(const Run& run, DType dtype) {
+  constexpr int64_t kRow = 1024;
+  alignas(64) uint32_t words[kRow];
+  char* to = static_cast<char*>(run.out);
+  for (int64_t begin = 0; begin < run.choices; begin += kRow, to += kRow * run.row_bytes) {
+    const int64_t n = std::min(kRow, run.choices - begin);
+    run.stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
+    if (run.rows == nullptr) {
+      for_dtype(dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (int64_t e = 0; e < n; ++e) reinterpret_cast<T*>(to)[e] = static_cast<T>(run.pick(words[e]));
+      });
+      continue;
+    }
+    switch (run.row_bytes) {
+      case 1:
+        copy_rows<uint8_t>(run.pick, words, run.rows, n, to);
+        break;
+      case 2:
+        copy_rows<uint16_t>(run.pick, words, run.rows, n, to);
+        break;
+      case 4:
+        copy_rows<uint32_t>(run.pick, words, run.rows, n, to);
+        break;
+      case 8:
+        copy_rows<uint64_t>(run.pick, words, run.rows, n, to);
+        break;
+      default:
+        for (int64_t e = 0; e < n; ++e)
+          std::memcpy(to + e * run.row_bytes, static_cast<const char*>(run.rows) + run.pick(words[e]) * run.row_bytes, run.row_bytes);
+    }
+  }
+}
+
+#ifdef __CUDACC__
+// Numbers of the input, of which the host has to know how many elements there are to choose from.
+std::vector<char> host_values(const Samples& in) {
+  std::vector<char> values(in.values().numel() * in.item_bytes());
+  check_cuda(cudaMemcpyAsync(values.data(), in.values().data_ptr(), values.size(), cudaMemcpyDeviceToHost, current_cuda_stream()), "random.choice");
+  check_cuda(cudaStreamSynchronize(current_cuda_stream()), "random.choice");
+  return values;
+}
+
+constexpr int kThreads = 256;
+
+// A byte of the result for each thread and step, which computes the block of its choice: rows are few and small, or large, where the copy counts.
+__global__ void run_gpu(const Run* runs, int64_t count, DType dtype) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    const int64_t unit = run.rows == nullptr || run.row_bytes <= 8 ? run.row_bytes : 1, total = run.choices * run.row_bytes / unit;
+    for (int64_t u = int64_t{blockIdx.x} * kThreads + threadIdx.x; u < total; u += int64_t{gridDim.x} * kThreads) {
+      const int64_t e = u * unit / run.row_bytes, within = u * unit % run.row_bytes;
+      uint32_t words[4];
+      run.stream.compute(static_cast<uint32_t>(e / 4), words);
+      const int64_t chosen = run.pick(words[e % 4]);
+      if (run.rows == nullptr) {
+        for_dtype(dtype, [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          if constexpr (std::is_integral_v<T>) static_cast<T*>(run.out)[e] = static_cast<T>(chosen);
+        });
+        continue;
+      }
+      const char* from = static_cast<const char*>(run.rows) + chosen * run.row_bytes + within;
+      for (int64_t b = 0; b < unit; ++b) static_cast<char*>(run.out)[u * unit + b] = from[b];
+    }
+  }
+}
+#endif
+
+int64_t number_at(const void* numbers, DType dtype, int64_t i) {
+  int64_t value = 0;
+  for_dtype(dtype, [&](auto tag) { value = saturate<int64_t>(static_cast<const typename decltype(tag)::type*>(numbers)[i]); });
+  return value;
+}
+
+void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor&, const MaybeTensor&, const MaybeTensor& probabilities,
+            const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+  const std::string op = "random.choice";
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const bool of_number = in.ndim() == 0;
+  const int64_t* drawn = drawn_words(op, words);
+  const bool weighted = probabilities.has_value();
+  const Args<float> p(weighted ? *probabilities : words);
+  // `numbers` are those of an input of numbers, `ends` outlives the run.
+  const auto make = [=](int64_t i, const void* numbers, std::vector<uint64_t>& ends) {
+    const int64_t count = of_number ? number_at(numbers, in.dtype(), i) : in.shape(i)[0];
+    const int64_t row_bytes = of_number ? in.item_bytes() : count > 0 ? in.volume(i) / count * in.item_bytes() : 0;
+    const int64_t choices = row_bytes > 0 ? out.volume(i) * out.item_bytes() / row_bytes : 0;
+    if (count <= 0) fail("there is nothing to choose from: " + std::to_string(count) + " elements", i);
+    if (count >= int64_t{1} << 32) fail("more than 2^32 elements", i);
+    if (weighted) ends = interval_ends(p, count, i);
+    return Run{Philox(drawn, i), Picker{count, weighted ? ends.data() : nullptr}, choices, row_bytes, of_number ? nullptr : in.data(i), out.data(i)};
+  };
+#ifdef __CUDACC__
+  if (input.is_cuda()) {
+    const std::vector<char> numbers = of_number ? host_values(in) : std::vector<char>();
+    std::vector<Run> runs;
+    std::vector<uint64_t> all_ends;
+    std::vector<int64_t> first;
+    int64_t most = 0;
+    for (int64_t i = 0; i < in.size(); ++i) {
+      std::vector<uint64_t> ends;
+      runs.push_back(make(i, numbers.data(), ends));
+      first.push_back(static_cast<int64_t>(all_ends.size()));
+      all_ends.insert(all_ends.end(), ends.begin(), ends.end());
+      most = std::max(most, runs.back().row_bytes <= 8 ? runs.back().choices : runs.back().choices * runs.back().row_bytes);
+    }
+    if (most == 0) return;
+    const CudaTable<uint64_t> ends(all_ends);
+    if (weighted)
+      for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];
+    const CudaTable<Run> table(runs);
+    const int64_t count = in.size(), blocks = (most + kThreads - 1) / kThreads;
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
+    return check_launch(op.c_str());
+  }
+#endif
+  launch_cpu(op, in.size(), 3.0 * out.mean_volume(), {words}, [=](int64_t i) {
+    std::vector<uint64_t> ends;
+    run_cpu(make(i, in.values().data_ptr(), ends), in.dtype());
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(random_choice, ndd::choice)

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// jitter: every pixel shows a point of its own up to half of nDegree away, in x and in y.
+#include <algorithm>
+
+#include "ndd/kernel.h"
+#include "ndd/random.h"
+#include "ndd/warp_driver.h"
+
+namespace ndd {
+namespace {
+
+// Pixel k has words 2k and 2k + 1.
+struct JitterMap {
+  Philox stream{0u, 0u};
+  float degree = 0.0f;
+  int64_t width = 0;
+
+  NDD_HD float offset(uint32_t word) const { return (static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f * degree; }
+
+  NDD_HD Point<2> operator()(const Point<2>& to) const {
+    const int64_t pixel = static_cast<int64_t>(to.at[1]) * width + static_cast<int64_t>(to.at[0]);
+    uint32_t words[4];
+    stream.compute(static_cast<uint32_t>(pixel / 2), words);
+    const uint32_t* w = words + pixel % 2 * 2;
+    return {to.at[0] + offset(w[0]), to.at[1] + offset(w[1])};
+  }
+
+  // The words of a whole row at a time: 8 pixels in the time that one takes.
+  void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
+    alignas(64) uint32_t words[2 * warp::kBlock + 32];
+    const int64_t pixel = static_cast<int64_t>(first.at[1]) * width + static_cast<int64_t>(first.at[0]);
+    stream.fill(static_cast<uint32_t>(pixel / 2), (n + 2 + 15) / 16 * 8, words);
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      const uint32_t* __restrict w = words + pixel % 2 * 2;
+      float *__restrict x = coords.at[0], *__restrict y = coords.at[1];
+      const JitterMap map = *this;
+      const Point<2> start = first;
+      const int32_t count = static_cast<int32_t>(n);
+      for (int32_t j = 0; j < count; ++j) {
+        x[j] = start.at[0] + static_cast<float>(j) + map.offset(w[2 * j]);
+        y[j] = start.at[1] + map.offset(w[2 * j + 1]);
+      }
+    });
+  }
+};
+
+struct JitterMaps {
+  using Map = JitterMap;
+  Tensor words;  // kept alive
+  const int64_t* drawn;
+  float degree;
+  Args<int64_t> mask;
+
+  void operator()(WarpItem<2, JitterMap>& item, int64_t i, int64_t) const {
+    item.map = JitterMap{Philox(drawn, i), degree, item.size[0]};
+    if (mask(i) == 0) item.interp = Interp::copy;
+  }
+};
+
+void jitter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fill_value, int64_t interp_type, const Tensor& mask,
+            int64_t degree, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+  const WarpImages images("jitter", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, 0, 2, false);
+  const JitterMaps maps{words, drawn_words("jitter", words), static_cast<float>(degree), Args<int64_t>(mask)};
+  warp_images<2, false>(images, static_cast<Interp>(interp_type), maps);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(jitter, ndd::jitter)

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/kernel.h"
+#include "ndd/normal.h"
+#include "ndd/random.h"
+
+namespace ndd {
+namespace {
+
+struct NormalFloat {
+  using Value = float;
+  float mean, stddev;
+  NDD_HD float operator()(uint32_t word) const { return mean + stddev * normal_of(word); }
+};
+
+struct NormalDouble {
+  using Value = double;
+  double mean, stddev;
+  NDD_HD double operator()(uint32_t high, uint32_t low) const { return mean + stddev * normal_of(high, low); }
+};
+
+void normal(const MaybeTensor&, const MaybeTensor&, const Tensor& means, const Tensor& deviations, const Tensor& words, const Tensor& output,
+            const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Args<float> mean(means), stddev(deviations);
+  if (random_in_double(out.dtype())) fill_random("normal", words, out, [=](int64_t i) { return NormalDouble{mean(i), stddev(i)}; }, 5.5);
+  else fill_random("normal", words, out, [=](int64_t i) { return NormalFloat{mean(i), stddev(i)}; }, 1.5);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(random_normal, ndd::normal)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random crop windows as numbers, for the arguments of other operators."""
+
+from typing import Any
+
+import torch
+
+from .. import types
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, T, operator
+from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, checked
+from ._outputs import like
+
+_INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
+
+
+@operator(
+    kernel="float area_low, float area_high, float aspect_low, float aspect_high, int num_attempts, Tensor rng",
+    outputs=2,
+)
+def random_crop_generator(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    num_attempts: int = 10,
+    random_area: Range = DEFAULT_AREA,
+    random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
+    rng: Random = None,
+) -> tuple[T, T]:
+    """A random window of an image of this shape: its anchor and its shape, (y, x) and (height, width) as int32.
+
+    An attempt draws a relative area and an aspect ratio and fails when the window is larger than the image or, rounded, no longer within the ratios.
+    When all attempts have failed it is the largest window within both ranges. All positions are equally likely. An image without pixels has an
+    empty window. :func:`random_resized_crop` takes windows of the same kind.
+
+    Args:
+        input: shape of an image as integers: height and width, or height, width and channels.
+        num_attempts: at least 1.
+        random_area: smallest and largest area, relative to the image's; uniform.
+        random_aspect_ratio: smallest and largest width / height; uniform on a logarithmic scale.
+        rng: the generator, by default that of the thread.
+
+    Raises:
+        RuntimeError: no shape of 2 or 3 integers, or an empty range.
+        ValueError: a range that is not positive, or no attempts.
+
+    >>> anchor, shape = random_crop_generator([480, 640, 3], random_area=1.0, random_aspect_ratio=4 / 3)
+    >>> anchor.torch().tolist(), shape.torch().tolist()
+    ([0, 0], [480, 640])
+    """
+    shapes: Batch = input  # type: ignore[assignment]
+    if shapes.dtype not in _INTEGERS:
+        raise RuntimeError(f"random_crop_generator: input 0 must have integers, got {shapes.dtype}")
+    if shapes.ndim != 1 or not _two_or_three(shapes):
+        raise RuntimeError(f"random_crop_generator: input 0 must be the shape of an image, 2 or 3 integers, got shape {shapes.shape}")
+    limits = checked("random_crop_generator", random_area, random_aspect_ratio, num_attempts)
+    device_of = shapes._values.device
+    out = tuple(empty_batch(shapes.batch_size, [2], torch.int32, device_of) for _ in range(2))
+    return Launch(out, [*limits, rng])  # type: ignore[return-value]
+
+
+def _two_or_three(shapes: Batch) -> bool:
+    if shapes._shapes is None:
+        return shapes._values.shape[1] in (2, 3)
+    return torch.compiler.is_compiling() or bool(((shapes._shapes == 2) | (shapes._shapes == 3)).all())
+
+
+@operator(
+    kernel="Tensor crop_shape, Tensor roi_start, Tensor? roi_end, Tensor? roi_shape, Tensor? in_shape, Tensor rng",
+)
+def roi_random_crop(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    crop_shape: PerSample[int | Sequence[int]],
+    in_shape: PerSample[int | Sequence[int]] | None = None,
+    roi_end: PerSample[int | Sequence[int]] | None = None,
+    roi_shape: PerSample[int | Sequence[int]] | None = None,
+    roi_start: PerSample[int | Sequence[int]],
+    rng: Random = None,
+) -> Any:
+    """Where a window of a fixed size starts that has as much as it can of a region of interest: int64, a number for each dimension.
+
+    A window larger than the region contains it; a smaller one lies within it. All such positions are equally likely, of those within the input
+    where its shape is known.
+
+    Args:
+        input: what will be cropped, for its shape.
+        crop_shape: size of the window. This and the other arguments are in pixels, with a number for each dimension or one for all.
+        in_shape: shape of what will be cropped, in place of the input.
+        roi_end: end of the region of interest. It or ``roi_shape`` is needed.
+        roi_shape: size of the region of interest.
+        roi_start: start of the region of interest.
+        rng: the generator, by default that of the thread.
+
+    Raises:
+        RuntimeError: both or none of ``roi_end`` and ``roi_shape``; ``in_shape`` beside an input; arguments for different numbers of dimensions; a
+            region that leaves the input, or a window that is larger.
+
+    >>> roi_random_crop(crop_shape=[10, 10], roi_start=[5, 7], roi_shape=[10, 10]).torch()
+    tensor([5, 7])
+    """
+    if (roi_end is None) == (roi_shape is None):
+        raise RuntimeError("roi_random_crop: give either roi_end or roi_shape")
+    if input is not None and in_shape is not None:
+        raise RuntimeError("roi_random_crop: give either an input or in_shape")
+    given = {"crop_shape": crop_shape, "roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape, "in_shape": in_shape}
+    numbers = {name: value.reshape(len(value), -1) for name, value in given.items() if value is not None}
+    dims = max(value.shape[1] for value in numbers.values())
+    for name, value in numbers.items():
+        if value.shape[1] not in (1, dims):
+            raise RuntimeError(f"roi_random_crop: argument {name!r} has {value.shape[1]} numbers for {dims} dimensions")
+    if input is not None:
+        numbers["in_shape"] = _leading_extents(input, dims)  # type: ignore[arg-type]
+    arguments = [numbers.get(name) for name in given]
+    return Launch(empty_batch(batch_size, [dims], torch.int64, device), [*arguments, rng])  # type: ignore[arg-type]
+
+
+def _leading_extents(images: Batch, dims: int) -> torch.Tensor:
+    if images.ndim < dims:
+        raise RuntimeError(f"roi_random_crop: the input has {images.ndim} dimensions, the arguments are for {dims}")
+    if images._shapes is None:
+        return torch.tensor([images._values.shape[1 : 1 + dims]], dtype=torch.int64)
+    return images._shapes[:, :dims].contiguous()
+
+
+@operator(layouts=("HWC",), kernel="Tensor fill_value, int interp_type, Tensor mask, int nDegree, Tensor rng")
+def jitter(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    fill_value: PerSample[float] = 0.0,
+    interp_type: types.DALIInterpType = types.INTERP_NN,
+    mask: PerSample[int] = 1,
+    nDegree: int = 2,
+    rng: Random = None,
+) -> T:
+    """Move every pixel by a random distance of its own: ``out[p] = in[p + d]`` with d uniform from ``-nDegree / 2`` to ``nDegree / 2`` in x and in y.
+
+    Args:
+        input: images ``HWC`` of any numeric type.
+        fill_value: what shows outside the input.
+        interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
+        mask: 0 leaves a sample as it is.
+        nDegree: twice the largest distance, in pixels; at least 1.
+        rng: the generator, by default that of the thread.
+
+    Raises:
+        RuntimeError: another ``interp_type``, or ``nDegree`` below 1.
+
+    >>> jitter(torch.ones(5, 5, 3), nDegree=3, fill_value=1).torch().unique()
+    tensor([1.])
+    """
+    if interp_type not in (types.INTERP_NN, types.INTERP_LINEAR):
+        raise RuntimeError(f"jitter: argument 'interp_type' must be INTERP_NN or INTERP_LINEAR, got {interp_type!r}")
+    if not 1 <= nDegree < 2**24:
+        raise RuntimeError(f"jitter: argument 'nDegree' must be from 1 to 2**24, got {nDegree}")
+    return Launch(like(input), [fill_value, int(interp_type), mask, nDegree, rng])  # type: ignore[return-value]
