@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over any dimensions of a sample. Integers are added exactly, floats in double, always in the same order: no result depends on threads.
+// Reductions over any dimensions of a sample: which elements make an output, how they are folded, and what becomes of the total. Sums of integers are
+// exact, all others are made in double, always in the same order: no result depends on threads. CPU: reduce_cpu.h, CUDA: reduce.cuh.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "ndd/dtypes.h"
 #include "ndd/error.h"
 #include "ndd/hd.h"
 #include "ndd/saturate.h"
-#include "ndd/simd.h"
 
 namespace ndd {
 
@@ -22,7 +25,7 @@ struct Reduction {
   int kept = 0, reduced = 0;
   int64_t kept_extent[kMaxDims] = {}, kept_stride[kMaxDims] = {}, reduced_extent[kMaxDims] = {}, reduced_stride[kMaxDims] = {};
 
-  // Bit d of `axes` says that dimension d is summed over.
+  // Bit d of `axes` says that dimension d is reduced.
   Reduction(const int64_t* shape, int64_t ndim, int64_t axes) {
     int64_t stride = 1;
     int last = -1;
@@ -56,101 +59,46 @@ struct Reduction {
   NDD_HD int64_t of_element(int64_t e, int first = 0) const { return offset(e, first, reduced, reduced_extent, reduced_stride); }
 };
 
-namespace reduce_detail {
-
-constexpr int64_t kLanes = 1024;
-
+// Widened to what it is added up in: whole numbers modulo 2^64, or doubles.
 template <class T>
-using Sum = std::conditional_t<is_floating<T> || sizeof(T) == 8, double, int64_t>;
+using SumType = std::conditional_t<is_floating<T>, double, uint64_t>;
 
-template <class T>
-NDD_HD Sum<T> widened(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return static_cast<float>(value);
-  else return static_cast<Sum<T>>(value);
+template <class Acc, class T>
+NDD_HD Acc widened(T value) {
+  if constexpr (is_half<T>) return static_cast<Acc>(static_cast<float>(value));
+  else return static_cast<Acc>(value);
 }
 
-// lanes[j] += the sum of column j, in rows of `width` elements that lie `stride` apart.
-template <class T>
-void add_rows(const T* rows, int64_t count, int64_t stride, int64_t width, Sum<T>* lanes) {
-  with_simd([&]() NDD_ALWAYS_INLINE {
-    Sum<T>* __restrict sums = lanes;
-    const int64_t n = width;
-    if constexpr (sizeof(T) == 1) {  // 16 bits hold the sum of 255 rows, and twice as many fit in a register as 32-bit ones
-      using Short = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
-      alignas(64) Short partial[kLanes];
-      for (int64_t begin = 0; begin < count; begin += 255) {
-        for (int64_t j = 0; j < n; ++j) partial[j] = 0;
-        for (int64_t r = begin; r < std::min(begin + 255, count); ++r) {
-          const T* __restrict row = rows + r * stride;
-          for (int64_t j = 0; j < n; ++j) partial[j] = static_cast<Short>(partial[j] + static_cast<Short>(row[j]));
-        }
-        for (int64_t j = 0; j < n; ++j) sums[j] += partial[j];
-      }
-    } else {
-      for (int64_t r = 0; r < count; ++r) {
-        const T* __restrict row = rows + r * stride;
-        for (int64_t j = 0; j < n; ++j) sums[j] += widened(row[j]);
-      }
-    }
-  });
-}
+// What becomes of the total of an output's elements.
+enum class Finish : int32_t { sum, mean, root_mean };
 
-// sums[k] += the sum of column k of a contiguous slab of `rows` x `columns`. Narrow slabs are read as wider ones, whose lanes are folded at the end.
-template <class T>
-void add_slab(const T* slab, int64_t rows, int64_t columns, double* sums) {
-  if (columns == 1 && rows <= 32) {
-    Sum<T> sum{};
-    for (int64_t r = 0; r < rows; ++r) sum += widened(slab[r]);
-    *sums += static_cast<double>(sum);
-    return;
+struct Finisher {
+  Finish finish;
+  int64_t divisor;  // elements, less the degrees of freedom
+
+  // Integers are cut off, as DALI does; a sum, which has no fraction, is saturated.
+  template <class Out>
+  NDD_HD Out operator()(double total) const {
+    double value = total;
+    if (finish != Finish::sum) value = total / static_cast<double>(divisor);
+    if (finish == Finish::root_mean) value = sqrt(value);
+    if constexpr (is_half<Out>) return static_cast<Out>(static_cast<float>(value));
+    else if constexpr (is_floating<Out>) return static_cast<Out>(value);
+    else if constexpr (std::is_same_v<Out, bool>) return saturate<Out>(value);
+    else return value == value ? saturate<Out>(trunc(value)) : Out{};
   }
-  alignas(64) Sum<T> lanes[kLanes];
-  for (int64_t first = 0; first < columns; first += kLanes) {
-    const int64_t part = std::min(kLanes, columns - first), together = part < columns ? 1 : std::max<int64_t>(1, std::min(rows, kLanes / columns));
-    const int64_t width = part * together, rest = rows % together;
-    std::fill(lanes, lanes + width, Sum<T>{});
-    add_rows(slab + first, rows / together, columns * together, width, lanes);
-    if (rest) add_rows(slab + (rows - rest) * columns, 1, 0, rest * columns, lanes);
-    for (int64_t j = part; j < width; ++j) lanes[j % part] += lanes[j];
-    for (int64_t j = 0; j < part; ++j) sums[first + j] += static_cast<double>(lanes[j]);
+
+  // Whole sums: modulo 2^64, as signed or unsigned numbers.
+  template <class Out>
+  NDD_HD Out whole(uint64_t total, bool is_signed) const {
+    const double value = is_signed ? static_cast<double>(static_cast<int64_t>(total)) : static_cast<double>(total);
+    if (finish != Finish::sum) return (*this).template operator()<Out>(value);
+    return is_signed ? saturate<Out>(static_cast<int64_t>(total)) : saturate<Out>(total);
   }
-}
+};
 
-// sums[o] += the sum of run o, of `known` elements where that is not 0.
-template <int known, class T>
-void add_short_runs(const T* runs, int64_t length, int64_t count, double* sums) {
-  const int64_t n = known ? known : length;
-  for (int64_t o = 0; o < count; ++o) {
-    Sum<T> sum{};
-    for (int64_t r = 0; r < n; ++r) sum += widened(runs[o * n + r]);
-    sums[o] += static_cast<double>(sum);
-  }
-}
-
-template <class T>
-void add_sample(const Reduction& shape, const T* in, double* sums) {
-  const bool inner_kept = shape.kept > 0 && shape.kept_stride[0] == 1;
-  const int64_t columns = inner_kept ? shape.kept_extent[0] : 1, rows = shape.reduced > 0 ? shape.reduced_extent[0] : 1;
-  const int64_t outer = shape.outputs / columns, repeats = shape.count / rows;
-  if (columns == 1 && rows <= 32 && shape.kept == 1 && repeats == 1) {  // such as the mean of every pixel's channels
-    if (rows == 3) return add_short_runs<3>(in, rows, outer, sums);
-    return add_short_runs<0>(in, rows, outer, sums);
-  }
-  for (int64_t o = 0; o < outer; ++o)
-    for (int64_t e = 0; e < repeats; ++e) add_slab(in + shape.of_output(o, inner_kept) + shape.of_element(e, 1), rows, columns, sums + o * columns);
-}
-
-}  // namespace reduce_detail
-
-// The sums of a sample, one for each output.
-inline std::vector<double> sums_of_sample(const Reduction& shape, DType dtype, const void* in) {
-  std::vector<double> sums(shape.outputs);
-  if (shape.outputs == 0 || shape.count == 0) return sums;
-  for_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    reduce_detail::add_sample(shape, static_cast<const T*>(in), sums.data());
-  });
-  return sums;
+inline bool is_signed_dtype(DType dtype) {
+  return dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64 || is_floating_dtype(dtype);
 }
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reductions.mean against DALI's. See known_differences.md for what the cases avoid."""
+"""Reductions against DALI's. See known_differences.md for what the cases avoid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,27 +42,93 @@ WRONG_AXES: list[dict[str, Any]] = [
 ]
 
 
+NAMES = ["mean", "sum", "min", "max", "mean_square", "rms"]
+each_name = pytest.mark.parametrize("name", NAMES)
+
+
 @pytest.mark.parametrize("keep_dims", [None, False, True, 1])
 @pytest.mark.parametrize("args", AXES + WRONG_AXES, ids=str)
-def test_axes(args: dict[str, Any], keep_dims: Any) -> None:
+@each_name
+def test_axes(name: str, args: dict[str, Any], keep_dims: Any) -> None:
     arrays = [numbers("uint8", shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
-    assert_same(lambda m: m.reductions.mean(m.batch(arrays, layout="HWC"), keep_dims=keep_dims, **args), TOLERANCE)
-    assert_same(lambda m: m.reductions.mean(m.batch([arrays[0]] * 2, layout="HWC"), keep_dims=keep_dims, **args), TOLERANCE)
-    assert_same(lambda m: m.reductions.mean(m.tensor(arrays[0], layout="HWC"), keep_dims=keep_dims, **args), TOLERANCE)
+    for make in (
+        lambda m: m.batch(arrays, layout="HWC"),
+        lambda m: m.batch([arrays[0]] * 2, layout="HWC"),
+        lambda m: m.tensor(arrays[0], layout="HWC"),
+    ):
+        assert_same(lambda m, make=make: getattr(m.reductions, name)(make(m), keep_dims=keep_dims, **args), TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axes", [None, 0, [0, 1], [1, 2], [0, 2]], ids=str)
-def test_types(dtype: str, axes: Any) -> None:
+@each_name
+def test_types(name: str, dtype: str, axes: Any) -> None:
     arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
-    assert_same(lambda m: m.reductions.mean(m.batch(arrays), axes=axes), TOLERANCE)
+    assert_same(lambda m: getattr(m.reductions, name)(m.batch(arrays), axes=axes), TOLERANCE)
 
 
+# Types of results that DALI makes for a type of input.
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtype(dtype: str) -> None:
+@each_name
+def test_dtype(name: str, dtype: str) -> None:
     values = np.asarray([[1, 2], [5, 4]]).astype(dtype)
-    for name in {dtype, "float32"}:
-        assert_same(lambda m, name=name: m.reductions.mean(m.tensor(values), axes=0, **with_dtype(m, {"dtype": name})), TOLERANCE)
+    wide = "float32" if dtype[0] == "f" else ("u" if dtype[0] == "u" else "") + "int64"
+    for made in {
+        "mean": {dtype, "float32"},
+        "sum": {dtype, wide} | ({"float32"} if "64" not in dtype else set()),
+        "mean_square": {"float32", wide},
+        "rms": {dtype, "float32"},
+    }.get(name, set()):
+        assert_same(lambda m, made=made: getattr(m.reductions, name)(m.tensor(values), axes=0, **with_dtype(m, {"dtype": made})), TOLERANCE)
+
+
+SPREADS = ["variance", "std_dev"]
+
+
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "args", [{}, {"axes": 0}, {"axes": [0, 1]}, {"axes": [1, 2], "keep_dims": True}, {"axis_names": "HC"}, {"axes": []}], ids=str
+)
+@pytest.mark.parametrize("ddof", [0, 1, -1])
+def test_spread(name: str, dtype: str, args: dict[str, Any], ddof: int) -> None:
+    arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
+
+    def program(m: Any) -> Any:
+        samples = m.batch(arrays, layout="HWC")
+        return getattr(m.reductions, name)(samples, m.reductions.mean(samples, **args), ddof=ddof, **args)
+
+    if ddof == 0 or args != {"axes": []}:  # known_differences.md
+        assert_same(program, 1e-5)
+    if not args:
+        assert_same(lambda m: getattr(m.reductions, name)(m.batch(arrays), 40.0, ddof=ddof), 1e-5)
+        assert_same(lambda m: getattr(m.reductions, name)(m.batch(arrays), m.batch(np.float32([40, 50])), ddof=ddof), 1e-5)
+        assert_same(lambda m: getattr(m.reductions, name)(arrays[0], m.batch(np.float32([40, 50])), ddof=ddof), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "ddof"),
+    [([[1, 2], [3, 5]], 2.0, 4), ([[1, 2], [3, 5]], 2.0, 5), ([[3]], 3.0, 1), (np.zeros((0, 3)), 2.0, 0), ([np.nan], 1.0, 0)],
+)
+@pytest.mark.parametrize("name", SPREADS)
+def test_special_spreads(name: str, values: Any, mean: float, ddof: int) -> None:
+    assert_same(lambda m: getattr(m.reductions, name)(np.float32(values), mean, ddof=ddof))
+
+
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, m: f([1.0, 2.0]),
+        lambda f, m: f([1.0, 2.0], None),
+        lambda f, m: f([1.0, 2.0], 1.5, nonsense=1),
+        lambda f, m: f([1.0, 2.0], 1.5, axes=1),
+        lambda f, m: f([1.0, 2.0], 1.5, batch_size=2),
+        lambda f, m: f(m.batch([[1.0], [2.0]]), m.batch([1.0, 2.0, 3.0])),
+    ],
+)
+def test_calls_of_spreads(name: str, call: Callable[[Any, Any], Any]) -> None:
+    assert_same(lambda m: call(getattr(m.reductions, name), m), TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +140,19 @@ def test_layouts(layout: str | None, names: str, keep_dims: bool) -> None:
     assert_same(lambda m: m.reductions.mean(m.tensor(values, layout=layout), axis_names=names, keep_dims=keep_dims), TOLERANCE)
 
 
+@each_name
 @pytest.mark.parametrize(
     ("shape", "axes"), [((), None), ((), 0), ((7,), None), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((2,) * 6, [0, 5]), ((2,) * 8, [0, 2, 4, 6])]
 )
-def test_shapes(shape: tuple[int, ...], axes: Any) -> None:
-    assert_same(lambda m: m.reductions.mean(m.tensor(numbers("float32", shape)), axes=axes), TOLERANCE)
+def test_shapes(name: str, shape: tuple[int, ...], axes: Any) -> None:
+    dtype = "uint8" if 0 in shape and name in ("min", "max") else "float32"  # of no floats DALI makes the largest finite one
+    assert_same(lambda m: getattr(m.reductions, name)(m.tensor(numbers(dtype, shape)), axes=axes), TOLERANCE)
 
 
-@pytest.mark.parametrize("values", [[1.0, np.nan], [np.inf, 1.0], [np.inf, -np.inf], [-0.0]])
-def test_special_numbers(values: list[float]) -> None:
-    assert_same(lambda m: m.reductions.mean(m.tensor(np.float32(values))))
+@each_name
+@pytest.mark.parametrize("values", [[1.0, np.nan], [np.inf, 1.0], [np.inf, -np.inf], [-0.0], [np.nan, 2.0, 1.0]])
+def test_special_numbers(name: str, values: list[float]) -> None:
+    assert_same(lambda m: getattr(m.reductions, name)(m.tensor(np.float32(values))))
 
 
 @pytest.mark.parametrize(

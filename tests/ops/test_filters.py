@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from _cases import Case, Each, images
+from _cases import Case, Each, Inputs, Samples, images
 
 import torch_ndd as ndd
 
@@ -30,7 +32,122 @@ def smoothed(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: i
     return np.copysign(np.floor(np.abs(result) + 0.5), result).astype(image.dtype)
 
 
+def derived(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int] | None, scale: list[float]) -> np.ndarray:
+    """The Laplacian of the first axes, one derivative after the other."""
+    result = np.zeros(data.shape)
+    for of in range(axes):
+        part = data.astype(np.float64)
+        for axis in range(axes):
+            size = windows[of] if axis == of or smoothing is None else smoothing[axis]
+            taps = np.ones(1)
+            for k in range(size // 2):
+                taps = np.convolve(taps, [1, -2, 1] if axis == of and k == 0 else [1, 2, 1])
+            padding = [(size // 2, size // 2) if a == axis else (0, 0) for a in range(data.ndim)]
+            padded = np.pad(part, padding, mode="reflect" if data.shape[axis] > 1 else "edge")
+            part = np.lib.stride_tricks.sliding_window_view(padded, size, axis=axis) @ taps
+        result += scale[of] * part
+    return result
+
+
+def stored(result: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """As a kernel stores it: rounded half away from zero and saturated."""
+    if dtype.kind == "f":
+        return result.astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.clip(np.copysign(np.floor(np.abs(result) + 0.5), result), limits.min, limits.max).astype(dtype)
+
+
+def edges(
+    image: np.ndarray,
+    window_size: Any = 3,
+    smoothing_size: Any = None,
+    scale: Any = None,
+    normalized_kernel: bool = False,
+    dtype: str | None = None,
+) -> np.ndarray:
+    axes = image.ndim - 1
+    windows, smoothing = per_axis(window_size, axes), None if smoothing_size is None else per_axis(smoothing_size, axes)
+    factors = per_axis(1.0 if scale is None else scale, axes)
+    if normalized_kernel:
+        factors = [2.0 ** (axes + 2 - sum(windows[of] if a == of or not smoothing else smoothing[a] for a in range(axes))) for of in range(axes)]
+    return stored(derived(image, axes, windows, smoothing, factors), np.dtype(np.float32) if dtype else image.dtype)
+
+
+def per_axis(value: Any, axes: int) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value] * axes
+
+
+_MODES = {"reflect_101": "reflect", "reflect_1001": "symmetric", "clamp": "edge", "wrap": "wrap", "constant": "constant"}
+
+
+def correlated(
+    data: np.ndarray,
+    weights: np.ndarray,
+    fill: Any = 0,
+    anchor: Any = -1,
+    border: str = "reflect_101",
+    mode: str = "same",
+    dtype: str | None = None,
+    axes: int | None = None,
+) -> np.ndarray:
+    """Correlation of the first ``axes`` axes, as many as the filter has."""
+    axes = weights.ndim if axes is None else axes
+    size = weights.shape
+    at = [n // 2 if a < 0 else a for n, a in zip(size, per_axis(anchor, axes), strict=True)]
+    padded = data.astype(np.float64)
+    for axis in range(axes):
+        widths = [(at[axis], size[axis] - 1 - at[axis]) if a == axis else (0, 0) for a in range(data.ndim)]
+        if mode == "same":
+            kind = "edge" if data.shape[axis] == 1 and border != "constant" else _MODES[border]
+            padded = np.pad(padded, widths, mode=kind, **({"constant_values": float(fill)} if border == "constant" else {}))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, size, axis=tuple(range(axes)))
+    result = np.tensordot(windows, weights.astype(np.float64), axes=axes)
+    return stored(result, np.dtype(np.float32) if dtype else data.dtype)
+
+
+def with_weights(inputs: Inputs, shapes: list[tuple[int, ...]], *fills: float, whole: bool = False) -> Inputs:
+    """Inputs of filter: images, a window for each, and perhaps a fill value for each."""
+
+    def make(ragged: bool) -> tuple[Samples, ...]:
+        (samples,) = inputs(ragged)
+        generator = np.random.default_rng(3)
+        weights = [generator.integers(-4, 5, shape) if whole else generator.uniform(-0.3, 0.4, shape) for shape in shapes]
+        rest = ([np.asarray(fill, np.float32) for fill in fills],) if fills else ()
+        return (samples, [one.astype(np.float32) for one in weights], *rest)
+
+    return make
+
+
+_WINDOWS = [(3, 3), (2, 5), (1, 4)]
+
 CASES = [
+    Case("laplacian", "uint8", images("HWC"), {}, "HWC", edges),
+    Case("laplacian", "float", images("HWC", "float32"), {"window_size": 5, "scale": Each([0.5, 1.0, 0.03])}, "HWC", edges, 2e-2),
+    Case(
+        "laplacian",
+        "each",
+        images("HWC", "int16"),
+        {"window_size": Each([3, 5, 7]), "smoothing_size": Each([1, 3, 9]), "scale": 0.01},
+        "HWC",
+        edges,
+        1,
+    ),
+    Case("laplacian", "normalized", images("DHWC"), {"window_size": [3, 5, 7], "normalized_kernel": True, "dtype": "f32"}, "DHWC", edges, 1e-3),
+    Case("laplacian", "frames", images("FHWC"), {"window_size": 9, "normalized_kernel": True}, "FHWC"),
+    Case("filter", "one channel", with_weights(images("HW", "float32"), [(3, 3)] * 3), {}, "HW", correlated, 1e-3),
+    Case("filter", "uint8", with_weights(images("HWC"), _WINDOWS), {"anchor": Each([[0, 2], [1, 4], [0, -1]])}, "HWC", correlated, 1),
+    Case("filter", "whole", with_weights(images("HWC"), _WINDOWS, whole=True), {"border": "wrap"}, "HWC", correlated),
+    Case(
+        "filter",
+        "constant",
+        with_weights(images("HWC", "int16", low=-300), _WINDOWS, 100.0, -50.0, 0.5),
+        {"border": "constant", "dtype": "f32"},
+        "HWC",
+        correlated,
+        1e-2,
+    ),
+    Case("filter", "valid", with_weights(images("HWC"), _WINDOWS), {"mode": "valid"}, "HWC", correlated, 1),
+    Case("filter", "volume", with_weights(images("DHWC", "uint16"), [(3, 3, 3), (2, 1, 5), (1, 3, 1)]), {"border": "clamp"}, "DHWC", correlated, 1),
     Case("gaussian_blur", "uint8", images("HWC"), {"sigma": 1.5}, "HWC", smoothed, 1),
     Case("gaussian_blur", "float32", images("HWC", "float32"), {"window_size": 5}, "HWC", smoothed, 1e-3),
     Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
@@ -111,3 +228,121 @@ def test_wrong_layouts(layout: str | None) -> None:
     data = np.zeros((5,) * len(layout or "1234"), np.uint8)
     with pytest.raises(RuntimeError, match="gaussian_blur"):
         ndd.gaussian_blur(ndd.tensor(data, layout=layout), sigma=1.0)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("border", list(_MODES))
+def test_filter_borders_and_types(dtype: str, border: str) -> None:
+    generator = np.random.default_rng(0)
+    weights = generator.uniform(-0.2, 0.3, (4, 7)).astype(np.float32)
+    for shape in ((9, 11, 2), (2, 3, 1), (1, 1, 3)):  # the windows are larger than the last two
+        data = generator.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+        result = np.asarray(ndd.filter(ndd.tensor(data, layout="HWC"), weights, 7, border=border, dtype="f32").evaluate())
+        np.testing.assert_allclose(result, correlated(data, weights, 7, border=border, dtype="f32"), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("layout", "spatial"), [("HW", 2), ("CHW", 2), ("FHWC", 2), ("FCHW", 2), ("FHW", 2), ("DHWC", 3), ("CDHW", 3), ("FDHWC", 3), (None, 2), (None, 3)]
+)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("mode", ["same", "valid"])
+def test_filter_layouts(layout: str | None, spatial: int, dtype: str, whole: bool, mode: str) -> None:
+    generator = np.random.default_rng(0)
+    shape = tuple({"F": 2, "C": 3, "D": 5, "H": 8, "W": 9}[letter] for letter in layout or "DHW"[-spatial:])
+    data = generator.integers(0, 256, shape).astype(dtype)
+    weights = (generator.integers(-2, 3, (3, 2, 4)[-spatial:]) if whole else generator.uniform(-0.2, 0.3, (3, 2, 4)[-spatial:])).astype(np.float32)
+    result = np.asarray(ndd.filter(ndd.tensor(data, layout=layout), weights, mode=mode).evaluate())
+    first = len(layout) - len(layout.lstrip("FC")) if layout else 0
+    planes = data.reshape(-1, *shape[first:])
+    expected = np.stack([correlated(plane, weights, mode=mode) for plane in planes])
+    assert result.shape == (*shape[:first], *expected.shape[1:])
+    assert np.abs(result.astype(np.float64) - expected.reshape(result.shape)).max() <= (1e-2 if dtype == "float32" else 1)
+
+
+def test_filter_takes_a_value_for_each_frame() -> None:
+    generator = np.random.default_rng(0)
+    video = generator.integers(0, 256, (3, 6, 7, 2)).astype(np.uint8)
+    weights = generator.uniform(-0.2, 0.3, (3, 2, 3)).astype(np.float32)
+    anchors, fills = [[0, 0], [1, 2], [-1, 1]], [0, 100, 255]
+    result = ndd.filter(
+        ndd.tensor(video, layout="FHWC"), ndd.per_frame(weights), ndd.per_frame(fills), anchor=ndd.per_frame(anchors), border="constant"
+    )
+    for k in range(3):
+        expected = correlated(video[k], weights[k], fills[k], anchors[k], "constant")
+        assert np.abs(np.asarray(result.evaluate())[k].astype(int) - expected).max() <= 1
+
+
+def test_weights_of_zero_take_no_part() -> None:
+    data = np.array([[1.0, np.inf, 3.0]], np.float32)
+    assert np.asarray(ndd.filter(data, [[1.0, 0.0, 0.0]], border="clamp").evaluate()).tolist() == [[1.0, 1.0, np.inf]]
+    assert not np.asarray(ndd.filter(data, np.zeros((3, 3))).evaluate()).any()
+    assert np.isnan(np.asarray(ndd.filter(np.ones((1, 2), np.float32), [[np.nan]]).evaluate())).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 1), (3, 0, 1), (3, 3, 0)])
+def test_filters_of_empty_images(shape: tuple[int, ...]) -> None:
+    image = ndd.tensor(np.zeros(shape, np.uint8), layout="HWC")
+    assert ndd.filter(image, np.ones((3, 3))).evaluate().shape == shape
+    assert ndd.laplacian(image).evaluate().shape == shape
+    assert ndd.laplacian(image, window_size=9).evaluate().shape == shape
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("size", [3, 7, 31])  # one sum over the window, and axis by axis
+def test_laplacian_layouts(dtype: str, size: int) -> None:
+    for layout, axes in (("HWC", 2), ("CHW", 2), ("HW", 2), ("FCHW", 2), ("DHWC", 3), ("CW", 1)):
+        shape = tuple({"F": 2, "C": 3, "D": 4, "H": 9, "W": 12}[letter] for letter in layout)
+        data = np.random.default_rng(0).integers(0, 256, shape).astype(dtype)
+        options: dict[str, Any] = {"window_size": size, "normalized_kernel": True}
+        result = np.asarray(ndd.laplacian(ndd.tensor(data, layout=layout), **options).evaluate())
+        first = len(layout) - len(layout.lstrip("FC"))
+        planes = data.reshape(-1, *shape[first:])
+        expected = np.stack([edges(plane[..., None] if plane.ndim == axes else plane, **options) for plane in planes]).reshape(shape)
+        assert np.abs(result.astype(np.float64) - expected).max() <= (1 if dtype == "uint8" else 1e-2)
+
+
+def test_laplacian_takes_a_value_for_each_frame() -> None:
+    video = np.random.default_rng(0).integers(0, 256, (3, 6, 7, 2)).astype(np.uint8)
+    result = np.asarray(ndd.laplacian(ndd.tensor(video, layout="FHWC"), window_size=ndd.per_frame([3, 5, 7]), scale=0.01).evaluate())
+    for k, size in enumerate((3, 5, 7)):
+        assert np.array_equal(result[k], np.asarray(ndd.laplacian(ndd.tensor(video[k], layout="HWC"), window_size=size, scale=0.01).evaluate()))
+
+
+@pytest.mark.parametrize(
+    ("word", "call"),
+    [
+        ("window_size", lambda x: ndd.laplacian(x, window_size=1)),
+        ("window_size", lambda x: ndd.laplacian(x, window_size=4)),
+        ("window_size", lambda x: ndd.laplacian(x, window_size=33)),
+        ("window_size", lambda x: ndd.laplacian(x, window_size=[3, 3, 3])),
+        ("smoothing_size", lambda x: ndd.laplacian(x, smoothing_size=2)),
+        ("smoothing_size", lambda x: ndd.laplacian(x, smoothing_size=0)),
+        ("scale", lambda x: ndd.laplacian(x, scale=[1.0] * 3)),
+        ("scale", lambda x: ndd.laplacian(x, scale=1.0, normalized_kernel=True)),
+        ("dtype", lambda x: ndd.laplacian(x, dtype="i8")),
+        ("dtype", lambda x: ndd.filter(x, np.ones((3, 3)), dtype="f64")),
+        ("anchor", lambda x: ndd.filter(x, np.ones((3, 3)), anchor=3)),
+        ("anchor", lambda x: ndd.filter(x, np.ones((3, 3)), anchor=[-2, 0])),
+        ("anchor", lambda x: ndd.filter(x, np.ones((3, 3)), anchor=[0, 0, 0])),
+        ("border", lambda x: ndd.filter(x, np.ones((3, 3)), border="nowhere")),
+        ("mode", lambda x: ndd.filter(x, np.ones((3, 3)), mode="full")),
+        ("larger", lambda x: ndd.filter(x, np.ones((6, 3)), mode="valid")),
+        ("weights", lambda x: ndd.filter(x, np.ones((0, 3)))),
+        ("spatial", lambda x: ndd.filter(x, np.ones((3, 3, 3)))),
+        ("spatial", lambda x: ndd.filter(x, np.ones(3))),
+        ("fill_value", lambda x: ndd.filter(x, np.ones((3, 3)), [1, 2], border="constant")),
+    ],
+)
+def test_wrong_arguments_of_filters(word: str, call: Callable[[ndd.Tensor], ndd.Tensor]) -> None:
+    with pytest.raises(RuntimeError) as error:
+        call(ndd.tensor(np.zeros((5, 8, 3), np.uint8), layout="HWC")).evaluate()
+    assert word in str(error.value.__cause__ or error.value)
+
+
+def test_too_few_filters_for_the_frames() -> None:
+    video = ndd.tensor(np.zeros((3, 5, 8, 3), np.uint8), layout="FHWC")
+    with pytest.raises(RuntimeError, match="3 frames"):
+        ndd.filter(video, ndd.per_frame(np.ones((2, 3, 3))))
+    with pytest.raises(RuntimeError, match="3 frames"):
+        ndd.filter(video, np.ones((3, 3)), ndd.per_frame([1, 2]))

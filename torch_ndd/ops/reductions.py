@@ -19,8 +19,8 @@ def mean(
     device: DeviceLike | None = None,
     axes: Any = None,
     axis_names: Any = None,
-    keep_dims: bool = False,
     dtype: torch.dtype | None = None,
+    keep_dims: bool = False,
 ) -> Any:
     """The arithmetic mean over some axes of every sample, by default over all.
 
@@ -41,9 +41,223 @@ def mean(
     >>> mean(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
     tensor([2.0000, 3.5000])
     """
-    reduced = _reduced_axes("reductions.mean", input, axes, axis_names)
-    out = _unfilled(input, reduced, keep_dims, dtype or torch.float32)
-    return Launch(out, [sum(1 << axis for axis in reduced)])
+    return _launch("reductions.mean", input, axes, axis_names, keep_dims, dtype or torch.float32)
+
+
+@operator(name="reductions.sum", kernel="int axes")
+def sum(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    dtype: torch.dtype | None = None,
+    keep_dims: bool = False,
+) -> Any:
+    """The sum over some axes of every sample, by default over all. Integers are added exactly, modulo 2**64, all others in double.
+
+    Args:
+        input: any numeric type and number of dimensions.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+        dtype: type of the result, by default uint64 for unsigned integers and bool, int64 for signed ones, float32 for float16 and bfloat16, else
+            the input's. What does not fit is saturated, fractions are cut off.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`.
+
+    >>> sum(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
+    tensor([4, 7], dtype=torch.uint64)
+    """
+    return _launch("reductions.sum", input, axes, axis_names, keep_dims, dtype or _sum_type(input.dtype))  # type: ignore[attr-defined]
+
+
+def _sum_type(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_floating_point:
+        return torch.float32 if dtype.itemsize == 2 else dtype
+    return torch.int64 if dtype.is_signed else torch.uint64
+
+
+@operator(name="reductions.min", kernel="int axes")
+def min(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    keep_dims: bool = False,
+) -> Any:
+    """The smallest element over some axes of every sample, by default over all, past NaN. Of nothing it is infinity or the type's largest number.
+
+    Args:
+        input: any numeric type and number of dimensions; the result has its type.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`.
+
+    >>> min(torch.tensor([[1, 5], [3, 2]], dtype=torch.uint8), axes=0).torch()
+    tensor([1, 2], dtype=torch.uint8)
+    """
+    return _launch("reductions.min", input, axes, axis_names, keep_dims, input.dtype)  # type: ignore[attr-defined]
+
+
+@operator(name="reductions.max", kernel="int axes")
+def max(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    keep_dims: bool = False,
+) -> Any:
+    """The largest element over some axes of every sample, by default over all, past NaN. Of nothing it is -infinity or the type's smallest number.
+
+    Args:
+        input: any numeric type and number of dimensions; the result has its type.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`.
+
+    >>> max(torch.tensor([[1, 5], [3, 2]], dtype=torch.uint8), axes=0).torch()
+    tensor([3, 5], dtype=torch.uint8)
+    """
+    return _launch("reductions.max", input, axes, axis_names, keep_dims, input.dtype)  # type: ignore[attr-defined]
+
+
+@operator(name="reductions.mean_square", kernel="int axes")
+def mean_square(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    dtype: torch.dtype | None = None,
+    keep_dims: bool = False,
+) -> Any:
+    """The mean of the squares over some axes of every sample, by default over all.
+
+    Sums are exact for integers of at most 16 bits and made in double for all others. The mean of nothing is NaN, as an integer 0.
+
+    Args:
+        input: any numeric type and number of dimensions.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+        dtype: type of the result, by default float32; integers are cut off.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`.
+
+    >>> mean_square(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
+    tensor([ 5.0000, 14.5000])
+    """
+    return _launch("reductions.mean_square", input, axes, axis_names, keep_dims, dtype or torch.float32)
+
+
+@operator(name="reductions.rms", kernel="int axes")
+def rms(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    dtype: torch.dtype | None = None,
+    keep_dims: bool = False,
+) -> Any:
+    """The root of the mean of the squares over some axes of every sample, by default over all. See :func:`mean_square`.
+
+    Args:
+        input: any numeric type and number of dimensions.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+        dtype: type of the result, by default float32; integers are cut off.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`.
+
+    >>> rms(torch.tensor([[1, 2], [7, 2]], dtype=torch.uint8), axes=0).torch()
+    tensor([5., 2.])
+    """
+    return _launch("reductions.rms", input, axes, axis_names, keep_dims, dtype or torch.float32)
+
+
+@operator(name="reductions.variance", kernel="int axes, int ddof")
+def variance(
+    data: T,
+    mean: Any,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    ddof: int = 0,
+    keep_dims: bool = False,
+) -> Any:
+    """The variance about a given mean over some axes of every sample: ``sum((data - mean) ** 2) / (N - ddof)``, made in double.
+
+    Args:
+        data: any numeric type and number of dimensions; the result is float32.
+        mean: a number, or one for each element of the result: what :func:`mean` gives, with or without ``keep_dims``.
+        axes, axis_names, keep_dims: as for :func:`mean`.
+        ddof: what is subtracted from the number of elements.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`mean`; RuntimeError for a mean of another size.
+
+    >>> variance(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), [2.0, 3.5], axes=0).torch()
+    tensor([1.0000, 2.2500])
+    """
+    return _launch("reductions.variance", data, axes, axis_names, keep_dims, torch.float32, _degrees("reductions.variance", ddof))
+
+
+@operator(name="reductions.std_dev", kernel="int axes, int ddof")
+def std_dev(
+    data: T,
+    mean: Any,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: Any = None,
+    axis_names: Any = None,
+    ddof: int = 0,
+    keep_dims: bool = False,
+) -> Any:
+    """The standard deviation about a given mean over some axes of every sample, the root of :func:`variance`.
+
+    Args:
+        data, mean, axes, axis_names, keep_dims, ddof: as for :func:`variance`.
+
+    Raises:
+        IndexError, ValueError, RuntimeError: as :func:`variance`.
+
+    >>> std_dev(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), [2.0, 3.5], axes=0).torch()
+    tensor([1.0000, 1.5000])
+    """
+    return _launch("reductions.std_dev", data, axes, axis_names, keep_dims, torch.float32, _degrees("reductions.std_dev", ddof))
+
+
+def _degrees(op: str, ddof: int) -> int:
+    if abs(ddof) >= 2**31:
+        raise ValueError(f"{op}: ddof is out of range: {ddof}")
+    return int(ddof)
+
+
+def _launch(op: str, input: Any, axes: Any, axis_names: Any, keep_dims: bool, dtype: torch.dtype, *arguments: int) -> Any:
+    reduced = _reduced_axes(op, input, axes, axis_names)
+    bits = 0
+    for axis in reduced:
+        bits |= 1 << axis
+    return Launch(_unfilled(input, reduced, keep_dims, dtype), [bits, *arguments])
 
 
 def _reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:

@@ -14,14 +14,14 @@ constexpr double kNanosecondsPerElement = 0.3;
 void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, int64_t first_spatial,
                        int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const gaussian_blur::Arguments arguments{gaussian_blur::AxisArgs<float>(sigma), gaussian_blur::AxisArgs<int64_t>(window_size), first_spatial, spatial};
+  const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   const double cost = kNanosecondsPerElement * in.mean_volume();
   launch_cpu("gaussian_blur", in.size(), cost, {input}, [=](int64_t i) {
-    const Grid grid = arguments.grid(in, i);
-    const int64_t volume = grid.depth * grid.height * grid.width * grid.inner;
+    const Grid grid = arguments.axes.grid(in, i);
+    const int64_t volume = grid.volume();
     const char* src = static_cast<const char*>(in.data(i));
     char* dst = static_cast<char*>(out.data(i));
-    for (int64_t image = 0; image < arguments.images(in, i); ++image, src += volume * in.item_bytes(), dst += volume * out.item_bytes())
+    for (int64_t image = 0; image < arguments.axes.images(in, i); ++image, src += volume * in.item_bytes(), dst += volume * out.item_bytes())
       convolve_separable(grid, arguments.windows(in, i, image), src, in.dtype(), dst, out.dtype());
   });
 }

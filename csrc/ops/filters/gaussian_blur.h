@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gaussian_blur: the windows of every image of a batch, shared by the CPU and the CUDA kernel.
+// The arguments of gaussian_blur as both backends read them.
 #pragma once
 
 #include <array>
@@ -7,9 +7,6 @@
 #include <cstdint>
 #include <string>
 
-#include "ndd/args.h"
-#include "ndd/error.h"
-#include "ndd/samples.h"
 #include "ndd/stencil.h"
 
 namespace ndd::gaussian_blur {
@@ -37,53 +34,19 @@ inline Window window(float sigma, int64_t size, int64_t sample) {
   return window;
 }
 
-// Numbers for every axis and frame: a row of the tensor holds one, one per axis, or (frames, 1 or axes).
-template <class T>
-class AxisArgs {
- public:
-  explicit AxisArgs(const Tensor& tensor)
-      : values_(tensor), frames_(tensor.dim() > 2 ? tensor.size(1) : 1), axes_(tensor.dim() > 1 ? tensor.size(tensor.dim() - 1) : 1) {}
-
-  T operator()(int64_t i, int64_t frame, int64_t axis) const {
-    if (frames_ > 1 && frame >= frames_)
-      throw Error(Error::Runtime, "gaussian_blur: sample " + std::to_string(i) + " has more frames than the " + std::to_string(frames_) + " of its arguments");
-    return values_(i, (frames_ > 1 ? frame * axes_ : 0) + (axes_ > 1 ? axis : 0));
-  }
-
- private:
-  Args<T> values_;
-  int64_t frames_, axes_;
-};
-
-// The arguments as both backends read them. The blurred dimensions of a sample are `spatial` ones from `first`; frames and planar channels stand
-// before them, interleaved channels behind.
 struct Arguments {
   AxisArgs<float> sigma;
   AxisArgs<int64_t> window_size;
-  int64_t first, spatial;
+  SpatialAxes axes;
 
-  int64_t images(const Samples& in, int64_t i) const {
-    int64_t count = 1;
-    for (int64_t d = 0; d < first; ++d) count *= in.shape(i)[d];
-    return count;
-  }
-
-  Grid grid(const Samples& in, int64_t i) const {
-    const int64_t* shape = in.shape(i) + first;
-    Grid grid;
-    grid.width = shape[spatial - 1];
-    if (spatial > 1) grid.height = shape[spatial - 2];
-    if (spatial > 2) grid.depth = shape[0];
-    for (int64_t d = spatial; d < in.ndim() - first; ++d) grid.inner *= shape[d];
-    return grid;
-  }
+  Arguments(const Tensor& sigma, const Tensor& window_size, SpatialAxes axes)
+      : sigma("gaussian_blur", sigma), window_size("gaussian_blur", window_size), axes(axes) {}
 
   // The windows of depth, height and width for one of the images of sample i.
   std::array<Window, 3> windows(const Samples& in, int64_t i, int64_t image) const {
-    const int64_t frames = first > 0 ? in.shape(i)[0] : 1, frame = frames > 1 ? image / (images(in, i) / frames) : 0;
+    const int64_t frame = axes.frame(in, i, image);
     std::array<Window, 3> windows;
-    for (int64_t a = 0; a < spatial; ++a)
-      windows[3 - spatial + a] = window(sigma(i, frame, a), window_size(i, frame, a), i);
+    for (int64_t a = 0; a < axes.spatial; ++a) windows[3 - axes.spatial + a] = window(sigma(i, frame, a), window_size(i, frame, a), i);
     return windows;
   }
 };

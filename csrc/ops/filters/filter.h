@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs and arguments of filter as both backends read them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ndd/stencil.h"
+
+namespace ndd::filter {
+
+struct Arguments {
+  Samples in, weights, out;
+  std::optional<Samples> fill;
+  AxisArgs<int64_t> anchor;
+  SpatialAxes axes;
+  bool valid;
+
+  Arguments(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
+            const std::optional<Tensor>& fill_value, const MaybeTensor& fill_shapes, const Tensor& anchor, bool valid, SpatialAxes axes,
+            const Tensor& output, const MaybeTensor& output_shapes)
+      : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes), valid(valid) {
+    if (fill_value) fill.emplace(*fill_value, fill_shapes);
+    for (int64_t i = 0; i < in.size(); ++i) check_shapes(i);
+  }
+
+  // The weights of one image of sample i, and the number beyond its border, in elements from the start of their sample.
+  int64_t weights_at(int64_t i, int64_t frame) const { return weights.ndim() > axes.spatial ? frame * (weights.volume(i) / weights.shape(i)[0]) : 0; }
+  int64_t fill_at(int64_t frame) const { return fill->ndim() > 0 ? frame : 0; }
+
+  // The window along depth, height and width.
+  std::array<Reach, 3> reach(int64_t i, int64_t frame) const {
+    const int64_t* size = weights.shape(i) + (weights.ndim() - axes.spatial);
+    std::array<Reach, 3> made;
+    for (int64_t a = 0; a < axes.spatial; ++a) {
+      const int64_t at = valid ? 0 : anchor(i, frame, a);
+      if (at < -1 || at >= size[a])
+        throw Error(Error::Runtime, "filter: anchor must be -1 or within the filter, got " + std::to_string(at) + " along an axis of " +
+                                        std::to_string(size[a]) + " weights, for sample " + std::to_string(i));
+      made[3 - axes.spatial + a] = {static_cast<int32_t>(size[a]), static_cast<int32_t>(at < 0 ? size[a] / 2 : at)};
+    }
+    return made;
+  }
+
+ private:
+  void check_shapes(int64_t i) const {
+    const auto refused = [=](const std::string& reason) { return Error(Error::Runtime, "filter: sample " + std::to_string(i) + ": " + reason); };
+    const int64_t frames = axes.first > 0 ? in.shape(i)[0] : 1, outer = weights.ndim() - axes.spatial;
+    if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) throw refused("the filter has no weights");
+    if (outer > 0 && weights.shape(i)[0] < frames)
+      throw refused("there are " + std::to_string(frames) + " frames, but filters for " + std::to_string(weights.shape(i)[0]));
+    if (fill && fill->ndim() > 0 && fill->shape(i)[0] < frames)
+      throw refused("there are " + std::to_string(frames) + " frames, but fill values for " + std::to_string(fill->shape(i)[0]));
+    for (int64_t a = 0; a < axes.spatial; ++a) {
+      const int64_t size = weights.shape(i)[outer + a], extent = in.shape(i)[axes.first + a];
+      if (size >= int64_t{1} << 31) throw refused("the filter is too large");
+      if (valid && size > extent)
+        throw refused("the filter (" + std::to_string(size) + ") is larger than the image (" + std::to_string(extent) + "), which mode=\"valid\" does not allow");
+    }
+  }
+};
+
+}  // namespace ndd::filter

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/reductions/reductions.h"
+
+namespace ndd {
+namespace {
+
+using reductions::Job;
+
+void mean_of_squares(const Job& job) {
+#ifdef __CUDACC__
+  if (job.in.values().is_cuda()) return job.launch_gpu(reduce::GpuSum{2});
+#endif
+  job.launch<reduce::AddSquare>();
+}
+
+void mean_square(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+  mean_of_squares(Job("reductions.mean_square", input, input_shapes, axes, output, output_shapes, Finish::mean));
+}
+
+void rms(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+  mean_of_squares(Job("reductions.rms", input, input_shapes, axes, output, output_shapes, Finish::root_mean));
+}
+
+void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& mean_shapes) {
+  const Samples means(mean, mean_shapes);
+  for (int64_t i = 0; i < job.in.size(); ++i)
+    if (means.volume(i) != 1 && means.volume(i) != job.shape(i).outputs)
+      throw Error(Error::Runtime, std::string(job.op) + ": sample " + std::to_string(i) + ": the mean must be one number or as many as the " +
+                                      std::to_string(job.shape(i).outputs) + " results, got " + std::to_string(means.volume(i)));
+#ifdef __CUDACC__
+  if (job.in.values().is_cuda()) {
+    auto samples = job.gpu_samples();
+    for (size_t i = 0; i < samples.size(); ++i) {
+      samples[i].centre = means.data(static_cast<int64_t>(i));
+      samples[i].centres = means.volume(static_cast<int64_t>(i));
+    }
+    return reduce::launch_gpu(job.op, std::move(samples), reduce::GpuSum{2}, {job.in.dtype(), job.out.dtype(), means.dtype()});
+  }
+#endif
+  job.launch([=](int64_t i) {
+    std::vector<double> centres(means.volume(i));
+    for_dtype(means.dtype(), [&](auto tag) {
+      const auto* given = static_cast<const typename decltype(tag)::type*>(means.data(i));
+      for (size_t k = 0; k < centres.size(); ++k) centres[k] = widened<double>(given[k]);
+    });
+    const bool one = centres.size() == 1;
+    reduce::reduce_sample<reduce::AddSquaredDistance>(job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(),
+                                                      [&](int64_t o) { return centres[one ? 0 : o]; }, job.out.data(i), job.out.dtype());
+  });
+}
+
+void variance(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& mean, const MaybeTensor& mean_shapes, int64_t axes, int64_t ddof,
+              const Tensor& output, const MaybeTensor& output_shapes) {
+  mean_of_distances(Job("reductions.variance", data, data_shapes, axes, output, output_shapes, Finish::mean, ddof), mean, mean_shapes);
+}
+
+void std_dev(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& mean, const MaybeTensor& mean_shapes, int64_t axes, int64_t ddof,
+             const Tensor& output, const MaybeTensor& output_shapes) {
+  mean_of_distances(Job("reductions.std_dev", data, data_shapes, axes, output, output_shapes, Finish::root_mean, ddof), mean, mean_shapes);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(reductions_mean_square, ndd::mean_square)
+NDD_KERNELS(reductions_rms, ndd::rms)
+NDD_KERNELS(reductions_variance, ndd::variance)
+NDD_KERNELS(reductions_std_dev, ndd::std_dev)

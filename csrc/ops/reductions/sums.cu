@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/reductions/reductions.h"
+
+namespace ndd {
+namespace {
+
+using reductions::Job;
+
+template <class T>
+using ExactSum = reduce::Add<T, true>;
+template <class T>
+using MeanSum = reduce::Add<T, false>;
+
+void sum(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Job job("reductions.sum", input, input_shapes, axes, output, output_shapes, Finish::sum);
+#ifdef __CUDACC__
+  if (input.is_cuda()) return is_floating_dtype(job.in.dtype()) ? job.launch_gpu(reduce::GpuSum{1}) : job.launch_gpu(reduce::GpuWholeSum{});
+#endif
+  job.launch<ExactSum>();
+}
+
+void mean(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Job job("reductions.mean", input, input_shapes, axes, output, output_shapes, Finish::mean);
+#ifdef __CUDACC__
+  if (input.is_cuda()) {
+    const bool whole = !is_floating_dtype(job.in.dtype()) && job.in.item_bytes() < 8;
+    return whole ? job.launch_gpu(reduce::GpuWholeSum{}) : job.launch_gpu(reduce::GpuSum{1});
+  }
+#endif
+  job.launch<MeanSum>();
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(reductions_sum, ndd::sum)
+NDD_KERNELS(reductions_mean, ndd::mean)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filters by rank: the smallest, the largest and the middle element of a window."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._batch import Batch
+from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._outputs import like
+
+LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")
+# By the numbers of ndd::Border.
+_BORDERS = {"reflect_101": 0, "reflect": 1, "replicate": 2, "wrap": 3, "constant": 4}
+
+
+def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
+    for name, values in pairs.items():
+        elements = values.shape[-1] if values.dim() > 1 else 1
+        if elements not in (1, 2):
+            raise RuntimeError(f"{op}: {name} must have 1 or 2 elements, x and y, got {elements}")
+    return Launch(like(images), [*pairs.values(), *arguments, (images._layout or "").index("H")])
+
+
+def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
+    if border_mode not in _BORDERS:
+        raise RuntimeError(f'{op}: unknown border_mode "{border_mode}", the known ones are {", ".join(_BORDERS)}')
+    if not 1 <= iterations < 2**31:
+        raise RuntimeError(f"{op}: iterations must be 1 or more, got {iterations}")
+    return _launch(op, images, iterations, _BORDERS[border_mode], anchor=anchor, mask_size=mask_size)
+
+
+_MORPHOLOGY = "Tensor anchor, Tensor mask_size, int iterations, int border, int first_spatial"
+
+
+@operator(name="experimental.dilate", layouts=LAYOUTS, kernel=_MORPHOLOGY)
+def dilate(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    anchor: PerSample[int | Sequence[int]] = -1,
+    border_mode: str = "constant",
+    iterations: int = 1,
+    mask_size: PerSample[int | Sequence[int]] = 3,
+) -> T:
+    """The largest pixel of a rectangle around each pixel, channel by channel.
+
+    Args:
+        input: ``HW``, ``HWC``, ``CHW``, ``FHWC`` or ``FCHW``, any numeric type. NaN counts only where a rectangle has nothing else.
+        mask_size: width and height of the rectangle, or one number for both, per sample or per frame; -1 is 3.
+        anchor: x and y of the pixel within the rectangle, given like ``mask_size``; -1 is the middle, ``size // 2``.
+        border_mode: beyond the border there is "constant" nothing, or as in :func:`torch_ndd.filter` "replicate" ``(aa|abc|cc)``, "reflect"
+            ``(ba|abc|cb)``, "reflect_101" ``(cb|abc|ba)``, "wrap" ``(bc|abc|ab)``.
+        iterations: as a rectangle that is ``mask_size - 1`` larger for each further one.
+
+    Raises:
+        ValueError: another layout.
+        RuntimeError: a size below 1, an anchor outside the rectangle, an unknown border, ``iterations`` below 1.
+
+    >>> dilate([[1, 0, 0, 0, 2]], mask_size=[3, 1]).torch()
+    tensor([[1, 1, 0, 2, 2]], dtype=torch.int32)
+    """
+    return _changed("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+
+
+@operator(name="experimental.erode", layouts=LAYOUTS, kernel=_MORPHOLOGY)
+def erode(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    anchor: PerSample[int | Sequence[int]] = -1,
+    border_mode: str = "constant",
+    iterations: int = 1,
+    mask_size: PerSample[int | Sequence[int]] = 3,
+) -> T:
+    """The smallest pixel of a rectangle around each pixel, channel by channel.
+
+    Args:
+        input, mask_size, anchor, border_mode, iterations: see :func:`dilate`.
+
+    Raises:
+        ValueError, RuntimeError: as :func:`dilate`.
+
+    >>> erode([[3, 1, 3, 3, 3]], mask_size=[3, 1]).torch()
+    tensor([[1, 1, 1, 3, 3]], dtype=torch.int32)
+    """
+    return _changed("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+
+
+@operator(name="experimental.median_blur", layouts=LAYOUTS, kernel="Tensor window_size, int first_spatial")
+def median_blur(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    window_size: PerSample[int | Sequence[int]] = 3,
+) -> T:
+    """The middle one of the sorted pixels of a rectangle around each pixel, channel by channel. The image's border pixels are repeated beyond it.
+
+    Args:
+        input: ``HW``, ``HWC``, ``CHW``, ``FHWC`` or ``FCHW``, any numeric type. NaN counts as the largest number.
+        window_size: width and height of the rectangle, from 1 to 1024, or one number for both; per sample or per frame. Of an even number of pixels
+            it is the upper one of the two in the middle.
+
+    Raises:
+        ValueError: another layout.
+        RuntimeError: another size.
+
+    >>> median_blur([[5, 0, 7, 8, 6]], window_size=[3, 1]).torch()
+    tensor([[5, 5, 7, 7, 6]], dtype=torch.int32)
+    """
+    return _launch("experimental.median_blur", input, window_size=window_size)  # type: ignore[arg-type]
