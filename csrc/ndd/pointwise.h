@@ -81,10 +81,10 @@ void for_each_run(const std::string& op, const Samples& in, const Samples& out, 
   if (frames > frame_arguments)
     throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + " has " + std::to_string(frames) + " frames, its arguments are for " +
                                   std::to_string(frame_arguments));
-  const int64_t count = frames > 0 ? in.volume(i) / frames : 0;
+  const int64_t count = frames > 0 ? in.volume(i) / frames : 0, out_count = frames > 0 ? out.volume(i) / frames : 0;
   const char* from = static_cast<const char*>(in.data(i));
   char* to = static_cast<char*>(out.data(i));
-  for (int64_t f = 0; f < frames; ++f, from += count * in.item_bytes(), to += count * out.item_bytes())
+  for (int64_t f = 0; f < frames; ++f, from += count * in.item_bytes(), to += out_count * out.item_bytes())
     visit(PointwiseRun<decltype(make_functor(i, f))>{from, to, count, make_functor(i, f)});
 }
 

@@ -4,6 +4,7 @@ import pytest
 from _cases import Case, Each, images
 
 import torch_ndd as ndd
+from torch_ndd import types
 
 
 def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -33,6 +34,52 @@ def twisted(
     middle = 0.5 if image.dtype.kind == "f" else 128
     return rounded(brightness * (middle + contrast * (image @ matrix.T - middle)), out)
 
+
+def contrasted(
+    image: np.ndarray,
+    contrast: float | list[float] = 1.0,
+    contrast_center: float | None = None,
+    brightness: float = 1.0,
+    brightness_shift: float = 0.0,
+    dtype: str | None = None,
+) -> np.ndarray:
+    out = np.dtype({None: image.dtype, "f32": "float32", "i16": "int16"}[dtype])
+    center = contrast_center if contrast_center is not None else 0.5 if image.dtype.kind == "f" else (np.iinfo(image.dtype).max + 1) / 2
+    full = 1.0 if out.kind == "f" else np.iinfo(out).max
+    return rounded(brightness_shift * full + brightness * (center + contrast * (image.astype(np.float64) - center)), out)
+
+
+def hsv_twisted(image: np.ndarray, hue: float = 0.0, saturation: float = 1.0, value: float = 1.0, dtype: str = "uint8") -> np.ndarray:
+    return rounded(twisted(image.astype(np.float64), value, 1.0, hue, saturation), np.dtype({"f32": "float32"}.get(dtype, dtype)))
+
+
+KR, KG, KB = 0.299, 0.587, 0.114  # ITU-R BT.601
+
+
+def respaced(image: np.ndarray, image_type: int, output_type: int) -> np.ndarray:
+    """Over R, G and B, written out one by one."""
+    full = (1.0 if image.dtype.kind == "f" else np.iinfo(image.dtype).max) / 255
+    planes = [image[..., c].astype(np.float64) / full for c in range(image.shape[-1])]
+    if image_type == types.YCbCr:
+        luma, blue, red = (planes[0] - 16) / 219, (planes[1] - 128) / 112, (planes[2] - 128) / 112
+        r, b = luma + (1 - KR) * red, luma + (1 - KB) * blue
+        planes = [255 * r, 255 * (luma - KR * r - KB * b) / KG, 255 * b]
+    elif image_type == types.GRAY:
+        planes = planes * 3
+    elif image_type == types.BGR:
+        planes = planes[::-1]
+    r, g, b = planes
+    luma = KR * r + KG * g + KB * b
+    out = {
+        types.RGB: [r, g, b],
+        types.BGR: [b, g, r],
+        types.GRAY: [luma],
+        types.YCbCr: [16 + 219 * luma / 255, 128 + 112 * (b - luma) / (1 - KB) / 255, 128 + 112 * (r - luma) / (1 - KR) / 255],
+    }[output_type]
+    return rounded(np.stack(out, -1) * full, image.dtype)
+
+
+SPACES = {"RGB": types.RGB, "BGR": types.BGR, "GRAY": types.GRAY, "YCbCr": types.YCbCr}
 
 CASES = [
     Case("brightness", "uint8", images("HWC", "uint8"), {"brightness": 1.5, "brightness_shift": -0.1}, "HWC", brightened),
@@ -67,18 +114,107 @@ CASES = [
     Case("color_twist", "float32", images("HWC", "float32"), {"contrast": 0.7, "hue": 50.0}, "HWC", twisted, 1e-3),
     Case("color_twist", "to float", images("DHWC"), {"contrast": 0.7, "saturation": 0.2, "dtype": "f32"}, "DHWC", twisted, 1e-3),
     Case("color_twist", "to int16", images("FHWC"), {"brightness": -9.0, "dtype": "i16"}, "FHWC", twisted, 1),
+    Case("contrast", "uint8", images("HWC"), {"contrast": 1.5}, "HWC", contrasted),
+    Case("contrast", "each", images("HWC"), {"contrast": Each([0.5, -1.0, 3.0]), "contrast_center": Each([100.0, 0.0, 30.0])}, "HWC", contrasted),
+    Case("contrast", "float32", images("HWC", "float32", high=1), {"contrast": 0.3}, "HWC", contrasted, 1e-6),
+    Case("contrast", "to float", images("DHWC", "int16", low=-300), {"contrast": 0.25, "dtype": "f32"}, "DHWC", contrasted, 1e-2),
+    Case("contrast", "frames formula", images("FHWC"), {"contrast": Each([0.5, 1.0, 2.0])}, "FHWC"),
+    Case("brightness_contrast", "uint8", images("HWC"), {"brightness": 0.75, "contrast": 1.5, "brightness_shift": 0.2}, "HWC", contrasted),
+    Case(
+        "brightness_contrast",
+        "each",
+        images("HWC"),
+        {
+            "brightness": Each([0.5, 1.0, 2.0]),
+            "brightness_shift": Each([0.0, 0.2, -0.4]),
+            "contrast": Each([2.0, 0.0, -0.5]),
+            "contrast_center": Each([0.0, 99.0, 255.0]),
+        },
+        "HWC",
+        contrasted,
+    ),
+    Case("brightness_contrast", "float32", images("FHWC", "float32", high=1), {"brightness": 1.3, "contrast": 0.3}, "FHWC", contrasted, 1e-6),
+    Case(
+        "brightness_contrast",
+        "to int16",
+        images("DHWC"),
+        {"brightness": 3.0, "contrast": 4.0, "contrast_center": 10.0, "dtype": "i16"},
+        "DHWC",
+        contrasted,
+    ),
+    Case("hsv", "uint8", images("HWC"), {"hue": 50.0, "saturation": 1.4, "value": 0.8}, "HWC", hsv_twisted, 1),
+    Case(
+        "hsv",
+        "each",
+        images("HWC"),
+        {"hue": Each([0.0, -120.0, 45.0]), "saturation": Each([0.0, 1.0, 3.0]), "value": Each([0.5, 1.5, 1.0])},
+        "HWC",
+        hsv_twisted,
+        1,
+    ),
+    Case("hsv", "float32 to uint8", images("HWC", "float32", high=300), {"hue": 70.0}, "HWC", hsv_twisted, 1),
+    Case("hsv", "to float", images("DHWC"), {"value": 2.0, "saturation": 0.2, "dtype": "f32"}, "DHWC", hsv_twisted, 1e-3),
+    Case("hsv", "formula", images("FHWC"), {"value": 0.8, "hue": Each([20.0, 70.0, 200.0])}, "FHWC", tolerance=1),
+    Case("hue", "uint8", images("HWC"), {"hue": Each([50.0, 0.0, 300.0])}, "HWC", twisted, 1),
+    Case("hue", "to float", images("FHWC"), {"hue": 33.0, "dtype": "f32"}, "FHWC", twisted, 1e-3),
+    Case("saturation", "uint8", images("HWC"), {"saturation": Each([0.0, 1.0, 4.0])}, "HWC", twisted, 1),
+    Case("saturation", "to int16", images("DHWC"), {"saturation": -3.0, "dtype": "i16"}, "DHWC", twisted, 1),
+    *(
+        Case(
+            "color_space_conversion",
+            f"{source} to {target}",
+            images("HWC", C=1 if source == "GRAY" else 3),
+            {"image_type": SPACES[source], "output_type": SPACES[target]},
+            "HWC",
+            respaced,
+            1,
+        )
+        for source in SPACES
+        for target in SPACES
+    ),
+    Case(
+        "color_space_conversion",
+        "uint16",
+        images("FHWC", "uint16", high=65536),
+        {"image_type": types.YCbCr, "output_type": types.RGB},
+        "FHWC",
+        respaced,
+        1,
+    ),
+    Case(
+        "color_space_conversion",
+        "float32",
+        images("DHWC", "float32", high=1),
+        {"image_type": types.RGB, "output_type": types.YCbCr},
+        "DHWC",
+        respaced,
+        1e-5,
+    ),
     Case("color_twist", "formula", images("FHWC"), {"brightness": 0.8, "hue": Each([20.0, 70.0, 200.0])}, "FHWC", tolerance=1),
 ]
 
 
-@pytest.mark.parametrize("name", ["brightness", "color_twist"])
-def test_frames(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("brightness", "brightness"),
+        ("contrast", "contrast_center"),
+        ("brightness_contrast", "contrast"),
+        ("color_twist", "brightness"),
+        ("hsv", "value"),
+        ("hue", "hue"),
+        ("saturation", "saturation"),
+    ],
+)
+def test_frames(name: str, argument: str) -> None:
     video = np.random.default_rng(0).integers(0, 256, (3, 12, 15, 3)).astype(np.uint8)
-    values = [0.5, 1.0, 2.0]
+    values = [0.5, 1.0, 80.0]
+    other = {"contrast": 1.5} if name == "contrast" else {}
     function = getattr(ndd, name)
-    result = np.asarray(function(ndd.tensor(video, layout="FHWC"), brightness=ndd.tensor(values, layout="F")).evaluate())
+    result = np.asarray(function(ndd.tensor(video, layout="FHWC"), **{argument: ndd.tensor(values, layout="F")}, **other).evaluate())
     for frame, value, ours in zip(video, values, result, strict=True):
-        assert np.array_equal(ours, np.asarray(function(ndd.tensor(frame, layout="HWC"), brightness=value).evaluate()))
+        assert np.array_equal(ours, np.asarray(function(ndd.tensor(frame, layout="HWC"), **{argument: value}, **other).evaluate()))
+    assert not np.array_equal(result[2], video[2])
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 10, 11, 17, 26])
@@ -91,6 +227,72 @@ def test_color_twist_of_any_width(width: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4])
-def test_color_twist_wants_three_channels(channels: int) -> None:
-    with pytest.raises(RuntimeError, match=r"color_twist.*channels"):
-        ndd.color_twist(np.zeros((4, 5, channels), np.uint8))
+@pytest.mark.parametrize("name", ["color_twist", "hsv", "hue", "saturation"])
+def test_three_channels_are_wanted(name: str, channels: int) -> None:
+    function = getattr(ndd, name)
+    with pytest.raises(RuntimeError, match=rf"{name}.*channels"):
+        function(np.zeros((4, 5, channels), np.uint8))
+    with pytest.raises(RuntimeError, match=rf"{name}.*channels"):
+        function(ndd.batch([np.zeros((4, 5, 3), np.uint8), np.zeros((4, 6, channels), np.uint8)])).evaluate()
+
+
+@pytest.mark.parametrize("width", [1, 2, 9, 10, 11, 21, 22, 23, 39])
+@pytest.mark.parametrize(("source", "target"), [("RGB", "GRAY"), ("GRAY", "YCbCr"), ("YCbCr", "GRAY"), ("GRAY", "GRAY"), ("YCbCr", "BGR")])
+def test_color_spaces_of_any_width(source: str, target: str, width: int) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (2, width, 1 if source == "GRAY" else 3)).astype(np.uint8)
+    args = {"image_type": SPACES[source], "output_type": SPACES[target]}
+    ours = np.asarray(ndd.color_space_conversion(image, **args).evaluate())
+    assert np.abs(ours.astype(int) - respaced(image, **args)).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float32", "int32", "uint64", "float64"])
+@pytest.mark.parametrize("width", [1, 4, 15, 16, 17, 33])
+def test_copied_channels_are_exact(dtype: str, width: int) -> None:
+    generator = np.random.default_rng(0)
+    image = generator.integers(0, 2, (3, width, 3)) if dtype == "bool" else generator.integers(0, 256, (3, width, 3)) * (2**23 + 1)
+    image = image.astype(dtype)
+    swapped = ndd.color_space_conversion(image, image_type=types.RGB, output_type=types.BGR).evaluate()
+    np.testing.assert_array_equal(np.asarray(swapped), image[..., ::-1])
+    spread = ndd.color_space_conversion(image[..., :1], image_type=types.GRAY, output_type=types.RGB).evaluate()
+    np.testing.assert_array_equal(np.asarray(spread), image[..., :1].repeat(3, -1))
+
+
+def test_color_spaces_there_and_back() -> None:
+    """The rounded YCbCr values keep RGB within two levels."""
+    image = np.random.default_rng(0).integers(0, 256, (50, 60, 3)).astype(np.uint8)
+    there = ndd.color_space_conversion(image, image_type=types.RGB, output_type=types.YCbCr)
+    back = ndd.color_space_conversion(there, image_type=types.YCbCr, output_type=types.RGB)
+    assert np.abs(np.asarray(back.evaluate()).astype(int) - image).max() <= 2
+
+
+def test_wrong_color_spaces() -> None:
+    image = np.zeros((4, 5, 3), np.uint8)
+    with pytest.raises(RuntimeError, match=r"color_space_conversion.*channel"):
+        ndd.color_space_conversion(image, image_type=types.GRAY, output_type=types.RGB)
+    with pytest.raises(RuntimeError, match=r"color_space_conversion.*channel"):
+        ndd.color_space_conversion(ndd.batch([image, image[:, :3, :1]]), image_type=types.RGB, output_type=types.GRAY).evaluate()
+    for name in ("image_type", "output_type"):
+        for wrong in (types.ANY_DATA, 17):
+            with pytest.raises(RuntimeError, match=rf"color_space_conversion.*{name}"):
+                ndd.color_space_conversion(image, **{"image_type": types.RGB, "output_type": types.BGR, name: wrong})
+
+
+@pytest.mark.parametrize("name", ["contrast", "brightness_contrast"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"])
+def test_the_middle_stays(name: str, dtype: str) -> None:
+    middle = 0.5 if dtype.startswith("float") else (np.iinfo(dtype).max + 1) // 2
+    image = np.full((1, 1, 1), middle, dtype)
+    assert np.asarray(getattr(ndd, name)(image, contrast=0.25).evaluate()) == image
+
+
+@pytest.mark.parametrize("name", ["brightness", "contrast", "hsv", "saturation"])
+@pytest.mark.parametrize("shape", [(0, 5, 3), (4, 0, 3), (1, 1, 3)])
+def test_small_images(name: str, shape: tuple[int, ...]) -> None:
+    assert getattr(ndd, name)(np.zeros(shape, np.uint8)).evaluate().shape == shape
+
+
+def test_arguments_that_are_not_finite() -> None:
+    image = np.array([[[0, 1, 255]]], np.uint8)
+    for value in (np.nan, np.inf, -np.inf):
+        assert np.isin(np.asarray(ndd.contrast(image, contrast=value).evaluate()), [0, 255]).all()
+        assert np.isin(np.asarray(ndd.hsv(image, hue=value, value=value).evaluate()), [0, 255]).all()

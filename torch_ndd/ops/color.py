@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours of pixels."""
+"""Brightness, contrast, hue and saturation."""
 
 import math
 
@@ -8,6 +8,7 @@ import torch
 from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Hint, PerSample, T, operator
+from ._channels import check_channels
 from ._formulas import per_sample, saturate, value_range
 from ._layouts import IMAGE_LAYOUTS
 from ._outputs import like
@@ -41,6 +42,85 @@ def brightness(
 
     >>> brightness(torch.tensor([[[10], [200]]], dtype=torch.uint8), brightness=1.5).torch().flatten()
     tensor([ 15, 255], dtype=torch.uint8)
+    """
+    return like(input, dtype)
+
+
+def _brightness_contrast_formula(
+    input: torch.Tensor,
+    brightness: torch.Tensor,
+    brightness_shift: torch.Tensor,
+    contrast: torch.Tensor,
+    contrast_center: torch.Tensor | None,
+    *,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    middle = (
+        torch.tensor([0.5 if value_range(input.dtype) == 1 else (value_range(input.dtype) + 1) / 2]) if contrast_center is None else contrast_center
+    )
+    b, s, c, center = (per_sample(x.float(), input.dim()) for x in (brightness, brightness_shift, contrast, middle))
+    return saturate((b * c) * input + (s * value_range(dtype) + b * (center - c * center)), dtype)
+
+
+def _contrast_formula(input: torch.Tensor, contrast: torch.Tensor, contrast_center: torch.Tensor | None, *, dtype: torch.dtype) -> torch.Tensor:
+    one = torch.ones(1)
+    return _brightness_contrast_formula(input, one, 0 * one, contrast, contrast_center, dtype=dtype)
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_contrast_formula)
+def contrast(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    contrast: PerSample[float] = 1.0,
+    contrast_center: PerSample[float] | None = None,
+    dtype: torch.dtype | None = None,
+) -> T:
+    """Scale the contrast about a centre: ``out = contrast_center + contrast * (in - contrast_center)``.
+
+    Args:
+        input: images ``HWC``, sequences ``FHWC`` or volumes ``DHWC``, any numeric type.
+        contrast: factor, one per sample or per frame; 0 gives the centre everywhere, negative ones invert.
+        contrast_center: the intensity that does not change, in units of the input; by default the middle of its range: 0.5 for floating-point
+            types, 128 for uint8.
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+
+    >>> contrast(torch.tensor([[[100], [130]]], dtype=torch.uint8), contrast=2).torch().flatten()
+    tensor([ 72, 132], dtype=torch.uint8)
+    """
+    return like(input, dtype)
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_contrast_formula)
+def brightness_contrast(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    brightness: PerSample[float] = 1.0,
+    brightness_shift: PerSample[float] = 0.0,
+    contrast: PerSample[float] = 1.0,
+    contrast_center: PerSample[float] | None = None,
+    dtype: torch.dtype | None = None,
+) -> T:
+    """Change contrast, then brightness: ``out = brightness_shift * range + brightness * (contrast_center + contrast * (in - contrast_center))``.
+
+    ``range`` is 1 for floating-point results and the largest value of the type for integers.
+
+    Args:
+        input: images ``HWC``, sequences ``FHWC`` or volumes ``DHWC``, any numeric type.
+        brightness: factor; like all of them one per sample or per frame.
+        brightness_shift: what is added, as a part of the output's range.
+        contrast: factor about the centre.
+        contrast_center: the intensity that contrast does not change, in units of the input; by default the middle of its range: 0.5 for
+            floating-point types, 128 for uint8.
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+
+    >>> brightness_contrast(torch.tensor([[[100], [130]]], dtype=torch.uint8), brightness=0.5, contrast=2).torch().flatten()
+    tensor([36, 66], dtype=torch.uint8)
     """
     return like(input, dtype)
 
@@ -100,7 +180,112 @@ def color_twist(
     >>> color_twist(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
     tensor([159, 109,  59], dtype=torch.uint8)
     """
+    return _recolored("color_twist", input, dtype)
+
+
+def _recolored(op: str, input: T, dtype: torch.dtype | None) -> T:
     images: Batch = input  # type: ignore[assignment]
-    if images._shapes is None and images._values.shape[-1] != 3:
-        raise RuntimeError(f"color_twist: the image must have 3 channels, got {images._values.shape[-1]}")
+    check_channels(op, images, 3)
     return like(images, dtype)
+
+
+def _hsv_formula(input: torch.Tensor, hue: torch.Tensor, saturation: torch.Tensor, value: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    return _color_twist_formula(input, value, torch.ones(1), hue, saturation, dtype=dtype)
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_hsv_formula)
+def hsv(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = torch.uint8,
+    hue: PerSample[float] = 0.0,
+    saturation: PerSample[float] = 1.0,
+    value: PerSample[float] = 1.0,
+) -> T:
+    """Change hue, saturation and value of RGB images by one colour matrix, as ``color_twist`` does.
+
+    There is no conversion to HSV and back: hue turns and saturation scales the plane of I and Q in the YIQ colour space, and value scales all.
+
+    Args:
+        input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
+        dtype: type of the result; uint8 unless given, whatever the input's is. Integers are rounded half away from zero and saturated.
+        hue: angle in degrees; like all of them one per sample or per frame.
+        saturation: factor; 0 makes the image grey.
+        value: factor.
+
+    Raises:
+        RuntimeError: another number of channels than 3.
+
+    >>> hsv(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120, value=0.5).torch().flatten()
+    tensor([10, 91, 26], dtype=torch.uint8)
+    """
+    return _recolored("hsv", input, dtype)
+
+
+def _hue_formula(input: torch.Tensor, hue: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    one = torch.ones(1)
+    return _color_twist_formula(input, one, one, hue, one, dtype=dtype)
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_hue_formula)
+def hue(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = None,
+    hue: PerSample[float] = 0.0,
+    image_type: Hint[types.DALIImageType | None] = None,
+) -> T:
+    """Turn the hue of RGB images: a rotation of the plane of I and Q in the YIQ colour space.
+
+    Args:
+        input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+        hue: angle in degrees, one per sample or per frame.
+        image_type: deprecated, without effect.
+
+    Raises:
+        RuntimeError: another number of channels than 3.
+
+    >>> hue(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120).torch().flatten()
+    tensor([ 20, 182,  52], dtype=torch.uint8)
+    """
+    return _recolored("hue", input, dtype)
+
+
+def _saturation_formula(input: torch.Tensor, saturation: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    one = torch.ones(1)
+    return _color_twist_formula(input, one, one, 0 * one, saturation, dtype=dtype)
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_saturation_formula)
+def saturation(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = None,
+    image_type: Hint[types.DALIImageType | None] = None,
+    saturation: PerSample[float] = 1.0,
+) -> T:
+    """Scale the saturation of RGB images: I and Q in the YIQ colour space.
+
+    Args:
+        input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+        image_type: deprecated, without effect.
+        saturation: factor, one per sample or per frame; 0 makes the image grey.
+
+    Raises:
+        RuntimeError: another number of channels than 3.
+
+    >>> saturation(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
+    tensor([159, 109,  59], dtype=torch.uint8)
+    """
+    return _recolored("saturation", input, dtype)

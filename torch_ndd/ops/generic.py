@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on any data."""
+"""Element types and tables: what works on any data."""
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from .._operator import DeviceLike, T, operator
+from .. import types
+from .._batch import Batch
+from .._operator import DeviceLike, Launch, T, operator
 from ._formulas import saturate
 from ._outputs import like
 
@@ -29,3 +36,103 @@ def cast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | Non
     tensor([  0,   3, 255, 255], dtype=torch.uint8)
     """
     return like(input, dtype)
+
+
+def _cast_like_formula(input_0: torch.Tensor, input_1: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor | None:
+    del input_1
+    return _cast_formula(input_0, dtype=dtype)
+
+
+@operator(formula=_cast_like_formula)
+def cast_like(input_0: T, input_1: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
+    """Convert the first input to the element type of the second one, as ``cast`` does.
+
+    Args:
+        input_0: anything.
+        input_1: anything; nothing but its type matters.
+
+    >>> cast_like(torch.tensor([-3.0, 2.5, 254.6, 300.0]), torch.zeros(1, dtype=torch.uint8)).torch()
+    tensor([  0,   3, 255, 255], dtype=torch.uint8)
+    """
+    return like(input_0, input_1.dtype)
+
+
+_LARGEST_KEY = 65535
+
+
+def _numbers(name: str, given: Any, kind: type | tuple[type, ...]) -> tuple[Any, ...]:
+    """A number or some of them."""
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    numbers = () if listed is None else tuple(listed) if isinstance(listed, list | tuple | range) else (listed,)
+    for number in numbers:
+        if not isinstance(number, kind):
+            raise TypeError(f"lookup_table: argument {name!r} must be {'integers' if kind is int else 'numbers'}, got {given!r}")
+    return numbers
+
+
+def _table(keys: tuple[int, ...], values: tuple[float, ...], default_value: float) -> torch.Tensor:
+    """The value of every key up to the largest one that is given. Of a repeated key the last value counts."""
+    if len(keys) != len(values):
+        raise RuntimeError(f"lookup_table: there must be as many keys as values, got {len(keys)} keys and {len(values)} values")
+    if keys and not 0 <= min(keys) <= max(keys) <= _LARGEST_KEY:
+        raise RuntimeError(f"lookup_table: keys must be 0 to {_LARGEST_KEY}, got {min(keys)} to {max(keys)}")
+    table = [default_value] * (max(keys, default=-1) + 1)
+    for key, value in zip(keys, values, strict=True):
+        table[key] = value
+    return torch.tensor(table, dtype=torch.float32)[None]
+
+
+_cached_table = functools.lru_cache(64)(_table)
+
+
+def _lookup_formula(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
+    if torch.uint64 in (input.dtype, dtype):
+        return None  # torch has no arithmetic for it
+    outside = torch.full((1,), default_value, dtype=torch.float32, device=input.device)
+    table = torch.cat([table[0].to(input.device), outside])
+    size = len(table) - 1
+    key = input.long()
+    return saturate(table[torch.where((key < 0) | (key >= size), size, key)], dtype)
+
+
+@operator(kernel="Tensor table, float default_value", formula=_lookup_formula)
+def lookup_table(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    default_value: float = 0.0,
+    dtype: torch.dtype | None = torch.float32,
+    keys: int | Sequence[int] | None = None,
+    output_dtype: Any = None,
+    values: float | Sequence[float] | None = None,
+) -> T:
+    """Replace every element by what stands for it in a table: ``out = values[k]`` where ``keys[k] == in``, else ``default_value``.
+
+    Args:
+        input: integers or bool of any shape and layout.
+        default_value: for elements that are no key.
+        dtype: type of the result, float32 unless given; the values are converted to it as ``cast`` does.
+        keys: integers from 0 to 65535; of a repeated key the last value counts.
+        output_dtype: deprecated name of ``dtype``.
+        values: as many numbers as keys.
+
+    Raises:
+        RuntimeError: different numbers of keys and values, a key out of range, or floating-point input.
+
+    >>> lookup_table(torch.tensor([1, 5, 7], dtype=torch.uint8), keys=[1, 7], values=[0.5, -2], default_value=9).torch()
+    tensor([ 0.5000,  9.0000, -2.0000])
+    """
+    elements: Batch = input  # type: ignore[assignment]
+    if elements.dtype.is_floating_point:
+        raise RuntimeError(f"lookup_table: the input must be of an integer type, got {elements.dtype}")
+    if output_dtype is not None:
+        warnings.warn("lookup_table: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=4)
+        try:
+            dtype = types.to_dtype(output_dtype)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"lookup_table: output_dtype: {error}") from None
+    make = _table if torch.compiler.is_compiling() else _cached_table
+    table = make(_numbers("keys", keys, int), _numbers("values", values, (int, float)), default_value)
+    return Launch(like(elements, dtype), [table, default_value])  # type: ignore[return-value]

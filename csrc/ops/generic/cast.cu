@@ -91,19 +91,19 @@ __global__ void convert_gpu(const void* from, DType in, int64_t n, void* to, DTy
 }
 #endif
 
-void cast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 255) / 256, 1 << 16);
     if (n == 0) return;
     convert_gpu<<<static_cast<unsigned>(blocks), 256, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, output.data_ptr(), out.dtype());
-    return check_launch("cast");
+    return check_launch(op);
   }
 #endif
   const bool streamed = exceeds_caches(output.numel() * out.item_bytes());
   const double cost = in.size() > 0 ? kNanosecondsPerElement * static_cast<double>(in.volume(0)) : 0;
-  launch_cpu("cast", in.size(), cost, {}, [=](int64_t i) {
+  launch_cpu(op, in.size(), cost, {}, [=](int64_t i) {
     const char* from = static_cast<const char*>(in.data(i));
     char* to = static_cast<char*>(out.data(i));
     if (streamed) stream_run(from, in.dtype(), in.volume(i), to, out.dtype());
@@ -111,6 +111,17 @@ void cast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& ou
   });
 }
 
+void cast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  convert_all("cast", input, input_shapes, output, output_shapes);
+}
+
+// The second input gives its type alone, which the output has already.
+void cast_like(const Tensor& input, const MaybeTensor& input_shapes, const Tensor&, const MaybeTensor&, const Tensor& output,
+               const MaybeTensor& output_shapes) {
+  convert_all("cast_like", input, input_shapes, output, output_shapes);
+}
+
 }  // namespace
 }  // namespace ndd
 NDD_KERNELS(cast, ndd::cast)
+NDD_KERNELS(cast_like, ndd::cast_like)

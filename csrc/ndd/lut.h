@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Histograms of uint8 images and lookups in tables of 256 entries: what lookup_table, equalize and clahe are made of.
+#pragma once
+
+#include <cstdint>
+
+namespace ndd {
+
+constexpr int kLevels = 256;
+
+// Counts levels in several histograms by turns: an increment has to wait for the one before where both are of one level, as in flat regions.
+class LevelCounter {
+ public:
+  void add(const uint8_t* levels, int64_t count) {
+    int64_t i = 0;
+    for (; i + kParts <= count; i += kParts)
+      for (int p = 0; p < kParts; ++p) ++parts_[p][levels[i + p]];
+    for (; i < count; ++i) ++parts_[0][levels[i]];
+  }
+  void add_to(uint32_t* counts) const {
+    for (int v = 0; v < kLevels; ++v)
+      for (int p = 0; p < kParts; ++p) counts[v] += parts_[p][v];
+  }
+
+ private:
+  static constexpr int kParts = 4;
+  uint32_t parts_[kParts][kLevels] = {};
+};
+
+// Adds to counts[c * 256 + level] how often each level occurs in channel c of interleaved pixels.
+void count_levels(const uint8_t* pixels, int64_t count, int64_t channels, uint32_t* counts);
+
+// dst = tables[c * 256 + src] for every channel c of interleaved pixels; src may be dst.
+void map_levels(const uint8_t* src, int64_t count, int64_t channels, const uint8_t* tables, uint8_t* dst);
+
+}  // namespace ndd

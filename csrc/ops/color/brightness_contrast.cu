@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/kernel.h"
+#include "ndd/pointwise.h"
+
+namespace ndd {
+namespace {
+
+struct Linear {
+  float scale, shift;
+  NDD_HD float operator()(float v) const { return scale * v + shift; }
+};
+
+// out = shift * range + brightness * (center + contrast * (in - center))
+Linear brightness_contrast_of(float brightness, float shift, float range, float contrast, float center) {
+  return {brightness * contrast, shift * range + brightness * (center - contrast * center)};
+}
+
+// Half of the input's range; for uint8 that is 128.
+float middle_of(DType dtype) {
+  return is_floating_dtype(dtype) || dtype == DType::boolean ? 0.5f : static_cast<float>((static_cast<double>(value_range(dtype)) + 1.0) / 2.0);
+}
+
+void brightness(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& factor, const Tensor& shift, const Tensor& output,
+                const MaybeTensor& output_shapes) {
+  const Args<float> scale(factor), offset(shift);
+  const float range = value_range(dtype_of(output));
+  pointwise("brightness", Samples(input, input_shapes), Samples(output, output_shapes), {&scale, &offset},
+            [=](int64_t i, int64_t f) { return Linear{scale.of_frame(i, f), range * offset.of_frame(i, f)}; });
+}
+
+void brightness_contrast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& brightness, const Tensor& shift, const Tensor& contrast,
+                         const MaybeTensor& contrast_center, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Args<float> b(brightness), s(shift), c(contrast), center(contrast_center ? *contrast_center : contrast);
+  const bool centered = !contrast_center;
+  const float range = value_range(dtype_of(output)), middle = middle_of(dtype_of(input));
+  pointwise("brightness_contrast", Samples(input, input_shapes), Samples(output, output_shapes), {&b, &s, &c, &center}, [=](int64_t i, int64_t f) {
+    return brightness_contrast_of(b.of_frame(i, f), s.of_frame(i, f), range, c.of_frame(i, f), centered ? middle : center.of_frame(i, f));
+  });
+}
+
+void contrast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& contrast, const MaybeTensor& contrast_center, const Tensor& output,
+              const MaybeTensor& output_shapes) {
+  const Args<float> c(contrast), center(contrast_center ? *contrast_center : contrast);
+  const bool centered = !contrast_center;
+  const float middle = middle_of(dtype_of(input));
+  pointwise("contrast", Samples(input, input_shapes), Samples(output, output_shapes), {&c, &center}, [=](int64_t i, int64_t f) {
+    return brightness_contrast_of(1.0f, 0.0f, 1.0f, c.of_frame(i, f), centered ? middle : center.of_frame(i, f));
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(brightness, ndd::brightness)
+NDD_KERNELS(brightness_contrast, ndd::brightness_contrast)
+NDD_KERNELS(contrast, ndd::contrast)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Colours from the mosaic of a camera's sensor."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._channels import channels_of
+
+_ALGORITHMS = ("bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv")  # in the kernel's order
+
+
+@operator(layouts=("HW", "HWC", "FHW", "FHWC"), kernel="Tensor blue_position, int algorithm, int first")
+def debayer(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    algorithm: str | None = None,
+    blue_position: PerSample[Sequence[int]],
+) -> T:
+    """Interpolate the colours of a Bayer mosaic, in which every pixel has one of red, green and blue.
+
+    Args:
+        input: uint8 or uint16, ``HW`` or ``HWC`` with one channel, or sequences ``FHW`` and ``FHWC``, of even height and width.
+        algorithm: ``"bilinear_ocv"``, the mean of the neighbours, by default; ``"edgeaware_ocv"``, where green follows edges; ``"vng_ocv"``, means
+            over those of eight directions that are smooth (variable number of gradients; uint8); ``"gray_ocv"``, the luma alone.
+        blue_position: row and column, 0 or 1, of the blue pixel in the 2x2 tile that begins in the second row and column of the image, as OpenCV
+            names mosaics: ``(0, 0)`` is BG, ``(0, 1)`` GB, ``(1, 0)`` GR and ``(1, 1)`` RG. One per sample or per frame.
+
+    Returns:
+        ``HWC`` or ``FHWC`` with the channels R, G and B, or one of gray, of the input's type. Bilinear, edge-aware and gray results repeat at the
+        border what is next to it, and are 0 where the image has fewer than four rows or columns.
+
+    Raises:
+        RuntimeError: another type, several channels, an odd size, an unknown algorithm or position.
+
+    >>> mosaic = torch.full((4, 4), 10, dtype=torch.uint8)
+    >>> mosaic[::2, ::2] = 90  # red
+    >>> debayer(mosaic, blue_position=(0, 0)).torch()[1, 1]
+    tensor([90, 10, 10], dtype=torch.uint8)
+    """
+    images: Batch = input  # type: ignore[assignment]
+    if algorithm is not None and not isinstance(algorithm, str):
+        raise TypeError(f"debayer: algorithm must be a str, got {algorithm!r}")
+    name = algorithm or _ALGORITHMS[0]
+    if name == "default_npp":
+        raise RuntimeError("debayer: algorithm 'default_npp' is NPP's own; use 'bilinear_ocv', on the GPU too")
+    if name not in _ALGORITHMS:
+        raise RuntimeError(f"debayer: algorithm must be one of {', '.join(_ALGORITHMS)}, got {algorithm!r}")
+    if images.dtype not in (torch.uint8, torch.uint16):
+        raise RuntimeError(f"debayer: the input must be uint8 or uint16, got {images.dtype}")
+    if name == "vng_ocv" and images.dtype is not torch.uint8:
+        raise RuntimeError(f"debayer: algorithm 'vng_ocv' takes uint8, got {images.dtype}")
+    position: Any = blue_position
+    if position.shape[-1] != 2:
+        raise RuntimeError(f"debayer: blue_position must be two numbers, a row and a column, got {position.shape[-1]}")
+    layout = images._layout or ""
+    first = int(layout.startswith("F"))
+    if layout.endswith("C") and any(found != 1 for found in channels_of(images)):
+        raise RuntimeError(f"debayer: the input must have one channel, got {channels_of(images)}; the layout of sequences is FHW")
+    extents: list[Any] = list(images._values.shape[1:] if images._shapes is None else images._shapes.unbind(1))[: first + 2]
+    if images._shapes is None and (extents[first] % 2 or extents[first + 1] % 2):
+        raise RuntimeError(f"debayer: height and width must be even, got {extents[first]} x {extents[first + 1]}")
+    channels = 1 if name == "gray_ocv" else 3
+    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "FHWC"[1 - first :])
+    return Launch(out, [position, _ALGORITHMS.index(name), first])  # type: ignore[return-value]
