@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warp driver: every output pixel asks a map where it comes from, and the input is sampled there, nearest or linear.
+// Warp driver: every output pixel asks a map where it comes from, and the input is sampled there.
 //
 // A map is a functor `Point<D> operator()(const Point<D>& to) const` on pixel-corner coordinates, x first (the centre of pixel i is i + 0.5).
-// This header holds what both backends share; warp_cpu.h and warp.cuh hold their loops.
+// This header holds what both backends share; warp_cpu.h and warp.cuh hold their loops, warp_driver.h brings batches to them.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "ndd/hd.h"
+#include "ndd/resample.h"
 
 namespace ndd {
 
-enum class Interp { nearest, linear };
+enum class Interp : int32_t { nearest, linear, cubic, lanczos3, copy };  // the first numbers are ndd's InterpType; copy ignores the map
+enum class Border : int32_t { constant, replicate, reflect, reflect_101, wrap };
 
 template <int D>
 struct Point {
@@ -39,8 +41,11 @@ struct WarpSource {
   const void* data;
   int64_t size[D], stride[D];
   int64_t channels;
-  bool clamp;  // repeat the border pixel instead of showing `fill`
-  float fill;
+  Border border;
+  float fill;          // what a constant border shows,
+  const float* fills;  // or, where not null, what it shows in each channel
+
+  NDD_HD float fill_of(int64_t channel) const { return fills ? fills[channel] : fill; }
 };
 
 // One image or volume to warp: output pixel `to` takes its value from map(to). `out` is contiguous, `size` pixels, x first.
@@ -50,19 +55,37 @@ struct WarpItem {
   Map map;
   void* out;
   int64_t size[D];
+  Interp interp;
 };
 
 namespace warp {
+
+// The pixel that stands for pixel i of a line of n; -1 where the fill value shows.
+NDD_HD int64_t border_index(int64_t i, int64_t n, Border border) {
+  if (i >= 0 && i < n) return i;
+  if (border == Border::constant) return -1;
+  if (border == Border::replicate || n == 1) return i < 0 ? 0 : n - 1;
+  const int64_t period = border == Border::wrap ? n : border == Border::reflect ? 2 * n : 2 * n - 2;
+  const int64_t k = (i % period + period) % period;
+  return k < n ? k : border == Border::reflect ? period - 1 - k : period - k;
+}
+
+// A coordinate that an int64 can hold. Beyond the border by more than any filter reaches, constant and repeated borders do not change any more; a NaN
+// becomes such a point, too.
+NDD_HD float limited(float p, int64_t size, Border border) {
+  const bool periodic = border != Border::constant && border != Border::replicate;
+  const float far = 1073741824.0f;
+  return fminf(fmaxf(p, periodic ? -far : -8.0f), periodic ? far : static_cast<float>(size) + 8.0f);
+}
 
 // Element offset of the pixel that holds p; -1 where the fill value shows.
 template <int D>
 NDD_HD int64_t nearest_tap(const WarpSource<D>& src, const Point<D>& p) {
   int64_t offset = 0;
   for (int d = 0; d < D; ++d) {
-    const float last = static_cast<float>(src.size[d] - 1);
-    const float i = floorf(p.at[d]);
-    if (!src.clamp && !(i >= 0.0f && i <= last)) return -1;
-    offset += static_cast<int64_t>(fminf(fmaxf(i, 0.0f), last)) * src.stride[d];
+    const int64_t i = border_index(static_cast<int64_t>(floorf(limited(p.at[d], src.size[d], src.border))), src.size[d], src.border);
+    if (i < 0) return -1;
+    offset += i * src.stride[d];
   }
   return offset;
 }
@@ -79,13 +102,12 @@ NDD_HD LinearTaps<D> linear_taps(const WarpSource<D>& src, const Point<D>& p) {
   taps.offset[0] = 0;
   taps.weight[0] = 1.0f;
   for (int d = 0; d < D; ++d) {
-    const int64_t size = src.size[d];
-    const float c = fminf(fmaxf(p.at[d] - 0.5f, -2.0f), static_cast<float>(size));  // a NaN becomes "outside"
+    const float c = limited(p.at[d] - 0.5f, src.size[d], src.border);
     const float low = floorf(c), right = c - low;
     int64_t at[2] = {static_cast<int64_t>(low), static_cast<int64_t>(low) + 1};
     for (int64_t& i : at) {
-      if (src.clamp) i = i < 0 ? 0 : i < size ? i : size - 1;
-      i = i >= 0 && i < size ? i * src.stride[d] : -1;
+      i = border_index(i, src.size[d], src.border);
+      i = i < 0 ? -1 : i * src.stride[d];
     }
     for (int t = 0; t < 1 << d; ++t) {
       const int64_t offset = taps.offset[t];
@@ -103,6 +125,64 @@ template <int D, class Load>  // Load: element offset -> float
 NDD_HD float blend(const LinearTaps<D>& taps, int64_t channel, float fill, Load load) {
   float sum = 0.0f;
   for (int t = 0; t < 1 << D; ++t) sum += taps.weight[t] * (taps.offset[t] < 0 ? fill : load(taps.offset[t] + channel));
+  return sum;
+}
+
+// How many neighbours along an axis a filter mixes, and how many of them lie below the one that holds the point.
+template <Interp interp>
+inline constexpr int kTaps = interp == Interp::nearest ? 1 : interp == Interp::linear ? 2 : interp == Interp::cubic ? 4 : 6;
+template <Interp interp>
+inline constexpr int kLead = (kTaps<interp> - 1) / 2;
+
+// Weights of the neighbours of a point that lies `right` (0 to 1) beyond the centre of neighbour kLead. The cubic is OpenCV's, with a slope of -0.75.
+template <Interp interp>
+NDD_HD void wide_weights(float right, float* weights) {
+  if (interp == Interp::cubic) {
+    const float a = -0.75f, far = right + 1, left = 1 - right;
+    weights[0] = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
+    weights[1] = ((a + 2) * right - (a + 3)) * right * right + 1;
+    weights[2] = ((a + 2) * left - (a + 3)) * left * left + 1;
+    weights[3] = 1 - weights[0] - weights[1] - weights[2];
+    return;
+  }
+  float sum = 0;
+  for (int k = 0; k < kTaps<interp>; ++k) sum += weights[k] = kernel_knot(Filter::lanczos3, fabsf(right + static_cast<float>(kLead<interp> - k)));
+  for (int k = 0; k < kTaps<interp>; ++k) weights[k] /= sum;
+}
+
+// The neighbours of a point in an image.
+template <Interp interp>
+struct WideTaps {
+  static constexpr int K = kTaps<interp>;
+  int64_t offset[2][K];  // -1: the fill value
+  float weight[2][K];
+};
+
+template <Interp interp>
+NDD_HD WideTaps<interp> wide_taps(const WarpSource<2>& src, const Point<2>& p) {
+  WideTaps<interp> taps;
+  for (int d = 0; d < 2; ++d) {
+    const float c = limited(p.at[d] - 0.5f, src.size[d], src.border), low = floorf(c);
+    wide_weights<interp>(c - low, taps.weight[d]);
+    for (int k = 0; k < taps.K; ++k) {
+      const int64_t i = border_index(static_cast<int64_t>(low) + k - kLead<interp>, src.size[d], src.border);
+      taps.offset[d][k] = i < 0 ? -1 : i * src.stride[d];
+    }
+  }
+  return taps;
+}
+
+template <Interp interp, class Load>
+NDD_HD float blend(const WideTaps<interp>& taps, int64_t channel, float fill, Load load) {
+  float sum = 0.0f;
+  for (int r = 0; r < taps.K; ++r) {
+    float row = 0.0f;
+    for (int k = 0; k < taps.K; ++k) {
+      const bool outside = taps.offset[0][k] < 0 || taps.offset[1][r] < 0;
+      row += taps.weight[0][k] * (outside ? fill : load(taps.offset[0][k] + taps.offset[1][r] + channel));
+    }
+    sum += taps.weight[1][r] * row;
+  }
   return sum;
 }
 

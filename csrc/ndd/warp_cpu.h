@@ -3,18 +3,12 @@
 // sampler, never a product of the two.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
-#include <vector>
 
 #include "ndd/dtypes.h"
-#include "ndd/rows.h"
-#include "ndd/saturate.h"
 #include "ndd/simd.h"
 #include "ndd/warp.h"
-#include "ndd/warp_x86.h"
 
 namespace ndd {
 namespace warp {
@@ -31,197 +25,17 @@ struct Coordinates {
   }
 };
 
-// Where every point of a block reads: one vectorised pass, so that the samplers below only load. `pixel` is the index of the pixel that holds the
-// point, or of the lowest of its 2^D neighbours; kFill where only the fill value shows, kBorder where the neighbours must be looked at one by one.
-constexpr int32_t kFill = -1, kBorder = -2;
+// The points of n pixels of a row, from `first` on.
 template <int D>
-struct Positions {
-  int32_t pixel[kBlock];
-  float right[D][kBlock];  // distance from the low neighbour
-};
-
-template <int D, bool Linear>
-void locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, Positions<D>& positions) {
-  with_simd([&]() NDD_ALWAYS_INLINE {
-    // A repeated border is the border's own value everywhere beyond it: clamping the point does it. Otherwise one pixel beyond is far enough.
-    float least[D], most[D];
-    int32_t size[D], top[D], highest[D], step[D];
-    for (int d = 0; d < D; ++d) {
-      size[d] = static_cast<int32_t>(src.size[d]);
-      top[d] = size[d] - (Linear ? 2 : 1);
-      least[d] = src.clamp ? 0.0f : -1.0f;
-      most[d] = static_cast<float>(src.clamp ? size[d] - 1 : size[d]);
-      highest[d] = src.clamp && top[d] >= 0 ? top[d] : size[d];
-      step[d] = d == 0 ? 1 : step[d - 1] * size[d - 1];
-    }
-    const float* __restrict at = coords.at[0];
-    int32_t* __restrict pixel = positions.pixel;
-    float* __restrict right = positions.right[0];
-    const int32_t count = static_cast<int32_t>(n);
-    for (int32_t j = 0; j < count; ++j) {
-      int32_t index = 0;
-      bool fill = false, inside = true;
-#pragma GCC unroll 3
-      for (int d = 0; d < D; ++d) {
-        float p = Linear ? at[d * kBlock + j] - 0.5f : at[d * kBlock + j];
-        p = p > least[d] ? p : least[d];  // also what a NaN becomes
-        p = p < most[d] ? p : most[d];
-        int32_t i = static_cast<int32_t>(p);
-        i -= static_cast<float>(i) > p;  // floor without SSE4.1
-        i = i < highest[d] ? i : highest[d];
-        if (Linear) right[d * kBlock + j] = p - static_cast<float>(i);
-        inside = inside & (i >= 0) & (i <= top[d]);
-        fill = Linear ? fill | (p == -1.0f) | (i == size[d]) : !inside;
-        index += i * step[d];
-      }
-      pixel[j] = inside ? index : fill ? kFill : kBorder;
-    }
-  });
-}
-
-typedef float Float4 __attribute__((vector_size(16)));
-
-template <class T>
-inline Float4 load4(const T* p) {
-  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
-    typedef T Vector __attribute__((vector_size(4 * sizeof(T))));
-    Vector v;
-    std::memcpy(&v, p, sizeof(v));
-    return __builtin_convertvector(v, Float4);
-  } else {
-    return Float4{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
-  }
-}
-
-// Samples the points of one row into pixels of the output type.
-template <int D>
-class RowSampler {
- public:
-  RowSampler(const WarpSource<D>& src, DType in, DType out, Interp interp)
-      : src_(src), interp_(interp), same_dtype_(in == out), store_(row_storer(out)) {
-    for_dtype(in, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      sample_ = interp == Interp::linear ? &RowSampler::template linear_row<T> : &RowSampler::template nearest_row<T>;
-    });
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      fill_.resize(src.channels * sizeof(T) + 1);
-      const T fill = saturate<T>(src.fill);
-      fill_value_ = static_cast<float>(fill);
-      for (int64_t c = 0; c < src.channels; ++c) std::memcpy(fill_.data() + c * sizeof(T), &fill, sizeof(T));
-    });
-    staged_.resize(kBlock * src.channels + 3);
-    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear)
-      u8_ = u8_linear(static_cast<const uint8_t*>(src.data), src.size[0], src.size[1], src.channels, src.clamp, saturate<uint8_t>(src.fill));
-  }
-
-  int64_t pixel_bytes() const { return static_cast<int64_t>(fill_.size()) - 1; }
-
-  void operator()(const Coordinates<D>& coords, int64_t n, char* out) {
-    if (u8_.usable && n >= 8) {
-      uint8_t* pixels = reinterpret_cast<uint8_t*>(out);
-      return linear_u8(u8_, coords.at[0], coords.at[1], n, pixels, [&](int64_t j) { border_pixels(coords, j, 8, pixels); });
-    }
-    if (interp_ == Interp::linear) locate<D, true>(src_, coords, n, positions_);
-    else locate<D, false>(src_, coords, n, positions_);
-    if (interp_ == Interp::nearest && same_dtype_) {
-      switch (pixel_bytes()) {
-        case 1: return copy_row<1>(n, out);
-        case 3: return copy_row<3>(n, out);
-        case 4: return copy_row<4>(n, out);
-        case 12: return copy_row<12>(n, out);
-        default: return copy_row<0>(n, out);
-      }
-    }
-    (this->*sample_)(coords, n, staged_.data());
-    store_(staged_.data(), n * src_.channels, out);
-  }
-
- private:
-  // Bytes of a pixel, 0 when only known at run time. Three bytes are moved as four, half the instructions, where both pixels have a successor.
-  template <int Bytes>
-  void copy_row(int64_t n, char* out) const {
-    const int64_t bytes = Bytes > 0 ? Bytes : pixel_bytes(), wide = Bytes == 3 ? 4 : bytes, last = src_.stride[D - 1] * src_.size[D - 1] / src_.channels - 1;
-    const char *data = static_cast<const char*>(src_.data), *fill = fill_.data();
-    const int32_t* __restrict pixels = positions_.pixel;
-#pragma GCC unroll 4
-    for (int64_t j = 0; j + 1 < n; ++j, out += bytes) {
-      const int64_t pixel = pixels[j];
-      const char* from = pixel < 0 ? fill : data + pixel * bytes;
-      if (Bytes == 3 && pixel == last) std::memcpy(out, from, bytes);
-      else std::memcpy(out, from, wide);
-    }
-    std::memcpy(out, pixels[n - 1] < 0 ? fill : data + pixels[n - 1] * bytes, bytes);
-  }
-
-  template <class T>
-  void nearest_row(const Coordinates<D>&, int64_t n, float* out) const {
-    for (int64_t j = 0; j < n; ++j, out += src_.channels) {
-      const int64_t pixel = positions_.pixel[j];
-      const T* data = static_cast<const T*>(src_.data) + pixel * src_.channels;
-      for (int64_t c = 0; c < src_.channels; ++c) out[c] = pixel < 0 ? src_.fill : static_cast<float>(data[c]);
-    }
-  }
-
-  // Four channels at a time: a row may write up to three elements past its end.
-  template <class T>
-  void linear_row(const Coordinates<D>& coords, int64_t n, float* __restrict out) const {
-    const T* __restrict data = static_cast<const T*>(src_.data);
-    const Positions<D>& positions = positions_;
-    const float fill = static_cast<float>(saturate<T>(fill_value_));
-    int64_t reach[1 << D] = {};  // the neighbours, as element offsets
-    for (int t = 0; t < 1 << D; ++t)
-      for (int d = 0; d < D; ++d) reach[t] += (t >> d & 1) * src_.stride[d];
-    const int64_t channels = src_.channels, safe = src_.stride[D - 1] * src_.size[D - 1] - reach[(1 << D) - 1] - channels - 3;
-    for (int64_t j = 0; j < n; ++j, out += channels) {
-      const int64_t pixel = positions.pixel[j], offset = pixel * channels;
-      if (pixel == kFill) {
-        for (int64_t c = 0; c < channels; ++c) out[c] = fill;
-        continue;
-      }
-      if (pixel == kBorder || offset >= safe) {
-        const LinearTaps<D> taps = linear_taps(src_, coords.point(j));
-        for (int64_t c = 0; c < channels; ++c) out[c] = blend(taps, c, fill, [&](int64_t tap) { return static_cast<float>(data[tap]); });
-        continue;
-      }
-      for (int64_t c = 0; c < channels; c += 4) {
-        Float4 v[1 << D];
-#pragma GCC unroll 8
-        for (int t = 0; t < 1 << D; ++t) v[t] = load4(data + offset + reach[t] + c);
-#pragma GCC unroll 3
-        for (int d = 0; d < D; ++d) {
-#pragma GCC unroll 4
-          for (int t = 0; t < 1 << (D - 1 - d); ++t) v[t] = v[2 * t] + (v[2 * t + 1] - v[2 * t]) * positions.right[d][j];
-        }
-        std::memcpy(out + c, &v[0], sizeof(Float4));
-      }
-    }
-  }
-
-  void border_pixels(const Coordinates<D>& coords, int64_t begin, int64_t n, uint8_t* out) const {
-    const uint8_t* data = static_cast<const uint8_t*>(src_.data);
-    const float fill = static_cast<float>(saturate<uint8_t>(src_.fill));
-    for (int64_t j = begin; j < begin + n; ++j) {
-      const LinearTaps<D> taps = linear_taps(src_, coords.point(j));
-      for (int64_t c = 0; c < src_.channels; ++c)
-        out[j * src_.channels + c] = saturate<uint8_t>(blend(taps, c, fill, [&](int64_t offset) { return static_cast<float>(data[offset]); }));
-    }
-  }
-
-  WarpSource<D> src_;
-  Interp interp_;
-  bool same_dtype_;
-  StoreRow store_;
-  void (RowSampler::*sample_)(const Coordinates<D>&, int64_t, float*) const = nullptr;
-  std::vector<char> fill_;  // one pixel of the fill value in the output type, and a byte that copy_row may read
-  float fill_value_ = 0.0f;
-  std::vector<float> staged_;
-  Positions<D> positions_;
-  U8Image u8_;
-};
+using MapBlock = void (*)(const void* map, const Point<D>& first, int64_t n, Coordinates<D>& coords);
 
 template <int D, class Map>
-void map_block(const Map& functor, Point<D> first, int64_t n, Coordinates<D>& coords) {
+auto map_block(const Map& map, const Point<D>& first, int64_t n, Coordinates<D>& coords, int) -> decltype(map.row(first, n, coords)) {
+  map.row(first, n, coords);  // the map knows a better way
+}
+
+template <int D, class Map>
+void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates<D>& coords, long) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const Map map = functor;
     const Point<D> start = first;
@@ -237,40 +51,22 @@ void map_block(const Map& functor, Point<D> first, int64_t n, Coordinates<D>& co
   });
 }
 
-// A turned row crosses a cache line every other pixel, in a pattern that no prefetcher follows: reading the source once in order before makes 16 VGA
-// images 9.1 instead of 16.7 ms. Prefetching the rows ahead gained nothing, and a source larger than the second-level cache would not stay there.
-template <int D>
-void touch(const WarpSource<D>& src, int64_t item_bytes) {
-  constexpr int64_t kCache = 1 << 20, kLine = 64;
-  const int64_t bytes = src.stride[D - 1] * src.size[D - 1] * item_bytes;
-  if (bytes > kCache) return;
-  const char* data = static_cast<const char*>(src.data);
-  for (int64_t i = 0; i < bytes; i += kLine) static_cast<void>(*static_cast<const volatile char*>(data + i));
-}
+// `size` is the output's. Compiled once in warp_cpu.cpp, whatever the map.
+void warp_rows(const WarpSource<2>& src, void* out, const int64_t (&size)[2], DType in_type, DType out_type, Interp interp, const void* map, MapBlock<2> block);
+void warp_rows(const WarpSource<3>& src, void* out, const int64_t (&size)[3], DType in_type, DType out_type, Interp interp, const void* map, MapBlock<3> block);
 
 }  // namespace warp
 
 template <int D, class Map>
-void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out, Interp interp) {
-  using namespace warp;
-  if (item.src.channels == 0) return;
-  touch(item.src, item_bytes(in));
-  RowSampler<D> sample(item.src, in, out, interp);
-  Coordinates<D> coords;
-  char* dst = static_cast<char*>(item.out);
-  int64_t rows = 1;
-  for (int d = 1; d < D; ++d) rows *= item.size[d];
-  for (int64_t row = 0; row < rows; ++row) {
-    Point<D> first;
-    for (int64_t d = 1, rest = row; d < D; rest /= item.size[d], ++d) first.at[d] = static_cast<float>(rest % item.size[d]) + 0.5f;
-    for (int64_t x = 0; x < item.size[0]; x += kBlock) {
-      const int64_t n = std::min(kBlock, item.size[0] - x);
-      first.at[0] = static_cast<float>(x) + 0.5f;
-      map_block(item.map, first, n, coords);
-      sample(coords, n, dst);
-      dst += n * sample.pixel_bytes();
-    }
+void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out) {
+  if (item.interp == Interp::copy) {  // input and output are alike
+    std::memcpy(item.out, item.src.data, item.src.stride[D - 1] * item.src.size[D - 1] * item_bytes(in));
+    return;
   }
+  warp::warp_rows(item.src, item.out, item.size, in, out, item.interp, &item.map,
+                  [](const void* map, const Point<D>& first, int64_t n, warp::Coordinates<D>& coords) {
+                    warp::map_block<D>(*static_cast<const Map*>(map), first, n, coords, 0);
+                  });
 }
 
 }  // namespace ndd

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rotate against DALI's. Known differences: where a point falls exactly between two pixels (quarter turns between sizes of unlike parity), nearest
+"""Warps against DALI's. Known differences: where a point falls exactly between two pixels (quarter turns between sizes of unlike parity), nearest
 takes the higher one everywhere, while DALI's choice follows its rounding noise; a fractional size is rounded as documented, while DALI truncates it
 unless it is a literal."""
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def image(shape: tuple[int, ...], dtype: str = "uint8", seed: int = 0) -> np.nda
     return np.random.default_rng(seed).integers(0, 256, shape).astype(dtype)
 
 
-def rotated(data: np.ndarray, layout: str, *, interp: str = "LINEAR", dtype: str | None = None, **options: object) -> list[np.ndarray]:
+def rotated(data: np.ndarray, layout: str, *, interp: str = "LINEAR", dtype: str | None = None, **options: Any) -> list[np.ndarray]:
     def run(module: ModuleType, types: ModuleType) -> np.ndarray:
         out_dtype = {} if dtype is None else {"dtype": getattr(module, dtype)}
         tensor = module.tensor(data, layout=layout)
@@ -71,7 +72,7 @@ def test_volume(interp: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"keep_size": True}, {"size": [20, 31]}, {"size": [20.4, 31.0]}, {"size": [5, 7], "keep_size": True}])
-def test_canvas_options(options: dict[str, object]) -> None:
+def test_canvas_options(options: dict[str, Any]) -> None:
     assert_close(*rotated(image((25, 30, 3)), "HWC", angle=33.0, **options), integer=True)
 
 
@@ -118,3 +119,143 @@ def test_ragged_batch() -> None:
     for ours, theirs in zip(*results, strict=True):
         assert ours.shape == theirs.shape
         assert_close(ours.astype(np.float64), theirs.astype(np.float64), integer=True)
+
+
+# No point falls on the border of two pixels.
+MATRIX = np.array([[0.9137, -0.2971, 5.2313], [0.2519, 1.1073, -3.7177]], np.float32)
+VOLUME_MATRIX = np.array([[0.9137, -0.2971, 0.1079, 1.2313], [0.2519, 1.1073, 0.2029, -0.7177], [0.1013, -0.1987, 0.8111, 0.6073]], np.float32)
+HOMOGRAPHY = np.array([[1.1, 0.1, -2.3], [0.05, 0.9, 1.7], [0.001, 0.002, 1.0]], np.float32)
+
+
+def both(name: str, *inputs: Any, **options: Any) -> list[list[np.ndarray]]:
+    """The samples that torch_ndd and DALI make. Inputs and options may be functions of (module, types); arrays are given as they are."""
+
+    def of(value: Any, module: ModuleType, types: ModuleType) -> Any:
+        return value(module, types) if callable(value) else value
+
+    results = []
+    for module, types in reversed(MODULES):
+        function = module
+        for part in name.split("."):
+            function = getattr(function, part)
+        made = function(  # type: ignore[operator]
+            *(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}
+        ).evaluate()
+        results.append([np.asarray(one) for one in (made.tensors if hasattr(made, "batch_size") else [made])])
+    ours, theirs = results
+    assert [(a.shape, a.dtype) for a in ours] == [(a.shape, a.dtype) for a in theirs]
+    return [[one.astype(np.float64) for one in samples] for samples in (ours, theirs)]
+
+
+def batched(*samples: np.ndarray, layout: str | None = None) -> Any:
+    return lambda module, types: module.batch(list(samples), layout=layout)
+
+
+def interpolation(name: str) -> Any:
+    return lambda module, types: getattr(types, "INTERP_" + name)
+
+
+def ragged(dtype: str, channels: int = 3) -> list[np.ndarray]:
+    return [image((*shape, channels), dtype, seed=k) for k, shape in enumerate([(37, 52), (64, 9), (20, 31)])]
+
+
+def assert_all_close(results: list[list[np.ndarray]], *, integer: bool) -> None:
+    for ours, theirs in zip(*results, strict=True):
+        assert_close(ours, theirs, integer=integer)
+
+
+def assert_same_pixels(results: list[list[np.ndarray]]) -> None:
+    for ours, theirs in zip(*results, strict=True):
+        assert (ours != theirs).mean() < 2e-3  # points on the border of two pixels, in float32
+
+
+@pytest.mark.parametrize("fill", [None, 42.0, 300.0, -7.5])
+@pytest.mark.parametrize(
+    ("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("float32", "uint8"), ("int16", "int16"), ("int32", "int32")]
+)
+@pytest.mark.parametrize("inverse", [True, False])
+def test_warp_affine(source: str, target: str, fill: float | None, inverse: bool) -> None:
+    options: dict[str, Any] = {} if fill is None else {"fill_value": fill}
+    matrices = batched(MATRIX, MATRIX * np.float32(1.3), np.float32([[1, 0, 0.3], [0, -1, 20.2]]))
+    options |= {"matrix": matrices, "inverse_map": inverse, "dtype": lambda module, types: getattr(module, target)}
+    images = batched(*ragged(source), layout="HWC")
+    assert_all_close(both("warp_affine", images, **options), integer=target != "float32")
+    options["size"] = batched(*np.float32([[20, 31], [40, 7], [3, 90]]))
+    assert_all_close(both("warp_affine", images, **options), integer=target != "float32")
+    assert_same_pixels(both("warp_affine", images, interp_type=interpolation("NN"), **options))
+
+
+def test_warp_affine_takes_the_matrix_in_every_form() -> None:
+    data = image((20, 31, 3))
+    tensor = lambda module, types: module.tensor(data, layout="HWC")  # noqa: E731
+    matrix = np.array([[1.5, 0.25, -3.5], [0.125, 0.75, 2.0]], np.float32)
+    forms = [both("warp_affine", tensor, matrix=matrix), both("warp_affine", tensor, matrix), both("warp_affine", tensor, batched(matrix))]
+    for results in forms:
+        assert_all_close(results, integer=True)
+    # DALI takes a list only where it is written as one.
+    written = dali.warp_affine(dali.tensor(data, layout="HWC"), matrix=[1.5, 0.25, -3.5, 0.125, 0.75, 2.0]).evaluate()
+    ours = np.asarray(ndd.warp_affine(ndd.tensor(data, layout="HWC"), matrix=matrix.ravel().tolist()).evaluate())
+    assert_close(ours.astype(np.float64), np.asarray(written).astype(np.float64), integer=True)
+
+
+@pytest.mark.parametrize("interp", ["NN", "LINEAR"])
+@pytest.mark.parametrize("inverse", [True, False])
+def test_warp_affine_of_volumes(interp: str, inverse: bool) -> None:
+    volumes = batched(image((7, 12, 9, 2)), image((5, 8, 14, 2), seed=1), layout="DHWC")
+    for options in ({}, {"fill_value": 9.0}, {"size": [6, 10, 11]}):
+        results = both("warp_affine", volumes, matrix=VOLUME_MATRIX, inverse_map=inverse, interp_type=interpolation(interp), **options)
+        assert_all_close(results, integer=True) if interp == "LINEAR" else assert_same_pixels(results)
+
+
+@pytest.mark.parametrize("positional", [False, True])
+def test_warp_affine_of_frames(positional: bool) -> None:
+    videos = batched(image((3, 20, 31, 3)), image((2, 20, 31, 3), seed=1), layout="FHWC")
+    per_frame = lambda module, types: module.per_frame(module.batch([np.stack([MATRIX] * 2 + [2 * MATRIX]), np.stack([-MATRIX, MATRIX])]))  # noqa: E731
+    assert_all_close(both("warp_affine", videos, per_frame) if positional else both("warp_affine", videos, matrix=per_frame), integer=True)
+    assert_all_close(both("warp_affine", videos, matrix=MATRIX), integer=True)
+
+
+# DALI's CPU operator is OpenCV's, which may round points to 1/32 of a pixel and weights to 2^-15, and gives up repeating an image far outside of it.
+@pytest.mark.parametrize("border", ["constant", "replicate", "reflect", "reflect_101", "wrap"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "float32"])
+@pytest.mark.parametrize("interp", ["NN", "LINEAR", "CUBIC"])
+def test_warp_perspective(interp: str, dtype: str, border: str) -> None:
+    x, y = np.meshgrid(np.arange(64), np.arange(64))
+    smooth = [(128 + 100 * np.sin(x / (7 + c)) * np.cos(y / 9))[:h, :w] for c, (h, w) in enumerate([(37, 52), (64, 29), (20, 31)])]
+    images = batched(*(np.stack([one, one / 2, 255 - one], -1).astype(dtype) for one in smooth), layout="HWC")
+    for options in ({"matrix": HOMOGRAPHY}, {"matrix": HOMOGRAPHY, "pixel_origin": "center", "inverse_map": False, "size": [30, 41]}):
+        fill = {"fill_value": [10.0, 20.0, 30.0]} if border == "constant" else {}
+        results = both("experimental.warp_perspective", images, border_mode=border, interp_type=interpolation(interp), **fill, **options)
+        for ours, theirs in zip(*results, strict=True):
+            difference = np.abs(ours - theirs)
+            if interp == "NN":
+                assert (difference > 0).mean() < 0.02
+            else:
+                assert difference.mean() < 0.3
+                assert (difference > 1).mean() < 0.04
+
+
+@pytest.mark.parametrize("layout", ["HW", "HWC", "CHW", "FHWC", "FCHW"])
+def test_warp_perspective_layouts(layout: str) -> None:
+    shape = tuple({"F": 2, "H": 23, "W": 31, "C": 3}[letter] for letter in layout)
+    data = (128 + 100 * np.sin(np.arange(np.prod(shape)) / 17)).reshape(shape).astype(np.float32)
+    tensor = lambda module, types: module.tensor(data, layout=layout)  # noqa: E731
+    for matrix in (
+        HOMOGRAPHY,
+        *([lambda module, types: module.per_frame(np.stack([HOMOGRAPHY, np.eye(3, dtype=np.float32)]))] if "F" in layout else []),
+    ):
+        positional = [] if layout == "FCHW" else [both("experimental.warp_perspective", tensor, matrix)]  # DALI fails
+        for results in (both("experimental.warp_perspective", tensor, matrix=matrix), *positional):
+            assert np.abs(results[0][0] - results[1][0]).mean() < 0.3
+
+
+@pytest.mark.parametrize("operator", ["water", "sphere"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("interp", ["NN", "LINEAR"])
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_distortions(operator: str, dtype: str, interp: str, channels: int) -> None:
+    images = batched(*ragged(dtype, channels), layout="HWC")
+    waves = {"ampl_x": 4.5, "ampl_y": 7.0, "freq_x": 0.2, "freq_y": 0.13, "phase_x": 0.4, "phase_y": -1.2}
+    for options in ({}, {"fill_value": 30.0, **(waves if operator == "water" else {})}, {"mask": batched(*np.int32([1, 0, 1]))}):
+        results = both(operator, images, interp_type=interpolation(interp), **options)
+        assert_all_close(results, integer=dtype == "uint8") if interp == "LINEAR" else assert_same_pixels(results)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _cases import Case, Each, images
+from _cases import Case, Each, arrays, images
 
 import torch_ndd as ndd
 from torch_ndd import types
@@ -104,6 +104,67 @@ def of(layout: str) -> Callable[..., np.ndarray | tuple[np.ndarray, np.ndarray]]
     return functools.partial(expected, layout=layout)
 
 
+def windowed(layout: str) -> Callable[..., np.ndarray]:
+    """The reference of resize_crop_mirror."""
+
+    def made(sample: np.ndarray, crop: Any = None, mirror: int = 0, **options: Any) -> np.ndarray:
+        axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
+        separate = [options.pop(name, 0) for name in ("crop_d", "crop_h", "crop_w")][-len(axes) :]
+        positions = [options.pop(f"crop_pos_{axis}", 0.5) for axis in "zyx"][-len(axes) :]
+        whole = expected(sample.astype(np.float32), layout, **options)
+        assert isinstance(whole, np.ndarray)
+        for axis, size, position, bit in zip(axes, separate if crop is None else crop, positions, (4, 2, 1)[-len(axes) :], strict=True):
+            if size:
+                start = int(np.floor(np.float32(position) * (whole.shape[axis] - size) + 0.5))
+                whole = np.take(whole, np.arange(start, start + int(size)), axis)
+            if mirror & bit:
+                whole = np.flip(whole, axis)
+        if sample.dtype.kind == "f":
+            return whole
+        return np.floor(whole + 0.5).clip(np.iinfo(sample.dtype).min, np.iinfo(sample.dtype).max).astype(sample.dtype)
+
+    return made
+
+
+def tensor(
+    sample: np.ndarray,
+    sizes: Any = None,
+    scales: Any = None,
+    axes: Any = None,
+    axis_names: str | None = None,
+    alignment: Any = 0.5,
+    interp_type: int = 1,
+    min_filter: int | None = None,
+    mag_filter: int | None = None,
+    roi_start: Any = None,
+    roi_end: Any = None,
+) -> np.ndarray:
+    """The reference of tensor_resize."""
+    chosen = [0, 1] if axis_names else np.atleast_1d(axes).tolist()
+    out = sample.astype(np.float64)
+    for k, axis in enumerate(chosen):
+        n = sample.shape[axis]
+        exact = n * np.resize(scales, len(chosen))[k] if sizes is None else np.resize(sizes, len(chosen))[k]
+        size = max(1, int(exact + 0.5))
+        a, b = (0, n) if roi_start is None else (roi_start[k], roi_end[k])
+        kept = a + (b - a) * np.resize(alignment, len(chosen))[k]
+        a, b = kept + (a - kept) * size / exact, kept + (b - kept) * size / exact
+        given = min_filter if abs(b - a) > size else mag_filter
+        mix = weights(n, size, a, b, FILTERS[interp_type if given is None else given])
+        out = np.moveaxis(np.tensordot(mix, out, (1, axis)), 0, axis)
+    return out.astype(sample.dtype) if sample.dtype.kind == "f" else np.floor(out + 0.5).clip(0, 255).astype(sample.dtype)
+
+
+KERNELS_EACH = {"min_filter": Each([1, 2, 4]), "mag_filter": Each([2, 1, 3])}
+CROPS = [[7.0, 11.0], [9.0, 3.0], [20.0, 12.0]]
+CROP_ONE_BY_ONE = {
+    "crop_d": Each([2.0, 3.0, 1.0]),
+    "crop_h": Each([5.0, 9.0, 3.0]),
+    "crop_w": Each([4.0, 6.0, 8.0]),
+    "crop_pos_z": Each([0.0, 1.0, 0.5]),
+}
+POSITIONS = {"crop_pos_x": Each([0.0, 0.31, 1.0]), "crop_pos_y": Each([0.9, 0.5, 0.17])}
+SCALES = Each([[0.6, 1.7], [2.1, 0.3], [1.0, 1.4]])
 SIZES = Each([[20.0, 30.0], [9.0, 41.0], [31.0, 12.0]])
 START, END = Each([[0.5, 3.0], [10.0, 0.0], [2.0, 20.0]]), Each([[11.0, 20.0], [2.5, 20.0], [16.0, 4.5]])
 ONE_BY_ONE = {"resize_x": Each([9.0, 25.0, 30.0]), "resize_y": Each([17.0, 9.0, 31.0]), "resize_z": Each([3.0, 5.0, 8.0])}
@@ -123,6 +184,28 @@ CASES = [
     Case("resize", "to float", images("FHWC", "uint8"), {"size": [8, 30], "dtype": "f32"}, "FHWC", of("FHWC"), 5e-3),
     Case("resize", "volume", images("DHWC", "uint8"), {"size": [7, 11, 30]}, "DHWC", of("DHWC"), 1),
     Case("resize", "volume planes", images("CDHW", "float32"), {"size": [3, 21, 12]}, "CDHW", of("CDHW"), 5e-3),
+    Case("experimental.resize", "uint8", images("HWC", "uint8"), {"size": [11, 30]}, "HWC", of("HWC"), 1),
+    Case("experimental.resize", "each", images("HWC", "float32"), {"size": SIZES, "interp_type": Each([2, 1, 3])}, "HWC", of("HWC"), 5e-3),
+    Case("experimental.resize", "regions", images("CHW"), {"size": [8, 9], "roi_start": START, "roi_end": END}, "CHW", of("CHW"), 1),
+    Case("experimental.resize", "shorter", images(), {"resize_shorter": Each([9.0, 12.4, 30.0])}, "HWC", of("HWC"), 1),
+    Case("experimental.resize", "longer", images(), {"resize_longer": Each([9.0, 12.4, 30.0])}, "HWC", of("HWC"), 1),
+    Case("experimental.resize", "one by one", images("DHWC", "uint8"), ONE_BY_ONE, "DHWC", of("DHWC"), 1),
+    Case("experimental.resize", "both kernels", images(), {"size": [30, 9], **KERNELS_EACH}, "HWC", of("HWC"), 1),
+    Case("resize_crop_mirror", "each", images(), {"size": SIZES, "crop": Each(CROPS), "mirror": Each([0, 1, 3])}, "HWC", windowed("HWC"), 1),
+    Case("resize_crop_mirror", "positions", images("HWC", "float32"), {"size": [20, 31], "crop": [7, 11], **POSITIONS}, "HWC", windowed("HWC"), 5e-3),
+    Case("resize_crop_mirror", "planes", images("FCHW", "float32"), {"size": [20, 31], "crop": [7, 11], "mirror": 1}, "FCHW", windowed("FCHW"), 5e-3),
+    Case("resize_crop_mirror", "volume", images("DHWC"), {**ONE_BY_ONE, **CROP_ONE_BY_ONE, "mirror": 5}, "DHWC", windowed("DHWC"), 1),
+    Case("resize_crop_mirror", "kernels", images(), {"size": [30, 9], **KERNELS_EACH, "interp_type": Each([1, 2, 3])}, "HWC", windowed("HWC"), 1),
+    Case("resize_crop_mirror", "shorter", images(), {"resize_shorter": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", windowed("HWC"), 1),
+    Case("resize_crop_mirror", "longer", images(), {"resize_longer": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", windowed("HWC"), 1),
+    Case("resize_crop_mirror", "regions", images(), {"size": [8, 9], "roi_start": START, "roi_end": END}, "HWC", windowed("HWC"), 1),
+    Case("tensor_resize", "sizes", images("HWC", "float32"), {"sizes": SIZES, "axes": [0, 1]}, "HWC", tensor, 5e-3),
+    Case("tensor_resize", "one", images(), {"sizes": [7], "axes": 1}, "HWC", tensor, 1),
+    Case("tensor_resize", "apart", arrays((4, 5, 6, 7), "float32"), {"sizes": [7, 3], "axes": [3, 0]}, None, tensor, 5e-3),
+    Case("tensor_resize", "scales", images("HWC", "float32"), {"scales": SCALES, "axis_names": "HW"}, "HWC", tensor, 5e-3),
+    Case("tensor_resize", "aligned", images(), {"scales": [0.61], "axes": [0, 1], "alignment": Each([[0.0], [0.3], [1.0]])}, "HWC", tensor, 1),
+    Case("tensor_resize", "regions", images(), {"sizes": [8, 9], "axes": [0, 1], "roi_start": START, "roi_end": END}, "HWC", tensor, 1),
+    Case("tensor_resize", "kernels", images(), {"sizes": [30, 9], "axes": [0, 1], **KERNELS_EACH, "interp_type": Each([1, 2, 3])}, "HWC", tensor, 1),
 ]
 
 
@@ -328,3 +411,56 @@ def test_one_plan_for_numbers_arrays_and_graphs() -> None:
 def test_one_size_for_each_sample_of_a_tensor(image: np.ndarray) -> None:
     out = ndd.resize(ndd.as_tensor(image, layout="HWC"), size=ndd.batch([20.0, 30.0]))
     assert out.shape == [(20, 20, 3), (30, 30, 3)]
+
+
+def test_a_window_beyond_the_image_shows_the_border() -> None:
+    ramp = np.arange(4, dtype=np.float32).reshape(4, 1, 1)
+    made = ndd.resize_crop_mirror(ndd.tensor(ramp), size=[4, 1], crop=[8, 1], interp_type=types.INTERP_NN)
+    assert np.asarray(made).ravel().tolist() == [0, 0, 0, 1, 2, 3, 3, 3]
+
+
+def test_sizes_of_any_axes() -> None:
+    data = np.zeros((4, 6, 8), np.uint8)
+    for options, shape in (
+        ({"scales": [0.6]}, (2, 4, 5)),
+        ({"scales": [0.6, 0.0, 1.0]}, (2, 5, 8)),
+        ({"scales": 0.6, "size_rounding": "truncate"}, (2, 3, 4)),
+        ({"scales": 0.6, "size_rounding": "ceil"}, (3, 4, 5)),
+        ({"scales": 0.01}, (1, 1, 1)),
+        ({"sizes": [2, 3], "axes": [2, 0]}, (3, 6, 2)),
+        ({"sizes": [], "axes": []}, (4, 6, 8)),
+    ):
+        assert ndd.tensor_resize(data, **options).shape == shape
+    many = np.random.default_rng(0).random((2, 3, 4, 5, 3)).astype(np.float32)
+    assert ndd.tensor_resize(many, sizes=[2, 6, 2, 9, 3]).shape == (2, 6, 2, 9, 3)
+    assert np.array_equal(np.asarray(ndd.tensor_resize(many, scales=[1.0])), many)
+    gauss = np.asarray(ndd.tensor_resize(many[0, 0, 0], scales=[1.0], interp_type=types.INTERP_GAUSSIAN))
+    assert np.abs(gauss - many[0, 0, 0]).max() > 0.01  # it blurs at any scale
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (RuntimeError, "sizes and scales", lambda x: ndd.tensor_resize(x)),
+        (RuntimeError, "sizes and scales", lambda x: ndd.tensor_resize(x, sizes=[1], scales=[1])),
+        (RuntimeError, "size_rounding", lambda x: ndd.tensor_resize(x, sizes=[1], size_rounding="floor")),
+        (RuntimeError, "mode", lambda x: ndd.tensor_resize(x, scales=[1], mode="not_larger")),
+        (RuntimeError, "axes and axis_names", lambda x: ndd.tensor_resize(x, sizes=[1], axes=[0], axis_names="H")),
+        (IndexError, "out of range", lambda x: ndd.tensor_resize(x, sizes=[1], axes=[3])),
+        (ValueError, "Duplicate", lambda x: ndd.tensor_resize(x, sizes=[1], axes=[1, 1])),
+        (ValueError, "at most three axes", lambda x: ndd.tensor_resize(np.zeros((2, 2, 2, 2)), sizes=[3])),
+        (RuntimeError, "rounding", lambda x: ndd.resize_crop_mirror(x, size=[2, 2], rounding="ceil")),
+        (RuntimeError, "crop_pos_x", lambda x: ndd.resize_crop_mirror(x, size=[2, 2], crop=[1, 1], crop_pos_x=1.5)),
+        (RuntimeError, "crop_h", lambda x: ndd.resize_crop_mirror(x, size=[2, 2], crop_w=1)),
+        (RuntimeError, "size", lambda x: ndd.resize_crop_mirror(x, crop=[1, 1])),
+    ],
+)
+def test_errors_of_the_others(error: type[Exception], words: str, call: Callable[[Any], Any]) -> None:
+    with pytest.raises(error, match=words):
+        call(np.zeros((3, 4, 5), np.uint8))
+
+
+def test_an_axis_that_is_too_long() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        ndd.tensor_resize(np.zeros(5_000_000, np.uint8), sizes=[7]).evaluate()
+    assert "tensor_resize: sample 0 has an axis of 5000000 elements" in f"{raised.value} {raised.value.__cause__}"

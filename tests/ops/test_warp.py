@@ -1,32 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 import math
+import re
+from typing import Any
 
 import numpy as np
 import pytest
-from _cases import Case, Each, images
+from _cases import Case, Each, Inputs, Samples, images
 
 import torch_ndd as ndd
 from torch_ndd import types
 
 
+def border_index(i: np.ndarray, n: int, border: str) -> np.ndarray:
+    """The pixel that stands for each pixel; -1 where the fill value shows."""
+    if border == "constant":
+        return np.where((i >= 0) & (i < n), i, -1)
+    if border == "replicate" or n == 1:
+        return i.clip(0, n - 1)
+    mirrored = {"wrap": range(n), "reflect": [*range(n), *reversed(range(n))], "reflect_101": [*range(n), *range(n - 2, 0, -1)]}[border]
+    return np.array(mirrored)[i % len(mirrored)]
+
+
+def cubic(x: np.ndarray) -> np.ndarray:
+    x, a = np.abs(x), -0.75
+    return np.where(x < 1, (a + 2) * x**3 - (a + 3) * x**2 + 1, np.where(x < 2, a * (x**3 - 5 * x**2 + 8 * x - 4), 0))
+
+
+def lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+KERNELS = {types.INTERP_LINEAR: (1, lambda x: 1 - np.abs(x)), types.INTERP_CUBIC: (2, cubic), types.INTERP_LANCZOS3: (3, lanczos)}
+
+
+def sampled(image: np.ndarray, points: np.ndarray, border: str, fill: Any = 0.0, interp: int = types.INTERP_LINEAR) -> np.ndarray:
+    """The values of `image`, channels last, at `points`, whose last dimension is (x, y, ...)."""
+    axes = image.ndim - 1
+    radius, kernel = KERNELS.get(interp, (0, np.ones_like))
+    points = points[..., ::-1] - (0.5 if radius else 0)
+    low = np.floor(points).astype(int)
+    taps = np.arange(1 - radius, radius + 1) if radius else np.array([0])
+    weights = kernel(low[..., None] + taps - points[..., None])
+    if interp == types.INTERP_LANCZOS3:
+        weights /= weights.sum(-1, keepdims=True)
+    result = np.zeros((*points.shape[:-1], image.shape[-1]))
+    for corner in itertools.product(range(len(taps)), repeat=axes):
+        index = [border_index(low[..., axis] + taps[k], image.shape[axis], border) for axis, k in enumerate(corner)]
+        outside = np.any([i < 0 for i in index], axis=0)[..., None]
+        weight = np.prod([weights[..., axis, k] for axis, k in enumerate(corner)], axis=0)[..., None]
+        result += weight * np.where(outside, fill, image[tuple(index)].astype(np.float64))
+    return result
+
+
+def centres(size: tuple[int, ...]) -> np.ndarray:
+    """The pixel centres of an image or volume of this size, (*size, axes), x first."""
+    return np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in size), indexing="ij")[::-1], axis=-1)
+
+
 def warped(image: np.ndarray, matrix: np.ndarray, size: tuple[int, ...], *, fill: float | None, nearest: bool) -> np.ndarray:
     """Samples `image` at matrix @ (output - its centre) + the image's centre; x first in the matrix."""
-    axes = len(size)
-    centred = [np.arange(n) + 0.5 - n / 2 for n in size]
-    grid = np.stack(np.meshgrid(*centred, indexing="ij")[::-1], axis=-1)
-    points = (grid @ matrix.T)[..., ::-1] + np.array(image.shape[:axes]) / 2 - (0 if nearest else 0.5)
-    low = np.floor(points).astype(int)
-    result = np.zeros((*size, image.shape[-1]))
-    for corner in itertools.product((0,) if nearest else (0, 1), repeat=axes):
-        index = low + corner
-        last = np.array(image.shape[:axes]) - 1
-        tap = image[tuple(np.moveaxis(np.clip(index, 0, last), -1, 0))].astype(np.float64)
-        if fill is not None:
-            tap = np.where(np.all((index >= 0) & (index <= last), axis=-1, keepdims=True), tap, fill)
-        weight = 1.0 if nearest else np.where(corner, points - low, 1 - (points - low)).prod(-1, keepdims=True)
-        result += weight * tap
-    return result
+    points = (centres(size) - np.array(size[::-1]) / 2) @ matrix.T + np.array(image.shape[len(size) - 1 :: -1]) / 2
+    interp = types.INTERP_NN if nearest else types.INTERP_LINEAR
+    return sampled(image, points, "replicate" if fill is None else "constant", 0.0 if fill is None else fill, interp)
 
 
 def rotation(degrees: float, axis: tuple[float, ...] | None) -> np.ndarray:
@@ -62,6 +98,105 @@ def turned(
     return rounded(result, image.dtype).astype(image.dtype)
 
 
+def affine(
+    image: np.ndarray,
+    mtx: np.ndarray | None = None,
+    matrix: Any = None,
+    inverse_map: bool = True,
+    size: list[float] | None = None,
+    fill_value: Any = None,
+    interp_type: int = types.INTERP_LINEAR,
+    dtype: str | None = None,
+) -> np.ndarray:
+    axes = image.ndim - 1
+    square = np.vstack([np.reshape(matrix if mtx is None else mtx, (axes, axes + 1)), [0] * axes + [1]]).astype(np.float64)
+    square = square if inverse_map else np.linalg.inv(square)
+    points = centres(image.shape[:-1] if size is None else tuple(int(s + 0.5) for s in size)) @ square[:axes, :axes].T + square[:axes, axes]
+    result = sampled(image, points, "replicate" if fill_value is None else "constant", 0.0 if fill_value is None else fill_value, interp_type)
+    target = np.dtype("float32" if dtype == "f32" else image.dtype)
+    return rounded(result, target).astype(target)
+
+
+def perspective(
+    image: np.ndarray,
+    matrix: Any = None,
+    inverse_map: bool = True,
+    size: list[float] | None = None,
+    fill_value: Any = 0.0,
+    border_mode: str = "constant",
+    pixel_origin: str = "corner",
+    interp_type: int = types.INTERP_LINEAR,
+) -> np.ndarray:
+    square = np.reshape(matrix, (3, 3)).astype(np.float64)
+    square = square if inverse_map else np.linalg.inv(square)
+    shift = 0.5 if pixel_origin == "center" else 0.0
+    to = centres(image.shape[:2] if size is None else tuple(int(s + 0.5) for s in size)) - shift
+    points = np.concatenate([to, np.ones((*to.shape[:-1], 1))], -1) @ square.T
+    return rounded(sampled(image, points[..., :2] / points[..., 2:] + shift, border_mode, fill_value, interp_type), image.dtype).astype(image.dtype)
+
+
+def perspective_of_input(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    return perspective(image, matrix)
+
+
+def remapped(image: np.ndarray, x: np.ndarray, y: np.ndarray, interp: int = types.INTERP_LINEAR, pixel_origin: str = "corner") -> np.ndarray:
+    points = np.stack([x, y], -1).astype(np.float64) + (0.5 if pixel_origin == "center" else 0.0)
+    return rounded(sampled(image, points, "constant", 0.0, interp), image.dtype).astype(image.dtype)
+
+
+def on_water(
+    image: np.ndarray,
+    ampl_x: float = 10.0,
+    ampl_y: float = 10.0,
+    freq_x: float = 2 * math.pi / 128,
+    freq_y: float = 2 * math.pi / 128,
+    phase_x: float = 0.0,
+    phase_y: float = 0.0,
+    fill_value: Any = 0.0,
+    interp_type: int = types.INTERP_NN,
+    mask: int = 1,
+) -> np.ndarray:
+    x, y = np.moveaxis(centres(image.shape[:2]) - 0.5, -1, 0)
+    points = np.stack([x + ampl_x * np.sin(freq_x * y + phase_x), y + ampl_y * np.cos(freq_y * x + phase_y)], -1)
+    result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
+    return rounded(result, image.dtype).astype(image.dtype)
+
+
+def on_a_sphere(image: np.ndarray, fill_value: Any = 0.0, interp_type: int = types.INTERP_NN, mask: int = 1) -> np.ndarray:
+    centre = np.array(image.shape[1::-1]) / 2
+    offset = centres(image.shape[:2]) - centre
+    points = centre + offset * np.linalg.norm(offset, axis=-1, keepdims=True) / (max(image.shape[:2]) // 2)
+    result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
+    return rounded(result, image.dtype).astype(image.dtype)
+
+
+def with_maps(dtype: str = "uint8") -> Inputs:
+    """Images and two maps for each that point into the image and a little beyond."""
+
+    def make(ragged: bool) -> tuple[Samples, ...]:
+        (pictures,) = images("HWC", dtype)(ragged)
+        generator = np.random.default_rng(3)
+        sizes = [(14 + 3 * k * ragged, 19 + k * ragged) for k in range(len(pictures))]
+        pairs = list(zip(pictures, sizes, strict=True))
+        x, y = ([generator.uniform(-3, one.shape[axis] + 3, size).astype(np.float32) for one, size in pairs] for axis in (1, 0))
+        return pictures, x, y
+
+    return make
+
+
+def with_matrices(*matrices: list[list[float]]) -> Inputs:
+    """Images, and matrices as the second input."""
+    return lambda ragged: (*images("HWC")(ragged), [np.array(one, np.float32) for one in matrices])
+
+
+AFFINE = [[0.9, -0.3, 5.2, 0.25, 1.1, -3.7], [1.3, 0.1, -2.0, 0.0, 0.8, 1.3], [-1.0, 0.0, 20.2, 0.1, -0.9, 15.1]]
+VOLUME = [0.9, -0.3, 0.1, 1.2, 0.25, 1.1, 0.2, -0.7, 0.1, -0.2, 0.8, 0.6]
+HOMOGRAPHY = [[1.1, 0.1, -2.3, 0.05, 0.9, 1.7, 0.001, 0.002, 1.0], [0.7, 0.0, 3.0, 0.2, 1.4, -4.0, 0.0, 0.01, 1.1], [1, 0, 0.3, 0, 1, 0.6, 0, 0, 1]]
+LINEAR, NEAREST, CUBIC, LANCZOS = types.INTERP_LINEAR, types.INTERP_NN, types.INTERP_CUBIC, types.INTERP_LANCZOS3
+WAVES = ("ampl_x", "ampl_y", "freq_x", "freq_y", "phase_x", "phase_y")
+PERSPECTIVE, REMAP = "experimental.warp_perspective", "experimental.remap"
+CENTRED = {"inverse_map": False, "pixel_origin": "center", "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}
+
 CASES = [
     Case("rotate", "keep size", images("HWC", "float32"), {"angle": 33.0, "keep_size": True}, "HWC", turned, 0.01),
     Case("rotate", "each", images("HWC"), {"angle": Each([10.0, -60.0, 90.0]), "fill_value": Each([0.0, 7.0, 300.0])}, "HWC"),
@@ -71,15 +206,42 @@ CASES = [
     Case("rotate", "frames", images("FHWC"), {"angle": -50.0}, "FHWC"),
     Case("rotate", "volume", images("DHWC"), {"angle": 40.0, "axis": Each([[0.0, 0.0, 1.0], [1.0, 2.0, 0.5], [0.0, -1.0, 0.0]])}, "DHWC"),
     Case("rotate", "volume size", images("DHWC", "float32"), {"angle": 40.0, "axis": [1.0, 0.2, 3.0], "keep_size": True}, "DHWC", turned, 0.02),
+    Case("rotate", "planes", images("CHW"), {"angle": 40.0, "fill_value": [1.0, 2.0, 3.0]}, "CHW"),
+    Case("warp_affine", "each", images(), {"matrix": Each(AFFINE), "fill_value": Each([0.0, 7.0, 300.0])}, "HWC", None, 1),
+    Case("warp_affine", "matrix", images("HWC", "float32"), {"matrix": Each(AFFINE)}, "HWC", affine, 0.01),
+    Case("warp_affine", "input", with_matrices(*np.reshape(AFFINE, (3, 2, 3)).tolist()), {}, "HWC", affine, 1),
+    Case("warp_affine", "size", images(), {"matrix": AFFINE[0], "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}, "HWC", affine, 1),
+    Case("warp_affine", "forward", images(), {"matrix": AFFINE[1], "inverse_map": False, "fill_value": [9.0, 0.0, 80.0]}, "HWC", affine, 1),
+    Case("warp_affine", "dtype", images("HWC", "int16"), {"matrix": AFFINE[1], "dtype": "f32"}, "HWC", affine, 0.01),
+    Case("warp_affine", "volume", images("DHWC"), {"matrix": VOLUME, "fill_value": 3.0}, "DHWC", affine, 1),
+    Case("warp_affine", "volume forward", images("DHWC", "float32"), {"matrix": VOLUME, "inverse_map": False}, "DHWC", affine, 0.02),
+    Case("warp_affine", "planes", images("FCHW"), {"matrix": AFFINE[0], "interp_type": NEAREST}, "FCHW"),
+    Case(PERSPECTIVE, "each", images("HWC", "float32"), {"matrix": Each(HOMOGRAPHY), "fill_value": Each([0.0, 7, 300])}, "HWC", perspective, 0.02),
+    Case(PERSPECTIVE, "centred", images(), {"matrix": HOMOGRAPHY[0], "border_mode": "reflect", **CENTRED}, "HWC", perspective, 1),
+    Case(PERSPECTIVE, "cubic", images(), {"matrix": HOMOGRAPHY[0], "interp_type": CUBIC, "border_mode": "wrap"}, "HWC", perspective, 1),
+    Case(PERSPECTIVE, "fill", images(C=5), {"matrix": HOMOGRAPHY[1], "fill_value": [1.0, 2.0, 3.0, 4.0, 5.0]}, "HWC", perspective, 1),
+    Case(PERSPECTIVE, "input", with_matrices(*np.reshape(HOMOGRAPHY, (3, 3, 3)).tolist()), {}, "HWC", perspective_of_input, 1),
+    Case(PERSPECTIVE, "planes", images("FCHW"), {"matrix": HOMOGRAPHY[0], "fill_value": [1.0, 2.0, 3.0]}, "FCHW"),
+    Case(REMAP, "linear", with_maps(), {}, "HWC", remapped, 1),
+    Case(REMAP, "cubic", with_maps("float32"), {"interp": CUBIC, "pixel_origin": "center"}, "HWC", remapped, 0.02),
+    Case(REMAP, "lanczos", with_maps("float32"), {"interp": LANCZOS}, "HWC", remapped, 0.02),
+    Case(REMAP, "nearest", with_maps("int32"), {"interp": NEAREST}, "HWC", remapped),
+    Case("water", "default", images(), {}, "HWC", on_water),
+    Case("water", "linear", images("HWC", "float32"), {"interp_type": LINEAR, "fill_value": 30.0, "mask": Each([1, 0, 1])}, "HWC", on_water, 0.02),
+    Case("water", "each", images(), {**{name: Each([0.1, 2.3, 3.7]) for name in WAVES}, "fill_value": Each([9.0, 1.0, 2.0])}, "HWC", on_water),
+    Case("water", "frames", images("FHWC"), {"interp_type": LINEAR}, "FHWC"),
+    Case("sphere", "default", images(), {"fill_value": Each([9.0, 1.0, 2.0])}, "HWC", on_a_sphere),
+    Case("sphere", "linear", images("HWC", "float32"), {"interp_type": LINEAR, "mask": Each([1, 0, 1])}, "HWC", on_a_sphere, 0.02),
+    Case("sphere", "planes", images("CHW"), {"fill_value": [5.0, 6.0, 7.0]}, "CHW"),
 ]
 
 
-def check(data: np.ndarray, layout: str, degrees: float, fill: float | None, nearest: bool, **options: object) -> None:
+def check(data: np.ndarray, layout: str, degrees: float, fill: float | None, nearest: bool, **options: Any) -> None:
     interp = types.INTERP_NN if nearest else types.INTERP_LINEAR
     fills = {} if fill is None else {"fill_value": fill}
     tensor = ndd.tensor(data, layout=layout)
     result = np.asarray(ndd.rotate(tensor, angle=degrees, interp_type=interp, **fills, **options).evaluate())
-    expected = warped(data, rotation(degrees, options.get("axis")), result.shape[:-1], fill=fill, nearest=nearest)  # type: ignore[arg-type]
+    expected = warped(data, rotation(degrees, options.get("axis")), result.shape[:-1], fill=fill, nearest=nearest)
     difference = np.abs(result - rounded(expected, data.dtype))
     assert result.dtype == data.dtype
     if nearest:
@@ -153,7 +315,7 @@ def test_equal_canvases_stay_dense() -> None:
         (TypeError, "output_dtype", {"angle": 3.0, "dtype": "f32", "output_dtype": "f32"}),
     ],
 )
-def test_wrong_arguments(error: type[Exception], word: str, options: dict[str, object]) -> None:
+def test_wrong_arguments(error: type[Exception], word: str, options: dict[str, Any]) -> None:
     with pytest.raises(error, match=rf"rotate.*{word}"):
         ndd.rotate(np.zeros((5, 8, 3), np.uint8), **options)
 
@@ -178,3 +340,121 @@ def test_output_dtype_is_deprecated() -> None:
     with pytest.warns(DeprecationWarning, match="output_dtype"):
         result = ndd.rotate(np.zeros((5, 8, 3), np.uint8), angle=3.0, output_dtype="f32")
     assert result.dtype == ndd.float32
+
+
+def filled(value: Any, dtype: str = "uint8", shape: tuple[int, ...] = (4, 5, 3)) -> ndd.Tensor:
+    return ndd.tensor(np.full(shape, value, dtype), layout="HWC")
+
+
+IDENTITY = [1.0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("border", ["constant", "replicate", "reflect", "reflect_101", "wrap"])
+@pytest.mark.parametrize("interp", [NEAREST, LINEAR, CUBIC])
+@pytest.mark.parametrize("shape", [(1, 1, 3), (2, 40, 1), (37, 3, 4), (17, 23, 2), (9, 20, 7)])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "uint16"])
+def test_borders(dtype: str, shape: tuple[int, ...], interp: int, border: str) -> None:
+    data = np.random.default_rng(0).integers(0, 256, shape).astype(dtype)
+    matrix = [2.1, 0.3, -31.3, -0.2, 1.9, -24.7, 0.001, -0.002, 1.0]  # far outside on every side
+    options = {"matrix": matrix, "border_mode": border, "fill_value": 77.0, "interp_type": interp, "size": [45, 50]}
+    result = np.asarray(ndd.experimental.warp_perspective(ndd.tensor(data, layout="HWC"), **options).evaluate())
+    difference = np.abs(result - perspective(data, **options).astype(np.float64))
+    if interp == NEAREST:
+        assert (difference > 0).mean() < 0.01
+    else:
+        assert difference.max() <= (0.05 if dtype == "float32" else 1)
+
+
+@pytest.mark.parametrize("interp", [NEAREST, LINEAR])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_mask_of_zero_copies(dtype: str, interp: int) -> None:
+    data = np.array([[1, 2, 3], [4, 5, 6]], dtype)[..., None]
+    if dtype == "float32":
+        data[0, 0] = np.nan
+    for function in (ndd.water, ndd.sphere):
+        np.testing.assert_array_equal(np.asarray(function(ndd.tensor(data), mask=0, interp_type=interp).evaluate()), data)
+
+
+def test_a_matrix_for_each_frame() -> None:
+    videos = [np.random.default_rng(k).integers(0, 256, (2 + k, 9, 11, 3)).astype(np.uint8) for k in range(2)]
+    matrices = [np.reshape(AFFINE[:1] * 2, (2, 2, 3)).astype(np.float32), np.reshape(AFFINE, (3, 2, 3)).astype(np.float32)]
+    batch = ndd.batch(videos, layout="FHWC")
+    for result in (
+        ndd.warp_affine(batch, matrix=ndd.per_frame(ndd.batch(matrices))),
+        ndd.warp_affine(batch, ndd.per_frame(ndd.batch(matrices))),
+    ):
+        for video, given, made in zip(videos, matrices, result.tensors, strict=True):
+            for frame, matrix, warped_frame in zip(video, given, np.asarray(made), strict=True):
+                assert np.array_equal(np.asarray(ndd.warp_affine(ndd.tensor(frame), matrix=matrix).evaluate()), warped_frame)
+
+
+def test_planes_are_channels() -> None:
+    data = np.random.default_rng(0).integers(0, 256, (3, 9, 11)).astype(np.uint8)
+    for function, options in (
+        (ndd.warp_affine, {"matrix": AFFINE[0], "fill_value": [1.0, 2.0, 3.0], "size": [7, 13]}),
+        (ndd.rotate, {"angle": 33.0}),
+        (ndd.experimental.warp_perspective, {"matrix": HOMOGRAPHY[0], "fill_value": [1.0, 2.0, 3.0]}),
+        (ndd.sphere, {}),
+        (ndd.water, {"fill_value": [1.0, 2.0, 3.0]}),
+    ):
+        planes = np.asarray(function(ndd.tensor(data, layout="CHW"), **options).evaluate())
+        pixels = np.asarray(function(ndd.tensor(data.transpose(1, 2, 0).copy(), layout="HWC"), **options).evaluate())
+        assert np.abs(planes.transpose(1, 2, 0).astype(int) - pixels).max() <= 1
+
+
+def test_a_map_for_all_frames_or_one_for_each() -> None:
+    video = np.random.default_rng(0).integers(0, 256, (3, 9, 11, 2)).astype(np.uint8)
+    x, y = (np.random.default_rng(k).uniform(0, 9, (3, 5, 6)).astype(np.float64) for k in range(2))
+    tensor = ndd.tensor(video, layout="FHWC")
+    each = np.asarray(ndd.experimental.remap(tensor, ndd.per_frame(x), ndd.per_frame(y)).evaluate())
+    one = np.asarray(ndd.experimental.remap(tensor, x[1], y[1][..., None]).evaluate())
+    for k in range(3):
+        frame = ndd.tensor(video[k], layout="HWC")
+        assert np.array_equal(each[k], np.asarray(ndd.experimental.remap(frame, x[k], y[k]).evaluate()))
+        assert np.array_equal(one[k], np.asarray(ndd.experimental.remap(frame, x[1], y[1]).evaluate()))
+
+
+@pytest.mark.parametrize("interp", [NEAREST, LINEAR, CUBIC, LANCZOS])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30])
+def test_points_that_are_nowhere(value: float, interp: int) -> None:
+    x, y = np.float32([[value, 0.5]]), np.float32([[0.5, value]])
+    result = ndd.experimental.remap(filled(9, shape=(4, 5, 1)), x, y, interp=interp)
+    assert np.asarray(result.evaluate()).ravel().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (RuntimeError, "matrix", lambda: ndd.warp_affine(filled(1))),
+        (RuntimeError, "input and as an argument", lambda: ndd.warp_affine(filled(1), np.float32([[1, 0, 0], [0, 1, 0]]), matrix=IDENTITY)),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), matrix=[1.0] * 9)),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), matrix=np.ones((3, 2)))),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), np.ones((2, 2, 3), np.float32))),
+        (RuntimeError, "finite.*sample 0", lambda: ndd.warp_affine(filled(1), matrix=[float("nan")] * 6)),
+        (ValueError, "singular.*sample 0", lambda: ndd.warp_affine(filled(1), matrix=[1.0, 2, 0, 2, 4, 0], inverse_map=False)),
+        (RuntimeError, "size", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, size=[0, 2])),
+        (RuntimeError, "interp_type", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, interp_type=CUBIC)),
+        (RuntimeError, "fill_value has 2", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, fill_value=[1.0, 2.0])),
+        (RuntimeError, "no pixels", lambda: ndd.warp_affine(filled(1, shape=(0, 5, 1)), matrix=IDENTITY, size=[2, 2])),
+        (RuntimeError, "3 by 3", lambda: ndd.experimental.warp_perspective(filled(1), matrix=IDENTITY)),
+        (RuntimeError, "border_mode", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, border_mode="mirror")),
+        (RuntimeError, "pixel_origin", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, pixel_origin="middle")),
+        (ValueError, "singular", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, inverse_map=False)),
+        (RuntimeError, "same shape", lambda: ndd.experimental.remap(filled(1), np.zeros((2, 3)), np.zeros((3, 2)))),
+        (RuntimeError, "height by width", lambda: ndd.experimental.remap(filled(1), np.zeros(3), np.zeros(3))),
+        (RuntimeError, "interp", lambda: ndd.experimental.remap(filled(1), np.zeros((2, 3)), np.zeros((2, 3)), interp=types.INTERP_GAUSSIAN)),
+        (RuntimeError, "interp_type", lambda: ndd.water(filled(1), interp_type=CUBIC)),
+    ],
+)
+def test_wrong_warps(error: type[Exception], words: str, call: Any) -> None:
+    with pytest.raises(error) as raised:
+        call().evaluate()
+    text = f"{raised.value} {raised.value.__cause__}"
+    assert re.search(words, text, re.DOTALL), text
+
+
+def test_images_without_pixels() -> None:
+    for function, options in ((ndd.warp_affine, {"matrix": IDENTITY}), (ndd.sphere, {}), (ndd.water, {})):
+        assert function(filled(1, shape=(0, 5, 3)), **options).evaluate().shape == (0, 5, 3)
+        assert function(filled(1, shape=(4, 5, 0)), **options).evaluate().shape == (4, 5, 0)
+    assert np.asarray(ndd.sphere(filled(7, shape=(1, 1, 1))).evaluate()).item() == 7

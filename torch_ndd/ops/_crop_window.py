@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cropping window lies: its start and extents from sizes, relative positions and the policy for windows that leave the image.
-
-The arithmetic is on *columns*, as in ``_resize_plan``: Python numbers that hold for every sample, or tensors with one element a sample.
-"""
+"""Where a cropping window lies: its start and extents from sizes, relative positions and the policy for windows that leave the image."""
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from .._batch import Batch
-
-Column = Any  # int | float | torch.Tensor: arithmetic works alike on them
+from ._columns import (
+    Column,
+    at_sample,
+    choose,
+    extents_of,
+    first_failure,
+    float32,
+    holds,
+    larger,
+    nearest,
+    real,
+    rows,
+    shown,
+    smaller,
+    whole,
+)
 
 POLICIES = ("error", "pad", "trim_to_shape")
 ROUNDING = ("round", "truncate")
@@ -61,7 +71,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
         if any(isinstance(size, tuple) for size in arguments.crop):
             raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {arguments.crop}")
         arguments = arguments._replace(crop=tuple(arguments.crop))
-    extents = tuple(input._values.shape[1:]) if input._shapes is None else input._shapes.unbind(1)
+    extents = extents_of(input)
     plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
     return (_plain_window if plain else _window)(op, layout, extents, arguments)
 
@@ -82,24 +92,30 @@ def _window(op: str, layout: str, extents: tuple[Column, ...], arguments: CropAr
             begin, size = 0, length
         else:
             given = sizes.get(axis)
-            size = length if given is None else _choose(given > 0, _whole(given), length)
+            size = length if given is None else choose(given > 0, whole(given), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
-            if not _holds((position >= 0) & (position <= 1)):
-                raise RuntimeError(f"{op}: {name} must lie between 0 and 1, got {_shown(getattr(arguments, name))}")
-            begin = _rounded(position * _real(length - size), rounding)
+            if not holds((position >= 0) & (position <= 1)):
+                raise RuntimeError(f"{op}: {name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
+            room = position * real(length - size)
+            begin = nearest(room) if rounding == "round" else whole(room)
         if axis and policy == "trim_to_shape":
-            last = _smaller(begin + size, length)
-            begin = _smaller(_larger(begin, 0), length)
-            size = _larger(last - begin, 0)
+            begin, size = trimmed(begin, size, length)
         elif axis and policy == "error":
             _check_inside(op, letter, axis, begin, size, length)
         start.append(begin)
         extent.append(size)
-    return CropWindow(tuple(start), tuple(extent), _rows(start))
+    return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
 _plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks again and again
+
+
+def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
+    """Start and extent of what of a window lies inside."""
+    last = smaller(begin + size, length)
+    begin = smaller(larger(begin, 0), length)
+    return begin, larger(last - begin, 0)
 
 
 def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
@@ -111,7 +127,7 @@ def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
             raise RuntimeError(f"{op}: crop cannot be combined with {given[0]}")
         columns = _columns(op, "crop", arguments.crop)
         if len(columns) not in (2, 3):
-            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {_shown(arguments.crop)}")
+            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {shown(arguments.crop)}")
         return dict(zip("zyx"[-len(columns) :], columns, strict=True))
     if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
         raise RuntimeError(f"{op}: {given[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
@@ -123,82 +139,26 @@ def _columns(op: str, name: str, value: Any) -> list[Column]:
     if isinstance(value, torch.Tensor):
         columns: list[Column] = list((value.flatten(1) if value.dim() > 1 else value[:, None]).to(torch.float32).to(torch.float64).unbind(1))
     else:
-        columns = [_float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
-    if not all(_holds((c == c) & (abs(c) < 2.0**31)) for c in columns):
-        raise RuntimeError(f"{op}: {name} must be finite and less than 2**31, got {_shown(value)}")
+        columns = [float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
+    if not all(holds((c == c) & (abs(c) < 2.0**31)) for c in columns):
+        raise RuntimeError(f"{op}: {name} must be finite and less than 2**31, got {shown(value)}")
     return columns
 
 
 def _one_column(op: str, name: str, value: Any) -> Column:
     columns = _columns(op, name, value)
     if len(columns) != 1:
-        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {_shown(value)}")
+        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {shown(value)}")
     return columns[0]
-
-
-def _shown(value: Any) -> str:
-    return str(value.tolist()) if isinstance(value, torch.Tensor) else repr(value)
 
 
 def _check_inside(op: str, letter: str, axis: str, begin: Column, size: Column, length: Column) -> None:
     inside = (begin >= 0) & (begin + size <= length)
-    if _holds(inside):
+    if holds(inside):
         return
-    sample = 0 if isinstance(inside, bool) else int((~inside).to(torch.int8).argmax())
-    begin, size, length = (int(v[sample if len(v) > 1 else 0]) if isinstance(v, torch.Tensor) else v for v in (begin, size, length))
+    sample = first_failure(inside)
+    begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
     raise RuntimeError(
         f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {letter} of extent {length} "
         f'(arguments crop, crop_{"whd"["xyz".index(axis)]} and crop_pos_{axis}); out_of_bounds_policy="pad" or "trim_to_shape" allows it'
     )
-
-
-def _rows(columns: list[Column]) -> torch.Tensor:
-    tensors = [c for c in columns if isinstance(c, torch.Tensor)]
-    if not tensors:
-        return torch.tensor([columns], dtype=torch.int64)
-    lengths = [len(c) for c in tensors]
-    count = max(lengths) if min(lengths) else 0  # a batch may be empty
-    return torch.stack([c.expand(count) if isinstance(c, torch.Tensor) else torch.full((count,), c, dtype=torch.int64) for c in columns], 1)
-
-
-def _holds(condition: bool | torch.Tensor) -> bool:
-    """Whether it holds for every sample; values of a graph that is being traced are not known."""
-    if isinstance(condition, torch.Tensor):
-        return torch.compiler.is_compiling() or bool(condition.all())
-    return condition
-
-
-def _choose(condition: bool | torch.Tensor, a: Column, b: Column) -> Column:
-    if isinstance(condition, torch.Tensor):
-        return torch.where(condition, a, b)
-    return a if condition else b
-
-
-def _smaller(a: Column, b: Column) -> Column:
-    return _choose(a < b, a, b)
-
-
-def _larger(a: Column, b: Column) -> Column:
-    return _choose(a > b, a, b)
-
-
-def _float32(x: float) -> float:
-    high = x * 536870913.0  # 2^29 + 1 keeps 24 of a double's 53 bits
-    return high - (high - x)
-
-
-def _real(x: Column) -> Column:
-    return x.to(torch.float64) if isinstance(x, torch.Tensor) else float(x)
-
-
-def _whole(x: Column) -> Column:
-    return x.to(torch.int64) if isinstance(x, torch.Tensor) else int(x)
-
-
-def _rounded(x: Column, rounding: str) -> Column:
-    """To an integer: half away from zero, or towards zero."""
-    if rounding == "truncate":
-        return _whole(x)
-    if isinstance(x, torch.Tensor):
-        return (torch.sign(x) * (abs(x) + 0.5).floor()).to(torch.int64)
-    return int(math.copysign(math.floor(abs(x) + 0.5), x))

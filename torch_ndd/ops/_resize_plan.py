@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
 
 MODES = ("default", "stretch", "not_larger", "not_smaller")
+ROUNDINGS = ("round", "truncate", "ceil")
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,22 @@ class ResizePlan:
     end: Sequence[Column]
     whole: bool  # the region is known to be the whole sample: no region needs to be passed on
 
-    def roi(self, rows: int) -> torch.Tensor | None:
-        """The region as the kernel takes it, (rows, 2 * axes): starts, then ends."""
+    def is_kept(self, axis: int, extent: int | torch.Tensor) -> bool:
+        """Whether nothing happens along an axis, known here and now."""
+        for a, b in ((self.extents[axis], extent), (self.start[axis], 0), (self.end[axis], extent)):
+            if not isinstance(a, _ARRAYS) and not isinstance(b, _ARRAYS):
+                if a != b:
+                    return False
+            elif torch.compiler.is_compiling() or not bool(np.all(np.asarray(a) == np.asarray(b))):
+                return False
+        return True
+
+    def roi(self, rows: int, axes: Sequence[int] | None = None) -> torch.Tensor | None:
+        """The region as the kernel takes it, (rows, 2 * axes): starts, then ends; of some axes only."""
         if self.whole:
             return None
-        ends = [*self.start, *self.end]
+        chosen = range(len(self.start)) if axes is None else axes
+        ends = [*(self.start[axis] for axis in chosen), *(self.end[axis] for axis in chosen)]
         if any(isinstance(e, torch.Tensor) for e in ends):
             return torch.stack([e.expand(rows) if isinstance(e, torch.Tensor) else torch.full((rows,), float(e)) for e in ends], 1).to(torch.float32)
         if not any(isinstance(e, np.ndarray) for e in ends):
@@ -71,10 +84,15 @@ def plan_resize(
     roi_end: object = None,
     roi_relative: bool = False,
     subpixel_scale: bool = True,
+    sizes: object = None,
+    scales: object = None,
+    alignment: object = 0.5,
+    size_rounding: str = "round",
 ) -> ResizePlan:
     """Plan the resizing of samples whose spatial extents (depth first) are `extents`.
 
-    Values are numbers, sequences with one number per axis, or tensors (rows, axes), or (rows) where one number is for all axes.
+    Values are numbers, sequences with one number per axis, or tensors (rows, axes), or (rows) where one number is for all axes. ``alignment`` says
+    which point of the region stays where it is when the size is rounded: 0 its start, 1 its end.
 
     >>> plan_resize("resize", [480, 640], resize_shorter=256).extents
     [256, 341]
@@ -84,7 +102,10 @@ def plan_resize(
     limits = max_size if isinstance(max_size, list | tuple) else (max_size,)
     if not all(one is None or isinstance(one, int | float) for one in limits):
         raise TypeError(f"{op}: max_size must be a number or a sequence of numbers, got {max_size!r}")
-    arguments = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer, max_size, roi_start, roi_end)
+    if size_rounding not in ROUNDINGS:
+        raise RuntimeError(f"{op}: size_rounding={size_rounding!r} is not one of {', '.join(ROUNDINGS)}")
+    separate = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer)
+    arguments = (*separate, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding)
     arguments = tuple(tuple(v) if isinstance(v, list) else v for v in arguments)
     if torch.compiler.is_compiling():
         plan = _plan(op, tuple(extents), arguments, mode, roi_relative, subpixel_scale)
@@ -113,9 +134,12 @@ def _plan(
     subpixel_scale: bool,
 ) -> tuple[Sequence[Column], Sequence[Column], Sequence[Column], bool]:
     """The fields of a plan."""
-    size, x, y, z, shorter, longer, max_size, roi_start, roi_end = arguments
+    size, x, y, z, shorter, longer, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding = arguments
     axes = len(extents)
-    wanted, mode = _wanted_size(op, axes, (z, y, x), size, shorter, longer, mode)
+    if sizes is not None or scales is not None:
+        wanted, mode = _wanted_sizes(op, axes, sizes, scales, mode)
+    else:
+        wanted, mode = _wanted_size(op, axes, (z, y, x), size, shorter, longer, mode)
     limit = None
     if max_size is not None:
         most = max_size[0] if isinstance(max_size, Sequence) and len(max_size) == 1 else max_size
@@ -123,7 +147,7 @@ def _plan(
     if (roi_start is None) != (roi_end is None):
         raise RuntimeError(f"{op}: roi_start and roi_end must be given together")
     full = [_real(e) for e in extents]
-    if roi_start is None and limit is None and mode in ("default", "stretch") and all(_is_whole(w) for w in wanted):
+    if roi_start is None and limit is None and scales is None and mode in ("default", "stretch") and all(_is_whole(w) for w in wanted):
         return [w if _never_zero(e) else _choose(e == 0, 0.0, w) for e, w in zip(full, wanted, strict=True)], [0.0] * axes, full, True
     start, end = [0.0] * axes, full
     if roi_start is not None:
@@ -131,18 +155,26 @@ def _plan(
         if roi_relative:
             start, end = ([v * e for v, e in zip(values, full, strict=True)] for values in (start, end))
         start, end = _at_least_a_millipixel(start, end)
-    real = _filled_in(wanted, [_choose(e == 0, 0.0, abs(b - a)) for e, a, b in zip(full, start, end, strict=True)], mode, limit)
-    rounded = [_choose(e == 0, 0.0, _at_least_one(_rounded(abs(r)))) for e, r in zip(full, real, strict=True)]
+    taken = [_choose(e == 0, 0.0, abs(b - a)) for e, a, b in zip(full, start, end, strict=True)]
+    if scales is not None:
+        wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also where a region is given: DALI's docs say otherwise
+    real = _filled_in(wanted, taken, mode, limit)
+    rounded = [_choose(e == 0, 0.0, _at_least_one(_rounded(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
     whole = roi_start is None and all(_is_whole(r) for r in real)
     if not whole:
+        start, end = swapped([r < 0 for r in real], start, end)
         if subpixel_scale:
-            start, end = _rescaled(start, end, [n / _choose(r == 0, 1.0, abs(r)) for n, r in zip(rounded, real, strict=True)])
-        mirrored = [r < 0 for r in real]
-        start, end = (
-            [_choose(m, b, a) for m, a, b in zip(mirrored, start, end, strict=True)],
-            [_choose(m, a, b) for m, a, b in zip(mirrored, start, end, strict=True)],
-        )
+            kept = columns(op, "alignment", _broadcast(alignment, axes), axes)
+            start, end = _rescaled(start, end, [n / _choose(r == 0, 1.0, abs(r)) for n, r in zip(rounded, real, strict=True)], kept)
     return rounded, start, end, whole
+
+
+def swapped(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]) -> tuple[Sequence[Column], Sequence[Column]]:
+    """Starts and ends of regions, exchanged along those axes for which the condition holds: these are mirrored."""
+    return (
+        [_choose(m, b, a) for m, a, b in zip(which, start, end, strict=True)],
+        [_choose(m, a, b) for m, a, b in zip(which, start, end, strict=True)],
+    )
 
 
 @functools.lru_cache(maxsize=1024)  # a dense batch asks again and again: 12 us become 2
@@ -202,6 +234,24 @@ def _wanted_size(
     return given_axes, mode or "default"
 
 
+def _wanted_sizes(op: str, axes: int, sizes: object, scales: object, mode: str | None) -> tuple[Sequence[Column], str]:
+    """The same for sizes or scales of any axes. Scales are returned as they are."""
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
+    if scales is None:
+        return columns(op, "sizes", _broadcast(sizes, axes), axes), mode or "default"
+    if mode in ("not_larger", "not_smaller"):
+        raise RuntimeError(f"{op}: mode={mode!r} cannot be combined with scales")
+    return columns(op, "scales", _broadcast(scales, axes), axes), mode or "default"
+
+
+def _broadcast(value: Any, axes: int) -> Any:
+    """One number in a sequence stands for all axes."""
+    if isinstance(value, torch.Tensor) and value.ndim > 1 and value[0:1].numel() == 1:
+        return value.flatten()
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 and axes != 1 else value
+
+
 def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, limit: Sequence[Column] | None) -> Sequence[Column]:
     """The real-valued size of each axis, negative where mirrored, the missing ones filled in according to `mode`."""
     given = [(w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
@@ -241,9 +291,11 @@ def _at_least_a_millipixel(start: Sequence[Column], end: Sequence[Column]) -> tu
     )
 
 
-def _rescaled(start: Sequence[Column], end: Sequence[Column], by: Sequence[Column]) -> tuple[Sequence[Column], Sequence[Column]]:
-    """Grow or shrink regions around their centres, so that rounding the output's size does not change the scale."""
-    middle = [(a + b) / 2 for a, b in zip(start, end, strict=True)]
+def _rescaled(
+    start: Sequence[Column], end: Sequence[Column], by: Sequence[Column], alignment: Sequence[Column]
+) -> tuple[Sequence[Column], Sequence[Column]]:
+    """Grow or shrink regions around a point of theirs, so that rounding the output's size does not change the scale."""
+    middle = [(1 - k) * a + k * b for a, b, k in zip(start, end, alignment, strict=True)]
     return (
         [m + (a - m) * k for m, a, k in zip(middle, start, by, strict=True)],
         [m + (b - m) * k for m, b, k in zip(middle, end, by, strict=True)],
@@ -283,10 +335,14 @@ def _ratio(a: Column, b: Column) -> Column:
     return single(a / _choose(b == 0, 1.0, b))
 
 
-def _rounded(x: Column) -> Column:
+def _rounded(x: Column, how: object) -> Column:
+    """A positive number, rounded half up, down ("truncate") or up ("ceil")."""
+    if how == "ceil":
+        return -_rounded(-x, "truncate")
+    x = x if how == "truncate" else x + 0.5
     if isinstance(x, torch.Tensor):
-        return (x + 0.5).floor()
-    return np.floor(x + 0.5) if isinstance(x, np.ndarray) else float(math.floor(x + 0.5))
+        return x.floor()
+    return np.floor(x) if isinstance(x, np.ndarray) else float(math.floor(x))
 
 
 def _at_least_one(x: Column) -> Column:

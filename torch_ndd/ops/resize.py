@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resampling of pictures, sequences and volumes."""
+"""Resampling of pictures, sequences, volumes and any other samples."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,15 @@ from .. import types
 from .._batch import Batch, new_batch
 from .._operator import DeviceLike, Hint, Launch, Random, ShapeArg, T, operator
 from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ._crop_window import CropArguments
+from ._crop_window import _window as window_in
 from ._outputs import resized
-from ._resize_plan import plan_resize, spatial_axes
+from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
+from .reductions import _reduced_axes as reduced_axes
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
 _ARRAYS = (np.ndarray, np.generic)
-_KERNEL = "Tensor? roi, Tensor min_filter, Tensor mag_filter, bool antialias, int first_spatial, int spatial"
+_KERNEL = "Tensor? roi, Tensor min_filter, Tensor mag_filter, bool antialias, int axes"  # axes: a bit for each dimension that is resampled
 
 
 @operator(layouts=LAYOUTS, kernel=_KERNEL)
@@ -76,13 +80,118 @@ def resize(
     >>> resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
     (256, 341, 3)
     """
+    sizes = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
+    sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
+    sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
+    return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, dtype, save_attrs)  # type: ignore[return-value]
+
+
+@operator(name="experimental.resize", layouts=LAYOUTS, kernel=_KERNEL)
+def experimental_resize(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    antialias: bool = True,
+    dtype: torch.dtype | None = None,
+    image_type: Hint[types.DALIImageType | None] = None,
+    interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
+    mag_filter: ShapeArg[types.DALIInterpType] | None = None,
+    max_size: float | Sequence[float] | None = None,
+    min_filter: ShapeArg[types.DALIInterpType] | None = None,
+    minibatch_size: Hint[int] = 32,
+    mode: str | None = None,
+    resize_longer: ShapeArg[float] | None = None,
+    resize_shorter: ShapeArg[float] | None = None,
+    resize_x: ShapeArg[float] | None = None,
+    resize_y: ShapeArg[float] | None = None,
+    resize_z: ShapeArg[float] | None = None,
+    roi_end: ShapeArg[Sequence[float]] | None = None,
+    roi_relative: bool = False,
+    roi_start: ShapeArg[Sequence[float]] | None = None,
+    save_attrs: bool = False,
+    size: ShapeArg[Sequence[float]] | None = None,
+    subpixel_scale: bool = True,
+    temp_buffer_hint: Hint[int] = 0,
+) -> T:
+    """The same as :func:`torch_ndd.resize`, which see: in DALI it is another implementation with the same result.
+
+    >>> ndd.experimental.resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
+    (256, 341, 3)
+    """
+    sizes = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
+    sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
+    sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
+    filters = (interp_type, min_filter, mag_filter)
+    return _resized("experimental.resize", input, sizes, filters, antialias, dtype, save_attrs)  # type: ignore[return-value]
+
+
+@operator(layouts=LAYOUTS, kernel=_KERNEL)
+def resize_crop_mirror(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    antialias: bool = True,
+    crop: ShapeArg[Sequence[float]] | None = None,
+    crop_d: ShapeArg[float] | None = None,
+    crop_h: ShapeArg[float] | None = None,
+    crop_pos_x: ShapeArg[float] = 0.5,
+    crop_pos_y: ShapeArg[float] = 0.5,
+    crop_pos_z: ShapeArg[float] = 0.5,
+    crop_w: ShapeArg[float] | None = None,
+    dtype: torch.dtype | None = None,
+    interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
+    mag_filter: ShapeArg[types.DALIInterpType] | None = None,
+    max_size: float | Sequence[float] | None = None,
+    min_filter: ShapeArg[types.DALIInterpType] | None = None,
+    minibatch_size: Hint[int] = 32,
+    mirror: ShapeArg[int] = 0,
+    mode: str | None = None,
+    resize_longer: ShapeArg[float] | None = None,
+    resize_shorter: ShapeArg[float] | None = None,
+    resize_x: ShapeArg[float] | None = None,
+    resize_y: ShapeArg[float] | None = None,
+    resize_z: ShapeArg[float] | None = None,
+    roi_end: ShapeArg[Sequence[float]] | None = None,
+    roi_relative: bool = False,
+    roi_start: ShapeArg[Sequence[float]] | None = None,
+    rounding: str = "round",
+    size: ShapeArg[Sequence[float]] | None = None,
+    subpixel_scale: bool = True,
+    temp_buffer_hint: Hint[int] = 0,
+) -> T:
+    """Resize, crop and mirror in one pass: only what the window shows is computed.
+
+    The result is that of :func:`torch_ndd.resize`, :func:`torch_ndd.crop` and :func:`torch_ndd.flip` one after the other.
+
+    Args:
+        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front or behind the channels.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer, max_size, mode, roi_start, roi_end, roi_relative, subpixel_scale,
+            interp_type, min_filter, mag_filter, antialias, dtype: as in :func:`torch_ndd.resize`.
+        crop: height and width of the window, or depth, height and width, in pixels of the resized image; 0 takes all. A larger window than the
+            image shows repeated border pixels.
+        crop_d, crop_h, crop_w: the same, one by one.
+        crop_pos_x, crop_pos_y, crop_pos_z: position of the window, 0 (first pixels) to 1 (last ones).
+        rounding: how the window's start becomes a whole number: "round" (half away from zero) or "truncate".
+        mirror: sum of 1 for left and right, 2 for top and bottom, 4 for front and back.
+        minibatch_size, temp_buffer_hint: without effect.
+
+    Raises:
+        RuntimeError: what ``resize`` and ``crop`` raise.
+        ValueError: a layout that is not among the above, a size that is not finite.
+
+    >>> resize_crop_mirror(torch.zeros(480, 640, 3), resize_shorter=256, crop=[224, 224], mirror=1).shape
+    (224, 224, 3)
+    """
+    op = "resize_crop_mirror"
     images: Batch = input  # type: ignore[assignment]
     first, axes = spatial_axes(images._layout or "")
     extents = _extents(images, first, axes)
-    if isinstance(max_size, torch.Tensor | np.ndarray | np.generic):
-        max_size = max_size.tolist()
     plan = plan_resize(
-        "resize",
+        op,
         extents,
         size=size,
         resize_x=resize_x,
@@ -91,17 +200,97 @@ def resize(
         resize_shorter=resize_shorter,
         resize_longer=resize_longer,
         mode=mode,
-        max_size=max_size,
+        max_size=_plain_numbers(max_size),
         roi_start=roi_start,
         roi_end=roi_end,
         roi_relative=roi_relative,
         subpixel_scale=subpixel_scale,
     )
-    out = resized(images, range(first, first + axes), plan.extents, _result_type("resize", images.dtype, dtype))
-    rows = images.batch_size
-    filters = _filters("resize", interp_type, min_filter, mag_filter)
-    also = (_attributes(images, extents),) if save_attrs else ()
-    return Launch(out, [plan.roi(rows), *filters, bool(antialias), first, axes], also)  # type: ignore[return-value]
+    window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
+    plan = _cropped(op, plan, window, mirror)
+    return _resampled(op, images, plan, range(first, first + axes), (interp_type, min_filter, mag_filter), antialias, dtype)  # type: ignore[return-value]
+
+
+@operator(kernel=_KERNEL)
+def tensor_resize(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    alignment: ShapeArg[Sequence[float]] = 0.5,
+    antialias: bool = True,
+    axes: Any = None,
+    axis_names: Any = None,
+    dtype: torch.dtype | None = None,
+    interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
+    mag_filter: ShapeArg[types.DALIInterpType] | None = None,
+    max_size: float | Sequence[float] | None = None,
+    min_filter: ShapeArg[types.DALIInterpType] | None = None,
+    minibatch_size: Hint[int] = 32,
+    mode: str | None = None,
+    roi_end: ShapeArg[Sequence[float]] | None = None,
+    roi_relative: bool = False,
+    roi_start: ShapeArg[Sequence[float]] | None = None,
+    scales: ShapeArg[Sequence[float]] | None = None,
+    size_rounding: str = "round",
+    sizes: ShapeArg[Sequence[float]] | None = None,
+    subpixel_scale: bool = True,
+    temp_buffer_hint: Hint[int] = 0,
+) -> T:
+    """Resample any dimensions of any samples.
+
+    Along each axis as in :func:`torch_ndd.resize`. At most three axes may change, or two with others in between.
+
+    Args:
+        input: any number of dimensions and numeric type.
+        axes: numbers of the axes that the other arguments speak of, in their order; negative ones count from the end. By default all.
+        axis_names: the same as letters of the layout.
+        sizes: extents of the output, one for each axis or one for all; 0 follows from the others by ``mode``, a negative one mirrors.
+        scales: output extents as multiples of the input's (also where a region is given), one for each axis or one for all.
+        size_rounding: how an extent becomes a whole number: "round", "truncate" or "ceil"; it is at least 1.
+        alignment: which point of the source keeps its place in the output when the extent is rounded, from 0, the start, to 1, the end.
+        mode, max_size, roi_start, roi_end, roi_relative, subpixel_scale, interp_type, min_filter, mag_filter, antialias, dtype: as in
+            :func:`torch_ndd.resize`.
+        minibatch_size, temp_buffer_hint: without effect.
+
+    Raises:
+        RuntimeError: neither sizes nor scales or both, a wrong number of elements, an unknown mode, rounding or kernel, another dtype, a letter
+            that the layout has not, ``axes`` and ``axis_names`` together.
+        IndexError: no such axis.
+        ValueError: an axis is given twice, too many axes, a size that is not finite.
+
+    >>> tensor_resize(torch.tensor([0.0, 1.0]), scales=[2]).torch()
+    tensor([0.0000, 0.2500, 0.7500, 1.0000])
+    """
+    op = "tensor_resize"
+    samples: Batch = input  # type: ignore[assignment]
+    if (sizes is None) == (scales is None):
+        raise RuntimeError(f"{op}: give exactly one of sizes and scales")
+    if axis_names is not None and not isinstance(axis_names, str):
+        raise TypeError(f"{op}: axis_names must be letters of the layout, got {axis_names!r}")
+    chosen = reduced_axes(op, samples, axes, axis_names)
+    every = _extents(samples, 0, samples.ndim)
+    extents = [every[axis] for axis in chosen]
+    plan = plan_resize(
+        op,
+        extents,
+        sizes=_sequence(sizes),
+        scales=_sequence(scales),
+        alignment=_sequence(alignment),
+        size_rounding=size_rounding,
+        mode=mode,
+        max_size=_plain_numbers(max_size),
+        roi_start=_sequence(roi_start),
+        roi_end=_sequence(roi_end),
+        roi_relative=roi_relative,
+        subpixel_scale=subpixel_scale,
+    )
+    filters = (interp_type, min_filter, mag_filter)
+    # All kernels but the Gaussian leave an axis of the same extent as it is.
+    passes = not any(isinstance(one, torch.Tensor) or one == types.INTERP_GAUSSIAN for one in filters)
+    kept = [axis for axis, extent in enumerate(extents) if passes and plan.is_kept(axis, extent)]
+    return _resampled(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS[:5], kernel=_KERNEL)
@@ -161,7 +350,63 @@ def random_resized_crop(
     windows[:, 2:] += windows[:, :2]  # starts, then ends
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    return Launch(out, [windows, *filters, bool(antialias), first, 2])  # type: ignore[return-value]
+    return Launch(out, [windows, *filters, bool(antialias), 3 << first])  # type: ignore[return-value]
+
+
+def _resized(op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, save_attrs: bool) -> Launch:
+    """What resize and its experimental twin do. ``sizes`` are arguments of :func:`plan_resize`."""
+    first, axes = spatial_axes(input._layout or "")
+    extents = _extents(input, first, axes)
+    sizes["max_size"] = _plain_numbers(sizes["max_size"])
+    plan = plan_resize(op, extents, **sizes)
+    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype)
+    launch.also = (_attributes(input, extents),) if save_attrs else ()
+    return launch
+
+
+def _resampled(
+    op: str, input: Batch, plan: ResizePlan, dimensions: Sequence[int], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, kept: Any = ()
+) -> Launch:
+    """The launch that carries out a plan, whose axes are these dimensions of the input, but for those axes that are ``kept`` as they are."""
+    out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
+    changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
+    runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
+    if runs > 3:
+        raise ValueError(f"{op}: at most three axes can change, or two with others in between; got the axes {[d for d, _ in changed]}")
+    roi = plan.roi(input.batch_size, [axis for _, axis in changed])
+    arguments = [roi, *_filters(op, *filters), bool(antialias), sum(1 << d for d, _ in changed)]
+    return Launch(out, arguments)
+
+
+def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> ResizePlan:
+    """The plan for a window of what another one makes, mirrored."""
+    axes = len(plan.extents)
+    compiling = torch.compiler.is_compiling()
+    shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
+
+    def column(value: Any) -> Any:
+        return value.numpy() if isinstance(value, torch.Tensor) and not compiling else value
+
+    start, end = [], []
+    for a, b, begin, extent, whole in zip(plan.start, plan.end, shown.start, shown.extent, plan.extents, strict=True):
+        count = column(whole)
+        step = (b - a) / (count + (count == 0))
+        start.append(a + column(begin) * step)
+        end.append(a + (column(begin) + column(extent)) * step)
+    bits = mirror if not isinstance(mirror, torch.Tensor) else column(mirror.to(torch.int64).flatten())
+    flips = [(bits & bit) != 0 for bit in (4, 2, 1)[3 - axes :]]
+    kept = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
+    kept = kept and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
+    return ResizePlan([n if isinstance(n, torch.Tensor) else int(n) for n in shown.extent], *swapped(flips, start, end), kept)
+
+
+def _plain_numbers(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
+
+
+def _sequence(value: Any) -> Any:
+    """A list as a tuple, which a cache can hold."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:

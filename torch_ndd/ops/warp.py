@@ -11,13 +11,22 @@ import torch
 from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, operator
-from ._outputs import resized
-from ._resize_plan import columns, single
+from ._canvas import rotated_canvas
+from ._outputs import like, resized
+from ._resize_plan import columns, single, spatial_axes
 
-LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC")
+LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
+PLANE_LAYOUTS = ("HWC", "FHWC", "HW", "FHW", "CHW", "FCHW")
+
+BORDERS = ("constant", "replicate", "reflect", "reflect_101", "wrap")
+_NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP_LINEAR"}
+_UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
+_UP_TO_LANCZOS = {**_UP_TO_CUBIC, types.INTERP_LANCZOS3: "INTERP_LANCZOS3"}
+
+_SPACE = "int first_spatial, int spatial, bool frames"
 
 
-@operator(layouts=LAYOUTS, kernel="Tensor angle, Tensor? axis, Tensor? fill_value, int interp_type, int spatial")
+@operator(layouts=LAYOUTS, kernel="Tensor angle, Tensor? axis, Tensor? fill_value, int interp_type, " + _SPACE)
 def rotate(
     input: T,
     /,
@@ -27,7 +36,7 @@ def rotate(
     angle: ShapeArg[float],
     axis: ShapeArg[Sequence[float]] | None = None,
     dtype: torch.dtype | None = None,
-    fill_value: PerSample[float] | None = None,
+    fill_value: PerSample[float | Sequence[float]] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     keep_size: bool = False,
     output_dtype: Any = None,
@@ -39,19 +48,19 @@ def rotate(
     ``keep_size`` says otherwise; a side keeps the parity of the input's side that it mostly shows.
 
     Args:
-        input: ``HWC``, ``FHWC``, ``DHWC`` or ``FDHWC``.
+        input: images or volumes, channels last or first, with or without frames in front.
         angle: degrees, one per sample or per frame; the frames of a sequence share the largest canvas.
         axis: direction (x, y, z) of the axis, of any length, for volumes only; a volume turns counter-clockwise seen from the axis' tip.
         size: extents of the output, depth first, rounded half up.
         keep_size: the output has the input's extents.
-        fill_value: what shows outside the input; by default the nearest border pixel.
+        fill_value: what shows outside the input, one number or one per channel; by default the nearest border pixel.
         interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
         dtype: of the output, by default the input's.
         output_dtype: deprecated name of ``dtype``.
 
     Raises:
         RuntimeError: no axis for a volume, or one that is zero or not three numbers; another ``interp_type``; a size of the wrong length or not
-            positive; an angle that is not finite; angles for another number of frames.
+            positive; an angle that is not finite; angles for another number of frames; fill values for another number of channels.
         ValueError: a layout that is not among the above.
         TypeError: both ``dtype`` and ``output_dtype``.
 
@@ -59,26 +68,322 @@ def rotate(
     tensor([2, 1], dtype=torch.uint8)
     """
     images: Batch = input  # type: ignore[assignment]
-    layout = images._layout or ""
-    first, spatial = layout.startswith("F"), 3 if "D" in layout else 2
-    shape = images._values.shape[1:] if images._shapes is None else images._shapes.unbind(1)
-    extents: Sequence[Any] = shape[first : first + spatial]
-    _check(angle, images, first)
+    first, spatial, frames = _space(images)
+    extents = _extents(images, first, spatial)
+    _check_angle(angle, images, frames)
     if spatial == 3 and axis is None:
         raise RuntimeError("rotate: volumes need the argument axis")
     turn_axis = None if spatial == 2 else _checked_axis(axis)
     if size is not None:
-        canvas = _given_size(size, spatial)
+        canvas = _given_size("rotate", size, spatial)
     elif keep_size:
         canvas = extents
     else:
         canvas = _canvas(extents, angle, turn_axis)
-    out = resized(images, range(first, first + spatial), canvas, _result_type(images.dtype, dtype, output_dtype))
-    arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, _interpolation(interp_type), spatial]
+    out = resized(images, range(first, first + spatial), canvas, _result_type("rotate", images.dtype, dtype, output_dtype))
+    interpolation = _interpolation("rotate", interp_type, _NEAREST_OR_LINEAR)
+    arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, first, spatial, frames]
     return Launch(out, arguments)  # type: ignore[return-value]
 
 
-def _check(angle: Any, images: Batch, sequence: bool) -> None:
+@operator(layouts=LAYOUTS, kernel="Tensor? matrix, Tensor? fill_value, int interp_type, bool inverse_map, " + _SPACE)
+def warp_affine(
+    data: T,
+    mtx: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = None,
+    fill_value: PerSample[float | Sequence[float]] | None = None,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    inverse_map: bool = True,
+    matrix: PerSample[Sequence[float]] | None = None,
+    output_dtype: Any = None,
+    size: ShapeArg[Sequence[float]] | None = None,
+) -> T:
+    """Warp images or volumes with an affine map.
+
+    ``out[x, y] = in[m00 x + m01 y + m02, m10 x + m11 y + m12]``, where (0, 0) is the corner of the first pixel: pixel i covers [i, i + 1).
+
+    Args:
+        data: images or volumes, channels last or first, with or without frames in front.
+        mtx: the matrix as an input, which may be on the GPU.
+        matrix: the matrix as an argument: 2 by 3, for volumes 3 by 4, or its numbers row by row; per sample or per frame. x comes first.
+        inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
+        size: extents of the output, depth first, rounded half up; by default those of the input.
+        fill_value: what shows outside the input, one number or one per channel; by default the nearest border pixel.
+        interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
+        dtype: of the output, by default the input's.
+        output_dtype: deprecated name of ``dtype``.
+
+    Raises:
+        RuntimeError: no matrix or two of them, one of another shape, not finite, or for another number of frames; another ``interp_type``; a size
+            of the wrong length or not positive; fill values for another number of channels.
+        ValueError: a layout that is not among the above, ``inverse_map=False`` and a matrix without an inverse.
+        TypeError: both ``dtype`` and ``output_dtype``.
+
+    >>> warp_affine(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), matrix=[1, 0, 1, 0, 1, 0]).torch().flatten()
+    tensor([2, 3, 3], dtype=torch.uint8)
+    """
+    images: Batch = data  # type: ignore[assignment]
+    first, spatial, frames = _space(images)
+    _check_matrix("warp_affine", images, mtx, matrix, (spatial, spatial + 1), frames)
+    canvas = _extents(images, first, spatial) if size is None else _given_size("warp_affine", size, spatial)
+    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype))
+    interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
+    return Launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames])  # type: ignore[return-value]
+
+
+@operator(
+    name="experimental.warp_perspective",
+    layouts=PLANE_LAYOUTS,
+    kernel="Tensor? matrix, Tensor fill_value, int border, int interp_type, bool inverse_map, bool centred, int first_spatial, bool frames",
+)
+def warp_perspective(
+    input: T,
+    matrix_input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    border_mode: str = "constant",
+    fill_value: PerSample[float | Sequence[float]] = 0.0,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    inverse_map: bool = True,
+    matrix: PerSample[Sequence[float]] | None = None,
+    pixel_origin: str = "corner",
+    size: ShapeArg[Sequence[float]] | None = None,
+) -> T:
+    """Warp images with a projective map.
+
+    ``out[x, y] = in[u / w, v / w]`` with ``(u, v, w) = matrix (x, y, 1)``. Where ``w`` is zero, the point lies at infinity.
+
+    Args:
+        input: images, channels last or first or none, with or without frames in front.
+        matrix_input: the matrix as an input, which may be on the GPU.
+        matrix: the matrix as an argument: 3 by 3, or its numbers row by row; per sample or per frame.
+        inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
+        pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
+        size: height and width of the output, or one number for both, rounded half up; by default those of the input.
+        border_mode: what shows outside the input: "constant" (``fill_value``), "replicate" (aaa|abcd|ddd), "reflect" (cba|abcd|dcb),
+            "reflect_101" (dcb|abcd|cba) or "wrap" (bcd|abcd|abc).
+        fill_value: one number, or one per channel.
+        interp_type: ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``, the cubic with a slope of -0.75 as in OpenCV.
+
+    Raises:
+        RuntimeError: no matrix or two of them, one of another shape, not finite, or for another number of frames; another ``interp_type``,
+            ``border_mode`` or ``pixel_origin``; a size of the wrong length or not positive; fill values for another number of channels.
+        ValueError: a layout that is not among the above, ``inverse_map=False`` and a matrix without an inverse.
+
+    >>> warp_perspective(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), matrix=[1, 0, 1, 0, 1, 0, 0, 0, 1]).torch().flatten()
+    tensor([2, 3, 0], dtype=torch.uint8)
+    """
+    op = "experimental.warp_perspective"
+    images: Batch = input  # type: ignore[assignment]
+    first, _, frames = _space(images)
+    _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
+    border, centred = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
+    out = resized(images, (first, first + 1), canvas)
+    interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
+    return Launch(out, [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), first, frames])  # type: ignore[return-value]
+
+
+@operator(name="experimental.remap", layouts=PLANE_LAYOUTS, kernel="int interp, bool centred, int first_spatial, bool frames")
+def remap(
+    input: T,
+    mapx: T,
+    mapy: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    interp: types.DALIInterpType = types.INTERP_LINEAR,
+    pixel_origin: str = "corner",
+) -> T:
+    """Take every output pixel from a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
+
+    The output has the size of the maps. Outside the input, and where a map is NaN, it is 0.
+
+    Args:
+        input: images, channels last or first or none, with or without frames in front.
+        mapx, mapy: coordinates of any type, height by width, or for frames with a map each.
+        interp: ``INTERP_LINEAR``, ``INTERP_NN``, ``INTERP_CUBIC`` (with a slope of -0.75) or ``INTERP_LANCZOS3``.
+        pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
+
+    Raises:
+        RuntimeError: maps of different shapes, or for another number of frames; another ``interp`` or ``pixel_origin``.
+        ValueError: a layout that is not among the above.
+
+    >>> image = torch.tensor([[[1], [2], [3]]], dtype=torch.uint8)
+    >>> remap(image, torch.tensor([[2.0, 0.0, 9.0]]), torch.zeros(1, 3), pixel_origin="center").torch().flatten()
+    tensor([3, 1, 0], dtype=torch.uint8)
+    """
+    op = "experimental.remap"
+    images, xs, ys = (value for value in (input, mapx, mapy))
+    assert isinstance(images, Batch)
+    assert isinstance(xs, Batch)
+    assert isinstance(ys, Batch)
+    first, _, frames = _space(images)
+    heights, widths = _map_extents(op, "mapx", xs, images, frames)
+    for a, b in zip((heights, widths), _map_extents(op, "mapy", ys, images, frames), strict=True):
+        if not torch.compiler.is_compiling() and not _equal(a, b):
+            raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
+    centred = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    out = resized(images, (first, first + 1), (heights, widths))
+    return Launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames])  # type: ignore[return-value]
+
+
+@operator(
+    layouts=PLANE_LAYOUTS,
+    kernel="Tensor ampl_x, Tensor ampl_y, Tensor? fill_value, Tensor freq_x, Tensor freq_y, int interp_type, Tensor mask, "
+    "Tensor phase_x, Tensor phase_y, int first_spatial, bool frames",
+)
+def water(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    ampl_x: PerSample[float] = 10.0,
+    ampl_y: PerSample[float] = 10.0,
+    fill_value: PerSample[float | Sequence[float]] = 0.0,
+    freq_x: PerSample[float] = 0.04908738521,
+    freq_y: PerSample[float] = 0.04908738521,
+    interp_type: types.DALIInterpType = types.INTERP_NN,
+    mask: PerSample[int] = 1,
+    phase_x: PerSample[float] = 0.0,
+    phase_y: PerSample[float] = 0.0,
+) -> T:
+    """Make waves, as on the surface of water.
+
+    ``out[x, y] = in[x + ampl_x sin(freq_x y + phase_x), y + ampl_y cos(freq_y x + phase_y)]``, where x and y are the output pixel's numbers but the
+    input's pixel i covers [i, i + 1): as in DALI, linear interpolation mixes an image by half a pixel even without waves.
+
+    Args:
+        input: images, channels last or first or none, with or without frames in front.
+        ampl_x, ampl_y: amplitudes in pixels.
+        freq_x, freq_y: radians per pixel, by default a wave in 128 pixels.
+        phase_x, phase_y: radians.
+        mask: 0 leaves a sample as it is.
+        fill_value: what shows outside the input, one number or one per channel.
+        interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
+
+    Raises:
+        RuntimeError: another ``interp_type``; fill values for another number of channels.
+        ValueError: a layout that is not among the above.
+
+    >>> water(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), ampl_x=1.5, ampl_y=0, phase_x=1.5708).torch().flatten()
+    tensor([2, 3, 0], dtype=torch.uint8)
+    """
+    images: Batch = input  # type: ignore[assignment]
+    first, _, frames = _space(images)
+    interpolation = _interpolation("water", interp_type, _NEAREST_OR_LINEAR)
+    arguments = [ampl_x, ampl_y, fill_value, freq_x, freq_y, interpolation, mask, phase_x, phase_y, first, frames]
+    return Launch(like(images), arguments)  # type: ignore[return-value]
+
+
+@operator(layouts=PLANE_LAYOUTS, kernel="Tensor? fill_value, int interp_type, Tensor mask, int first_spatial, bool frames")
+def sphere(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    fill_value: PerSample[float | Sequence[float]] = 0.0,
+    interp_type: types.DALIInterpType = types.INTERP_NN,
+    mask: PerSample[int] = 1,
+) -> T:
+    """Bend images over a sphere.
+
+    ``out[p] = in[c + d |d| / r]`` with the image's centre ``c``, ``d = p - c``, and the radius ``r``, half of the longer side, cut off to a whole
+    number of pixels; pixel i covers [i, i + 1).
+
+    Args:
+        input: images, channels last or first or none, with or without frames in front.
+        mask: 0 leaves a sample as it is.
+        fill_value: what shows outside the input, one number or one per channel.
+        interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
+
+    Raises:
+        RuntimeError: another ``interp_type``; fill values for another number of channels.
+        ValueError: a layout that is not among the above.
+
+    >>> sphere(torch.tensor([[[1], [2], [3], [4], [5], [6]]], dtype=torch.uint8)).torch().flatten()
+    tensor([1, 3, 3, 4, 4, 6], dtype=torch.uint8)
+    """
+    images: Batch = input  # type: ignore[assignment]
+    first, _, frames = _space(images)
+    return Launch(like(images), [fill_value, _interpolation("sphere", interp_type, _NEAREST_OR_LINEAR), mask, first, frames])  # type: ignore[return-value]
+
+
+def _space(images: Batch) -> tuple[int, int, bool]:
+    """Position of the first spatial dimension, how many there are, and whether the first dimension counts frames."""
+    layout = images._layout or ""
+    return (*spatial_axes(layout), layout.startswith("F"))
+
+
+def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
+    """The spatial extents: numbers, or int64 (N,) with one for each sample."""
+    if images._shapes is None:
+        return list(images._values.shape[1 + first : 1 + first + spatial])
+    return list(images._shapes.unbind(1)[first : first + spatial])
+
+
+def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
+    if given is None and argument is None:
+        raise RuntimeError(f"{op}: needs the argument matrix")
+    if given is not None and argument is not None:
+        raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
+    if argument is not None:
+        known: Sequence[Any] = argument.shape[1:]
+        samples = argument.shape[0]
+    else:
+        assert isinstance(given, Batch)
+        samples = given.batch_size
+        if given._shapes is not None:
+            if not torch.compiler.is_compiling() and (given._shapes.shape[1] != 3 or bool((given._shapes[:, 1:] != torch.tensor(shape)).any())):
+                raise RuntimeError(f"{op}: matrix must be {shape[0]} by {shape[1]} per sample or per frame, got the shapes {given.shape}")
+            return  # the kernel counts the frames
+        known = given._values.shape[1:]
+    if not samples:
+        return
+    count = shape[0] * shape[1]
+    total = math.prod(known)
+    per_frame = total // count if frames and total else 1
+    if total != count * per_frame or (len(known) > 1 and tuple(known[-2:]) != shape):
+        raise RuntimeError(f"{op}: matrix must be {shape[0]} by {shape[1]}, or {count} numbers, got the shape {tuple(known)}")
+    if frames and images._shapes is None and per_frame not in (1, images._values.shape[1]):
+        raise RuntimeError(f"{op}: matrix is given for {per_frame} frames, but the sequence has {images._values.shape[1]}")
+
+
+def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
+    """Height and width of a map: (H, W), with a last dimension of 1, with frames in front, or both."""
+    layout, ndim = given._layout or "", given.ndim
+    has_frames = layout.startswith("F") or (not layout and ndim == 4)
+    trailing = ndim - 2 - has_frames
+    sizes: Any = given._values.shape[1:] if given._shapes is None else given._shapes.unbind(1)
+    if trailing not in (0, 1) or (has_frames and not frames) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
+        raise RuntimeError(f"{op}: {name} must be height by width{' for each frame' if frames else ''}, got {ndim} dimensions, layout {layout!r}")
+    if has_frames and given._shapes is None and images._shapes is None and sizes[0] not in (1, images._values.shape[1]):
+        raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images._values.shape[1]}")
+    return list(sizes[has_frames : has_frames + 2])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool((a == b).all()) if isinstance(a, torch.Tensor) else bool((b == a).all()) if isinstance(b, torch.Tensor) else a == b
+
+
+def _one_of(op: str, argument: str, value: Any, names: Sequence[str]) -> int:
+    if not isinstance(value, str):
+        raise TypeError(f"{op}: {argument} must be a str, got {value!r}")
+    if value not in names:
+        raise RuntimeError(f"{op}: {argument} must be one of {', '.join(names)}, got {value!r}")
+    return names.index(value)
+
+
+def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
     if isinstance(angle, torch.Tensor):
         frames = angle.numel() // max(1, angle.shape[0])
         if sequence and images._shapes is None and frames not in (1, images._values.shape[1]):
@@ -90,25 +395,26 @@ def _check(angle: Any, images: Batch, sequence: bool) -> None:
         raise RuntimeError("rotate: angle must be finite")
 
 
-def _interpolation(interp_type: Any) -> int:
-    if not isinstance(interp_type, int):
-        raise TypeError(f"rotate: interp_type must be INTERP_NN or INTERP_LINEAR, got {interp_type!r}")
-    if interp_type not in (types.INTERP_NN, types.INTERP_LINEAR):
-        raise RuntimeError(f"rotate: interp_type must be INTERP_NN or INTERP_LINEAR, got {interp_type!r}")
-    return int(interp_type)
+def _interpolation(op: str, given: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
+    names = " or ".join(allowed.values())
+    if not isinstance(given, int):
+        raise TypeError(f"{op}: {argument} must be {names}, got {given!r}")
+    if given not in allowed:
+        raise RuntimeError(f"{op}: {argument} must be {names}, got {given!r}")
+    return int(given)
 
 
-def _result_type(given: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
+def _result_type(op: str, given: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
     if output_dtype is None:
         return dtype or given
     if dtype is not None:
-        raise TypeError("rotate: output_dtype is the deprecated name of dtype; give only dtype")
+        raise TypeError(f"{op}: output_dtype is the deprecated name of dtype; give only dtype")
     try:
         result = types.to_dtype(output_dtype)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"rotate: output_dtype: {error}") from None
+        raise type(error)(f"{op}: output_dtype: {error}") from None
     if not torch.compiler.is_compiling():
-        warnings.warn("rotate: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=4)
+        warnings.warn(f"{op}: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=5)
     return result
 
 
@@ -117,18 +423,22 @@ def _row(value: Any, width: int) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else torch.tensor([value], dtype=torch.float32).reshape(1, width)
 
 
-def _given_size(size: Any, spatial: int) -> list[Any]:
+def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> list[Any]:
     if not isinstance(size, torch.Tensor):
         size = size if isinstance(size, list) else [size]
+        if broadcast and len(size) == 1:
+            size = size * spatial
         if len(size) != spatial:
-            raise RuntimeError(f"rotate: size has {len(size)} elements, but there are {spatial} spatial axes")
+            raise RuntimeError(f"{op}: size has {len(size)} elements, but there are {spatial} spatial axes")
         if not all(isinstance(s, int | float) and 0 < s < 2**31 for s in size):
-            raise RuntimeError(f"rotate: size must be positive and less than 2**31, got {size}")
+            raise RuntimeError(f"{op}: size must be positive and less than 2**31, got {size}")
         return [max(1, math.floor(s + 0.5)) for s in size]
+    if broadcast and size.numel() == size.shape[0]:
+        size = size.reshape(-1, 1).expand(-1, spatial)
     if size.numel() != size.shape[0] * spatial:
-        raise RuntimeError(f"rotate: size has {size.numel() // max(1, size.shape[0])} elements, but there are {spatial} spatial axes")
+        raise RuntimeError(f"{op}: size has {size.numel() // max(1, size.shape[0])} elements, but there are {spatial} spatial axes")
     if not torch.compiler.is_compiling() and not bool(((size.double() > 0) & (size.double() < 2**31)).all()):
-        raise RuntimeError(f"rotate: size must be positive and less than 2**31, got {size.tolist()}")
+        raise RuntimeError(f"{op}: size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
     return list(rounded.unbind(1)) if len(rounded) != 1 or torch.compiler.is_compiling() else rounded[0].tolist()
 
@@ -160,60 +470,3 @@ def _checked_axis(axis: Any) -> Any:
     if zero:
         raise RuntimeError("rotate: axis must not be zero")
     return axis if isinstance(axis, torch.Tensor) else [single(part) for part in columns("rotate", "axis", axis, 3)]
-
-
-def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None = None) -> list[Any]:
-    """The smallest canvas that holds rotated images, per spatial axis, x first; numbers, or tensors that broadcast.
-
-    A side keeps the parity of the input side that it mostly shows: pixel centres stay pixel centres. ``angle`` is in degrees.
-
-    >>> rotated_canvas([640, 480], 90.0)
-    [480, 640]
-    """
-    # In float32, as DALI has it: near 45 degrees the rounding decides which of two sides is the larger.
-    turn = single(single(angle) * single(math.pi / 180))
-    wide = turn.double() if isinstance(turn, torch.Tensor) else turn
-    cos, sin = (wide.cos(), wide.sin()) if isinstance(wide, torch.Tensor) else (math.cos(wide), math.sin(wide))
-    if axis is None:
-        weights, tie = [(abs(cos), abs(sin)), (abs(sin), abs(cos))], 0.0
-    else:
-        weights, tie = _volume_weights(cos, sin, axis), 6e-8
-    canvas = []
-    for i, row in enumerate(weights):
-        shown, most = size[i], row[i] + tie
-        extent = row[0] * size[0]
-        for k, weight in enumerate(row):
-            if k > 0:
-                extent = extent + weight * size[k] if axis is None else single(extent + single(weight * size[k]))
-            if k != i:
-                larger = weight > most
-                shown, most = _choose(larger, size[k], shown), _choose(larger, weight, most)
-        whole = (extent - 0.01).ceil().long() if isinstance(extent, torch.Tensor) else math.ceil(extent - 0.01)
-        canvas.append(whole + (whole + shown) % 2)
-    return canvas
-
-
-def _volume_weights(cos: Any, sin: Any, axis: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The absolute values of a rotation matrix, rounded to float32 after every operation."""
-    f = single
-    cos, sin = (cos.float(), sin.float()) if isinstance(cos, torch.Tensor) else (f(cos), f(sin))
-    x, y, z = axis
-    length = f(f(f(f(x * x) + f(y * y)) + f(z * z)) ** 0.5)
-    x, y, z = f(x / length), f(y / length), f(z / length)
-    rest = f(1 - cos)
-
-    def entry(a: Any, b: Any, turn: Any) -> Any:
-        return abs(f(f(f(rest * a) * b) + turn))
-
-    xs, ys, zs = f(sin * x), f(sin * y), f(sin * z)
-    return [
-        (entry(x, x, cos), entry(x, y, -zs), entry(x, z, ys)),
-        (entry(x, y, zs), entry(y, y, cos), entry(y, z, -xs)),
-        (entry(x, z, -ys), entry(y, z, xs), entry(z, z, cos)),
-    ]
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    if isinstance(condition, torch.Tensor):
-        return torch.where(condition, a, b)
-    return a if condition else b

@@ -8,19 +8,23 @@
 namespace ndd {
 namespace {
 
+template <const char* op>
 void resize(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
-            bool antialias, int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+            bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(roi, min_filter, mag_filter, antialias, first_spatial, spatial);
+  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, axes);
   const double cost = 0.05 * in.mean_volume() + 0.15 * out.mean_volume();
-  launch_cpu("resize", in.size(), cost, {input}, [=](int64_t i) {
-    ResampleJob job{in.data(i), out.data(i), in.dtype(), out.dtype(), args.outer(in.shape(i)), args.channels(in.shape(i), in.ndim()), {}};
-    args.read_axes(i, in.shape(i), out.shape(i), job.axes);
+  launch_cpu(op, in.size(), cost, {input}, [=](int64_t i) {
+    ResampleJob job{in.data(i), out.data(i), in.dtype(), out.dtype(), 1, 1, {}};
+    args.read(i, in.shape(i), out.shape(i), in.ndim(), job);
     resample_cpu(job);
   });
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_KERNEL(resize, CPU, ndd::resize)
-NDD_KERNEL(random_resized_crop, CPU, ndd::resize)
+NDD_KERNEL(resize, CPU, ndd::resize<ndd::kResize>)
+NDD_KERNEL(experimental_resize, CPU, ndd::resize<ndd::kExperimentalResize>)
+NDD_KERNEL(resize_crop_mirror, CPU, ndd::resize<ndd::kResizeCropMirror>)
+NDD_KERNEL(tensor_resize, CPU, ndd::resize<ndd::kTensorResize>)
+NDD_KERNEL(random_resized_crop, CPU, ndd::resize<ndd::kRandomResizedCrop>)

@@ -40,11 +40,11 @@ int64_t pass_elements(const GpuResample& s, int axis) {
   return n;
 }
 
+template <const char* op>
 void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter,
-                 const Tensor& mag_filter, bool antialias, int64_t first_spatial, int64_t spatial, const Tensor& output,
-                 const MaybeTensor& output_shapes) {
+                 const Tensor& mag_filter, bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(roi, min_filter, mag_filter, antialias, first_spatial, spatial);
+  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, axes);
   const int64_t count = in.size();
   if (count == 0) return;
 
@@ -53,8 +53,8 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
   int64_t most_outputs = 0;
   for (int64_t i = 0; i < count; ++i) {
     GpuResample& s = jobs[i];
-    s = GpuResample{in.data(i), out.data(i), {}, {}, {}, args.outer(in.shape(i)), args.channels(in.shape(i), in.ndim()), {}};
-    args.read_axes(i, in.shape(i), out.shape(i), s.axes);
+    s = GpuResample{in.data(i), out.data(i), {}, {}, {}, 1, 1, {}};
+    args.read(i, in.shape(i), out.shape(i), in.ndim(), s);
     for (const Axis& a : s.axes) {
       nearest = nearest && a.filter == Filter::nearest;
       most_outputs = std::max(most_outputs, a.out);
@@ -79,10 +79,13 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
     for (int axis = first + 1; axis < 2; ++axis) mix_axis<float, float>(table.data(), count, axis, first, most(axis), stream);
     for_dtype(out.dtype(), [&](auto tag) { mix_axis<float, typename decltype(tag)::type>(table.data(), count, 2, first, most(2), stream); });
   }
-  check_launch("resize");
+  check_launch(op);
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_KERNEL(resize, CUDA, ndd::resize_cuda)
-NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_cuda)
+NDD_KERNEL(resize, CUDA, ndd::resize_cuda<ndd::kResize>)
+NDD_KERNEL(experimental_resize, CUDA, ndd::resize_cuda<ndd::kExperimentalResize>)
+NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_cuda<ndd::kResizeCropMirror>)
+NDD_KERNEL(tensor_resize, CUDA, ndd::resize_cuda<ndd::kTensorResize>)
+NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_cuda<ndd::kRandomResizedCrop>)

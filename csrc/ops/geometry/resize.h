@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[o] = sum over k of weight[o][k] * in[start[o] + k] along each spatial axis; weights and starts are those of ndd/resample.h.
+// out[o] = sum over k of weight[o][k] * in[start[o] + k] along each resampled axis; weights and starts are those of ndd/resample.h.
 #pragma once
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "ndd/args.h"
@@ -11,45 +11,79 @@
 
 namespace ndd {
 
-// The arguments as both backends read them. A row of `roi` holds the starts of the spatial axes, then their ends, in source
-// elements; without it the whole sample is the source.
-struct ResizeArgs {
-  std::optional<Args<float>> roi;
-  Args<int64_t> min_filter, mag_filter;
-  bool antialias;
-  int64_t first_spatial, spatial;
+// The operators, whose errors name them.
+inline constexpr char kResize[] = "resize", kExperimentalResize[] = "experimental.resize", kResizeCropMirror[] = "resize_crop_mirror",
+                      kTensorResize[] = "tensor_resize", kRandomResizedCrop[] = "random_resized_crop";
 
-  ResizeArgs(const MaybeTensor& roi_rows, const Tensor& min, const Tensor& mag, bool antialias_, int64_t first, int64_t count)
-      : min_filter(min), mag_filter(mag), antialias(antialias_), first_spatial(first), spatial(count) {
-    if (roi_rows) roi.emplace(*roi_rows);
+// The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
+// whole sample is the source. `axes` has a bit for each resampled dimension.
+class ResizeArgs {
+ public:
+  bool antialias;
+
+  ResizeArgs(const char* op, const MaybeTensor& roi_rows, const Tensor& min, const Tensor& mag, bool antialias_, int64_t axes)
+      : antialias(antialias_), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
+    if (roi_rows) roi_ = std::make_shared<Args<float>>(*roi_rows);
   }
 
-  // Depth, height and width of a sample; the depth of a picture is an axis of one element.
-  void read_axes(int64_t sample, const int64_t* in, const int64_t* out, Axis (&axes)[3]) const {
-    const Filter reduce = filter(min_filter(sample)), enlarge = filter(mag_filter(sample));
-    axes[0] = make_axis(1, 1, 0, 1, Filter::nearest, Filter::nearest, false);
-    for (int64_t a = 0; a < spatial; ++a) {
-      const int64_t n = in[first_spatial + a];
-      if (n == 0 && out[first_spatial + a] > 0) throw Error(Error::Runtime, "resize: sample " + std::to_string(sample) + " has no pixels");
-      const float lo = roi ? (*roi)(sample, a) : 0.0f, hi = roi ? (*roi)(sample, spatial + a) : static_cast<float>(n);
-      axes[3 - spatial + a] = make_axis(n, out[first_spatial + a], lo, hi, reduce, enlarge, antialias);
+  // A sample as [outer][depth][height][width][channels]: resampled dimensions are axes, the run of other dimensions between two of them is an axis that
+  // stays as it is, and missing axes have one element.
+  template <class Job>
+  void read(int64_t sample, const int64_t* in, const int64_t* out, int64_t ndim, Job& job) const {
+    const Filter reduce = filter(min_filter_(sample)), enlarge = filter(mag_filter_(sample));
+    const auto resampled = [&](int64_t d) { return axes_ >> d & 1; };
+    int64_t last = -1, count = 0, resampled_count = 0;
+    for (int64_t d = 0; d < ndim; ++d) {
+      if (!resampled(d)) continue;
+      count += 1 + (last >= 0 && d > last + 1);
+      ++resampled_count;
+      last = d;
+    }
+    job.outer = job.channels = 1;
+    for (Axis& axis : job.axes) axis = kept(1);
+    int64_t a = 3 - count, r = 0;
+    for (int64_t d = 0; d < ndim; ++d) {
+      if (d > last) {
+        job.channels *= in[d];
+      } else if (resampled(d)) {
+        const int64_t n = checked(sample, in[d]);
+        if (n == 0 && out[d] > 0) throw Error(Error::Runtime, std::string(op_) + ": sample " + std::to_string(sample) + " has no pixels");
+        const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
+        job.axes[a++] = make_axis(n, checked(sample, out[d]), lo, hi, reduce, enlarge, antialias);
+        ++r;
+      } else if (r == 0) {
+        job.outer *= in[d];
+      } else {
+        int64_t n = in[d];
+        while (!resampled(d + 1)) n *= in[++d];
+        job.axes[a++] = kept(checked(sample, n));
+      }
     }
   }
 
-  int64_t outer(const int64_t* shape) const { return product(shape, 0, first_spatial); }
-  int64_t channels(const int64_t* shape, int64_t ndim) const { return product(shape, first_spatial + spatial, ndim); }
+  const char* op() const { return op_; }
 
  private:
-  static Filter filter(int64_t f) {
-    if (f < 0 || f > 5) throw Error(Error::Runtime, "resize: interpolation type " + std::to_string(f) + " is not one of 0 to 5");
+  static Axis kept(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
+  // make_axis keeps coordinates within this range, in which floats are exact to half an element.
+  int64_t checked(int64_t sample, int64_t n) const {
+    constexpr int64_t kMost = 4194304;
+    if (n > kMost)
+      throw Error(Error::Runtime, std::string(op_) + ": sample " + std::to_string(sample) + " has an axis of " + std::to_string(n) +
+                                      " elements; at most " + std::to_string(kMost) + " can be resampled, cut it into parts");
+    return n;
+  }
+
+  Filter filter(int64_t f) const {
+    if (f < 0 || f > 5) throw Error(Error::Runtime, std::string(op_) + ": interpolation type " + std::to_string(f) + " is not one of 0 to 5");
     return static_cast<Filter>(f);
   }
 
-  static int64_t product(const int64_t* shape, int64_t begin, int64_t end) {
-    int64_t n = 1;
-    for (int64_t d = begin; d < end; ++d) n *= shape[d];
-    return n;
-  }
+  const char* op_;
+  std::shared_ptr<const Args<float>> roi_;
+  Args<int64_t> min_filter_, mag_filter_;
+  int64_t axes_;
 };
 
 }  // namespace ndd

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// experimental.remap: from = (mapx[to], mapy[to]).
+#include "ndd/elements.cuh"
+#include "ndd/kernel.h"
+#include "ndd/rows.h"
+#include "ndd/warp_driver.h"
+
+namespace ndd {
+namespace {
+
+struct TableMap {
+  const void *x, *y;  // of one frame
+  DType x_type, y_type;
+  int64_t width, height;
+  float shift;
+
+  NDD_HD Point<2> operator()(const Point<2>& to) const {
+    const int64_t i = index(to);
+    return {load_element(x, x_type, i) + shift, load_element(y, y_type, i) + shift};
+  }
+
+  // On the CPU: a row of the maps is a row of points.
+  void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
+    const int64_t i = index(first);
+    row_loader(x_type)(static_cast<const char*>(x) + i * item_bytes(x_type), n, coords.at[0]);
+    row_loader(y_type)(static_cast<const char*>(y) + i * item_bytes(y_type), n, coords.at[1]);
+    for (auto& axis : coords.at)
+      for (int64_t j = 0; j < n; ++j) axis[j] += shift;
+  }
+
+ private:
+  // Floats do not hold every pixel number beyond 2^24; never leave the map.
+  NDD_HD int64_t index(const Point<2>& to) const {
+    const int64_t column = static_cast<int64_t>(to.at[0]), line = static_cast<int64_t>(to.at[1]);
+    return (line < height ? line : height - 1) * width + (column < width ? column : width - 1);
+  }
+};
+
+class TableMaps {
+ public:
+  using Map = TableMap;
+
+  TableMaps(const WarpImages& images, const Samples& x, const Samples& y, float shift) : images_(images), x_(x), y_(y), shift_(shift) {}
+
+  void operator()(WarpItem<2, TableMap>& item, int64_t i, int64_t f) const {
+    const int64_t pixels = item.size[0] * item.size[1];
+    const auto part = [&](const Samples& map, const char* name) {
+      const int64_t given = pixels > 0 ? map.volume(i) / pixels : 1;
+      images_.check_frames(i, given, name);
+      return static_cast<const char*>(map.data(i)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
+    };
+    item.map = {part(x_, "mapx"), part(y_, "mapy"), x_.dtype(), y_.dtype(), item.size[0], item.size[1], shift_};
+  }
+
+ private:
+  WarpImages images_;
+  Samples x_, y_;
+  float shift_;
+};
+
+void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& mapx, const MaybeTensor& mapx_shapes, const Tensor& mapy,
+           const MaybeTensor& mapy_shapes, int64_t interp, bool centred, int64_t first_spatial, bool frames, const Tensor& output,
+           const MaybeTensor& output_shapes) {
+  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, std::nullopt, first_spatial, 2, frames);
+  const TableMaps maps(images, {mapx, mapx_shapes}, {mapy, mapy_shapes}, centred ? 0.5f : 0.0f);
+  warp_images<2, true>(images, static_cast<Interp>(interp), maps);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(experimental_remap, ndd::remap)

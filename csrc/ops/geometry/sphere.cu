@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// sphere: from = centre + d * |d| / r, where d is the distance from the centre and r half of the longer side.
+#include "ndd/kernel.h"
+#include "ndd/warp_driver.h"
+
+namespace ndd {
+namespace {
+
+struct SphereMap {
+  float centre_x, centre_y, per_radius;
+
+  NDD_HD Point<2> operator()(const Point<2>& to) const {
+    const float x = to.at[0] - centre_x, y = to.at[1] - centre_y;
+    const float stretch = sqrtf(x * x + y * y) * per_radius;
+    return {centre_x + x * stretch, centre_y + y * stretch};
+  }
+};
+
+struct SphereMaps {
+  using Map = SphereMap;
+  Args<int64_t> mask;
+
+  void operator()(WarpItem<2, SphereMap>& item, int64_t i, int64_t) const {
+    const int64_t width = item.size[0], height = item.size[1];
+    const int64_t radius = (width > height ? width : height) / 2;  // cut off, as in DALI
+    item.map = {0.5f * static_cast<float>(width), 0.5f * static_cast<float>(height), radius > 0 ? 1.0f / static_cast<float>(radius) : 0.0f};
+    if (mask(i) == 0) item.interp = Interp::copy;
+  }
+};
+
+void sphere(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& fill_value, int64_t interp_type, const Tensor& mask,
+            int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
+  const WarpImages images("sphere", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2, frames);
+  warp_images<2, false>(images, static_cast<Interp>(interp_type), SphereMaps{Args<int64_t>(mask)});
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(sphere, ndd::sphere)

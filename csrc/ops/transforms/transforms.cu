@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// transforms.crop, rotation, scale, shear and translation: an affine map from a few numbers, after another one if that is given.
+#include <cmath>
+
+#include "ndd/affine.h"
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+
+namespace ndd {
+namespace {
+
+// The arguments of a transform, in order; a missing one reads as 0. `frames` and `single` have a bit for each: it has values for every frame, it has one
+// number where others have one for each of `elements`.
+class Numbers {
+ public:
+  Numbers(std::vector<MaybeTensor> given, int64_t frames, int64_t single) : frames_(frames), single_(single) {
+    for (const MaybeTensor& one : given) arguments_.push_back(one ? std::make_shared<Args<float>>(*one) : nullptr);
+  }
+
+  bool has(int k) const { return arguments_[k] != nullptr; }
+
+  double operator()(int k, int64_t i, int64_t f, int64_t d, int64_t elements) const {
+    if (!has(k)) return 0.0;
+    const Args<float>& argument = *arguments_[k];
+    const int64_t count = single_ >> k & 1 ? 1 : elements, last = argument.cols() / count - 1;
+    return argument(i, (frames_ >> k & 1 ? std::min(f, last) * count : 0) + (count == 1 ? 0 : d));
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Args<float>>> arguments_;
+  int64_t frames_, single_;
+};
+
+// The linear map about a centre: x -> m (x - c) + c.
+void set_centre(Affine& map, const Numbers& numbers, int k, int64_t i, int64_t f) {
+  const int32_t n = map.dims;
+  for (int32_t r = 0; r < n; ++r) {
+    map.m[r][n] = numbers(k, i, f, r, n);
+    for (int32_t c = 0; c < n; ++c) map.m[r][n] -= map.m[r][c] * numbers(k, i, f, c, n);
+  }
+}
+
+struct Inputs {
+  std::vector<Samples> samples;
+  Inputs(const MaybeTensor& input, const MaybeTensor& shapes) {
+    if (input) samples.emplace_back(*input, shapes);
+  }
+};
+
+int64_t dims_of(const Samples& out, int64_t i) { return out.shape(i)[out.ndim() - 2]; }
+
+void translation(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tensor& offset, int64_t frames, int64_t single, bool reverse_order,
+                 const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Numbers numbers({offset}, frames, single);
+  compose_affine("transforms.translation", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
+    Affine map = Affine::identity(dims_of(out, i));
+    for (int32_t d = 0; d < map.dims; ++d) map.m[d][map.dims] = numbers(0, i, f, d, map.dims);
+    return map;
+  });
+}
+
+void scale(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tensor& scale, const MaybeTensor& center, int64_t frames, int64_t single,
+           bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Numbers numbers({scale, center}, frames, single);
+  compose_affine("transforms.scale", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
+    Affine map = Affine::identity(dims_of(out, i));
+    for (int32_t d = 0; d < map.dims; ++d) map.m[d][d] = numbers(0, i, f, d, map.dims);
+    set_centre(map, numbers, 1, i, f);
+    return map;
+  });
+}
+
+// Right-handed about an axis; without one in the plane, from the first axis to the second.
+void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tensor& angle, const MaybeTensor& axis, const MaybeTensor& center,
+              int64_t frames, int64_t single, bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Numbers numbers({angle, axis, center}, frames, single);
+  compose_affine("transforms.rotation", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
+    Affine map = Affine::identity(dims_of(out, i));
+    const double radians = numbers(0, i, f, 0, 1) * (M_PI / 180.0), c = std::cos(radians), s = std::sin(radians);
+    if (!numbers.has(1)) {
+      map.m[0][0] = map.m[1][1] = c;
+      map.m[0][1] = -s;
+      map.m[1][0] = s;
+    } else {
+      double a[3];
+      for (int d = 0; d < 3; ++d) a[d] = numbers(1, i, f, d, 3);
+      const double length = std::sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2]);
+      if (!(length > 0.0) || !std::isfinite(length))
+        throw Error(Error::Runtime, "transforms.rotation: axis must be finite and not zero, sample " + std::to_string(i));
+      for (double& one : a) one /= length;
+      for (int r = 0; r < 3; ++r) {
+        for (int k = 0; k < 3; ++k) map.m[r][k] = (1.0 - c) * a[r] * a[k] + (r == k ? c : 0.0);
+        map.m[r][(r + 1) % 3] -= s * a[(r + 2) % 3];
+        map.m[r][(r + 2) % 3] += s * a[(r + 1) % 3];
+      }
+    }
+    set_centre(map, numbers, 2, i, f);
+    return map;
+  });
+}
+
+void shear(const MaybeTensor& input, const MaybeTensor& input_shapes, const MaybeTensor& shear, const MaybeTensor& angles, const MaybeTensor& center,
+           int64_t frames, int64_t single, bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Numbers numbers({shear, angles, center}, frames, single);
+  compose_affine("transforms.shear", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
+    Affine map = Affine::identity(dims_of(out, i));
+    const int32_t n = map.dims;
+    for (int32_t r = 0; r < n; ++r) {
+      for (int32_t c = 0; c < n; ++c) {
+        if (r == c) continue;
+        const int64_t k = r * (n - 1) + c - (c > r), count = n * (n - 1);
+        map.m[r][c] = numbers.has(0) ? numbers(0, i, f, k, count) : std::tan(numbers(1, i, f, k, count) * (M_PI / 180.0));
+      }
+    }
+    set_centre(map, numbers, 2, i, f);
+    return map;
+  });
+}
+
+void crop(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tensor& from_start, const Tensor& from_end, const Tensor& to_start,
+          const Tensor& to_end, bool absolute, int64_t frames, int64_t single, bool reverse_order, const Tensor& output,
+          const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  const Numbers numbers({from_start, from_end, to_start, to_end}, frames, single);
+  compose_affine("transforms.crop", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
+    Affine map = Affine::identity(dims_of(out, i));
+    for (int32_t d = 0; d < map.dims; ++d) {
+      double v[4];
+      for (int k = 0; k < 4; ++k) v[k] = numbers(k, i, f, d, map.dims);
+      for (int k = 0; k < 4 && absolute; k += 2)
+        if (v[k] > v[k + 1]) std::swap(v[k], v[k + 1]);
+      map.m[d][d] = (v[3] - v[2]) / (v[1] - v[0]);
+      map.m[d][map.dims] = v[2] - map.m[d][d] * v[0];
+    }
+    return map;
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(transforms_translation, ndd::translation)
+NDD_KERNELS(transforms_scale, ndd::scale)
+NDD_KERNELS(transforms_rotation, ndd::rotation)
+NDD_KERNELS(transforms_shear, ndd::shear)
+NDD_KERNELS(transforms_crop, ndd::crop)

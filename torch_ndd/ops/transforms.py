@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Affine maps as matrices: D by D + 1, the last column is the shift."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Launch, PerSample, T, operator
+
+_MOST_DIMENSIONS = 6
+
+
+@operator(name="transforms.translation", kernel="Tensor offset, int frames, int single, bool reverse_order", per_frame=True)
+def translation(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    offset: PerSample[Sequence[float]],
+    reverse_order: bool = False,
+) -> T:
+    """The map ``x -> x + offset``.
+
+    Args:
+        input: another map, which comes first.
+        offset: D numbers, per sample or per frame.
+        reverse_order: the other map comes last.
+
+    Returns:
+        float32 (D, D + 1), for frames (F, D, D + 1).
+
+    Raises:
+        RuntimeError: more than six dimensions, an input of another dimension or for another number of frames.
+
+    >>> translation(offset=[3, 5]).torch()
+    tensor([[1., 0., 3.],
+            [0., 1., 5.]])
+    """
+    op = "transforms.translation"
+    made = _Maps(op, input, {"offset": offset}, batch_size, device)
+    return made.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
+
+
+@operator(name="transforms.scale", kernel="Tensor scale, Tensor? center, int frames, int single, bool reverse_order", per_frame=True)
+def scale(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    center: PerSample[Sequence[float]] | None = None,
+    ndim: int | None = None,
+    reverse_order: bool = False,
+    scale: PerSample[Sequence[float]],
+) -> T:
+    """The map ``x -> scale * (x - center) + center``.
+
+    Args:
+        input: another map, which comes first.
+        scale: D numbers, or one for all axes; per sample or per frame.
+        center: the point that stays, D numbers or one; by default the origin.
+        ndim: D where ``scale`` is one number and there is no input.
+        reverse_order: the other map comes last.
+
+    Returns:
+        float32 (D, D + 1), for frames (F, D, D + 1).
+
+    Raises:
+        RuntimeError: more than six dimensions, a center or an input of another dimension, an input for another number of frames.
+
+    >>> scale(scale=[2, 3], center=[10, 20]).torch()
+    tensor([[  2.,   0., -10.],
+            [  0.,   3., -40.]])
+    """
+    op = "transforms.scale"
+    if ndim is not None and (isinstance(ndim, bool) or not isinstance(ndim, int)):
+        raise TypeError(f"{op}: ndim must be an int, got {ndim!r}")
+    made = _Maps(op, input, {"scale": scale, "center": center}, batch_size, device)
+    dims = _elements(scale, False)
+    if dims == 1:
+        dims = made.given_dims or ndim or 1
+    return made.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
+
+
+@operator(
+    name="transforms.rotation",
+    kernel="Tensor angle, Tensor? axis, Tensor? center, int frames, int single, bool reverse_order",
+    per_frame=True,
+)
+def rotation(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    angle: PerSample[float],
+    axis: PerSample[Sequence[float]] | None = None,
+    center: PerSample[Sequence[float]] | None = None,
+    reverse_order: bool = False,
+) -> T:
+    """The rotation by ``angle`` in the plane from the first axis to the second, or right-handed about ``axis`` in space.
+
+    Args:
+        input: another map, which comes first.
+        angle: degrees, per sample or per frame.
+        axis: three numbers, the direction of the axis, of any length.
+        center: the point that stays, D numbers or one; by default the origin.
+        reverse_order: the other map comes last.
+
+    Returns:
+        float32 (2, 3), with an axis (3, 4); for frames with F in front.
+
+    Raises:
+        RuntimeError: an axis that is zero or not three numbers, a center or an input of another dimension, an input for another number of frames.
+
+    >>> rotation(angle=180).torch().round().abs()
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    op = "transforms.rotation"
+    made = _Maps(op, input, {"angle": angle, "axis": axis, "center": center}, batch_size, device)
+    if axis is not None and _elements(axis, False) != 3:
+        raise RuntimeError(f"{op}: axis must have 3 elements, got {_elements(axis, False)}")
+    return made.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
+
+
+@operator(
+    name="transforms.shear",
+    kernel="Tensor? shear, Tensor? angles, Tensor? center, int frames, int single, bool reverse_order",
+    per_frame=True,
+)
+def shear(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    angles: PerSample[Sequence[float]] | None = None,
+    center: PerSample[Sequence[float]] | None = None,
+    reverse_order: bool = False,
+    shear: PerSample[Sequence[float]] | None = None,
+) -> T:
+    """The map that moves every coordinate by multiples of the others: ``x -> S (x - center) + center``, where S has a diagonal of ones.
+
+    Args:
+        input: another map, which comes first.
+        shear: the other elements of S, row by row: xy and yx, or xy, xz, yx, yz, zx and zy; per sample or per frame.
+        angles: the same as angles in degrees, whose tangents they are.
+        center: the point that stays, D numbers or one; by default the origin.
+        reverse_order: the other map comes last.
+
+    Returns:
+        float32 (2, 3) or (3, 4), for frames with F in front.
+
+    Raises:
+        RuntimeError: neither ``shear`` nor ``angles`` or both, other than 2 or 6 numbers, a center or an input of another dimension, an input for
+            another number of frames.
+
+    >>> shear(shear=[2, 3]).torch()
+    tensor([[1., 2., 0.],
+            [3., 1., 0.]])
+    """
+    op = "transforms.shear"
+    if (shear is None) == (angles is None):
+        raise RuntimeError(f"{op}: give one of shear and angles")
+    made = _Maps(op, input, {"shear": shear, "angles": angles, "center": center}, batch_size, device)
+    count = _elements(shear if angles is None else angles, False)
+    if count not in (2, 6):
+        raise RuntimeError(f"{op}: {'shear' if angles is None else 'angles'} must have 2 or 6 elements, got {count}")
+    return made.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
+
+
+@operator(
+    name="transforms.crop",
+    kernel="Tensor from_start, Tensor from_end, Tensor to_start, Tensor to_end, bool absolute, int frames, int single, bool reverse_order",
+    per_frame=True,
+)
+def crop(
+    input: T | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    absolute: bool = False,
+    from_end: PerSample[Sequence[float]] = 1.0,
+    from_start: PerSample[Sequence[float]] = 0.0,
+    reverse_order: bool = False,
+    to_end: PerSample[Sequence[float]] = 1.0,
+    to_start: PerSample[Sequence[float]] = 0.0,
+) -> T:
+    """The map that takes one box to another: ``from_start`` to ``to_start`` and ``from_end`` to ``to_end``, along each axis.
+
+    Args:
+        input: another map, which comes first.
+        from_start, from_end, to_start, to_end: corners of the boxes, D numbers or one for all axes; per sample or per frame.
+        absolute: starts and ends are exchanged where they are the wrong way round, so that nothing is mirrored.
+        reverse_order: the other map comes last.
+
+    Returns:
+        float32 (D, D + 1), for frames (F, D, D + 1). Infinite where the first box is empty.
+
+    Raises:
+        RuntimeError: corners of different dimensions or more than six, an input of another dimension or for another number of frames.
+
+    >>> crop(from_start=[0, 1], from_end=[1, 2], to_end=[4, 2]).torch()
+    tensor([[ 4., 0., 0.],
+            [ 0., 2., -2.]])
+    """
+    op = "transforms.crop"
+    corners = {"from_start": from_start, "from_end": from_end, "to_start": to_start, "to_end": to_end}
+    made = _Maps(op, input, corners, batch_size, device)
+    dims = max(_elements(corner, False) for corner in corners.values())
+    return made.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
+
+
+@operator(name="transforms.combine", kernel="bool reverse_order")
+def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None, device: DeviceLike | None = None, reverse_order: bool = False) -> T:
+    """One map after the other, as a single one: the product of the matrices.
+
+    Args:
+        input_0, input_1, inputs: maps (D, D + 1), or for frames (F, D, D + 1); the first one comes first.
+        reverse_order: the first one comes last.
+
+    Returns:
+        float32, of the same shape.
+
+    Raises:
+        RuntimeError: matrices of different shapes or more than six dimensions, different numbers of frames.
+
+    >>> combine(translation(offset=[1, 2]), scale(scale=[2, 3])).torch()
+    tensor([[2., 0., 2.],
+            [0., 3., 6.]])
+    """
+    op = "transforms.combine"
+    maps: list[Batch] = [input_0, input_1, *inputs]  # type: ignore[list-item]
+    dims = [_dims_of(op, one) for one in maps]
+    if len(set(dims)) != 1 or len({one.dtype for one in maps}) != 1:
+        raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(one.shape[:1], one.dtype) for one in maps]}")
+    out = _unfilled(op, maps, 0, dims[0], maps[0].batch_size, maps[0]._values.device)
+    return Launch(out, [bool(reverse_order)])  # type: ignore[return-value]
+
+
+class _Maps:
+    """What the transforms share: the other map, and which arguments are for frames."""
+
+    def __init__(self, op: str, given: Any, arguments: dict[str, Any], batch_size: Any, device: Any) -> None:
+        self.op, self.given, self.arguments = op, given, arguments
+        self.batch_size, self.device = batch_size, device
+        self.given_dims = None if given is None else _dims_of(op, given)
+
+    def launch(self, dims: int, values: list[Any], more: list[Any], reverse_order: bool) -> Launch:
+        if not 1 <= dims <= _MOST_DIMENSIONS:
+            raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MOST_DIMENSIONS}")
+        if self.given_dims not in (None, dims):
+            raise RuntimeError(f"{self.op}: the input is a map of {self.given_dims} dimensions, the arguments make one of {dims}")
+        frames = single = longest = 0
+        for k, (name, value) in enumerate(self.arguments.items()):
+            if value is None:
+                continue
+            scalar = name == "angle"
+            count = _elements(value, scalar)
+            if name not in ("angle", "axis", "shear", "angles") and count not in (1, dims):
+                raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
+            single |= (count == 1) << k
+            if value.dim() == 3 or (scalar and value.dim() == 2):
+                frames |= 1 << k
+                length = value.shape[1]
+                if longest not in (0, 1, length) and length != 1:
+                    raise RuntimeError(f"{self.op}: {name} is given for {length} frames, another argument for {longest}")
+                longest = max(longest, length)
+        out = _unfilled(self.op, [] if self.given is None else [self.given], longest, dims, self.batch_size, self.device)
+        return Launch(out, [*values, *more, frames, single, bool(reverse_order)])
+
+
+def _elements(value: Any, scalar: bool) -> int:
+    return 1 if value is None or scalar or value.dim() == 1 else value.shape[-1]
+
+
+def _dims_of(op: str, given: Batch) -> int:
+    shape: Any = given._values.shape[1:] if given._shapes is None else tuple(given._shapes[:1].expand(1, -1)[0].tolist())
+    if given.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MOST_DIMENSIONS:
+        raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MOST_DIMENSIONS}, got the shape {tuple(shape)}")
+    if given._shapes is not None and bool((given._shapes[:, -2:] != given._shapes[:1, -2:]).any()):
+        raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {given.shape}")
+    if given.ndim == 3 and not (given._layout or "").startswith("F"):
+        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {given._layout or ''!r}")
+    return shape[-2]
+
+
+def _unfilled(op: str, given: list[Batch], frames: int, dims: int, batch_size: int, device: Any) -> Batch:
+    """The result, for the frames of the inputs or of the arguments."""
+    extent: Any = frames
+    for one in given:
+        if one.ndim != 3:
+            continue
+        length: Any = one._values.shape[1] if one._shapes is None else one._shapes[:, 0]
+        both = not isinstance(length, torch.Tensor) and not isinstance(extent, torch.Tensor)
+        if both and extent not in (0, 1, length) and length != 1:
+            raise RuntimeError(f"{op}: maps for {extent} and for {length} frames do not go together")
+        extent = length if not both or extent in (0, 1) else extent
+    shape = [dims, dims + 1] if isinstance(extent, int) and extent == 0 else [extent, dims, dims + 1]
+    return empty_batch(batch_size, shape, torch.float32, device, "**" if len(shape) == 2 else "F**")
