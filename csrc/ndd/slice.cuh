@@ -24,7 +24,7 @@ constexpr int kElementsPerThread = 4;
 template <class Index, class S, class C>
 __device__ void slice_element(const S& s, const C* channels, DType in, DType out, Index e) {
   Index rest = e;
-  int64_t from = s.origin, channel = 0;
+  int64_t from = s.origin, to = 0, channel = 0;
   bool inside = true;
   for (int d = s.ndim - 1; d >= 0; --d) {
     const Index extent = static_cast<Index>(s.extent[d]), outer = rest / extent;
@@ -32,12 +32,13 @@ __device__ void slice_element(const S& s, const C* channels, DType in, DType out
     rest = outer;
     inside = inside && at >= s.begin[d] && at < s.end[d];
     from += at * s.stride[d];
+    to += at * s.out_stride[d];
     if (d == s.channel) channel = at;
   }
   const C& values = channels[s.channels + channel];
-  if (!inside) store_element(values.fill, s.out, out, e);
-  else if (s.copies) copy_element(s.in, from, s.out, e, out);
-  else store_element(values(load_element(s.in, in, from)), s.out, out, e);
+  if (!inside) store_element(values.fill, s.out, out, to);
+  else if (s.copies) copy_element(s.in, from, s.out, to, out);
+  else store_element(values(load_element(s.in, in, from)), s.out, out, to);
 }
 
 template <class S, class C>

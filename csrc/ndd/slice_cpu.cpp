@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slice driver on the CPU. What lies outside the input is filled; the rest is a box with strides on both sides, whose axes are merged where
-// they are contiguous, so that a row is as long as it can be: crops and vertical flips are memcpy.
+// they are contiguous, so that a row is as long as it can be: crops and vertical flips are memcpy. Where rows of the input are columns of the output,
+// planes are transposed.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "ndd/rows.h"
 #include "ndd/slice.h"
 #include "ndd/slice_rows.h"
+#include "ndd/transpose.h"
 
 namespace ndd {
 namespace {
@@ -31,13 +33,9 @@ struct Box {
 // The part of the output that comes from the input. Axes of one element are dropped and contiguous ones merged; a channel axis stays by itself.
 Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t out_bytes) {
   Box box;
-  int64_t from = slice.origin, to = 0, out_strides[kSliceDims], stride = 1;
-  for (int d = slice.ndim - 1; d >= 0; --d) {
-    out_strides[d] = stride;
-    stride *= slice.extent[d];
-  }
+  int64_t from = slice.origin, to = 0;
   for (int d = 0; d < slice.ndim; ++d) {
-    const Axis axis{slice.end[d] - slice.begin[d], slice.stride[d], out_strides[d]};
+    const Axis axis{slice.end[d] - slice.begin[d], slice.stride[d], slice.out_stride[d]};
     from += slice.begin[d] * axis.in;
     to += slice.begin[d] * axis.out;
     box.empty = box.empty || axis.extent <= 0;
@@ -79,12 +77,29 @@ void for_each_row(const Box& box, int outer, F f) {
   }
 }
 
+// Whether an axis before `row` follows the input's memory, in items of `bytes`, and `row` the output's: then they are the two sides of planes.
+bool transpose_box(const Box& box, int row, int64_t item, int64_t bytes) {
+  const Axis last = box.axes[row];
+  if (last.in * item == bytes || last.out * item != bytes) return false;
+  int side = row - 1;
+  while (side >= 0 && box.axes[side].in * item != bytes) --side;
+  if (side < 0 || !transpose::has_items_of(bytes)) return false;
+  const Axis columns = box.axes[side];
+  Box planes = box;
+  std::copy(box.axes + side + 1, box.axes + row, planes.axes + side);
+  for_each_row(planes, row - 1, [&](int64_t from, int64_t to, int64_t) {
+    transpose::move_plane({box.src + from * item, last.in * item, box.dst + to * item, columns.out * item, last.extent, columns.extent}, bytes);
+  });
+  return true;
+}
+
 constexpr int64_t kLongRow = 1 << 16;
 
 void copy_box(const Box& box, int64_t item) {
   int row = box.ndim - 1;
   int64_t bytes = item;
   if (row > 0 && box.last().in == 1 && box.last().out == 1 && box.last().extent * item <= 16) bytes *= box.axes[row--].extent;  // a pixel is an item
+  if (transpose_box(box, row, item, bytes)) return;
   const Axis& axis = box.axes[row];
   // Longer rows are for memcpy, which knows best.
   if (axis.out * item == bytes && axis.extent * bytes < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {

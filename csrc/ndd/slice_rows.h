@@ -74,12 +74,30 @@ __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* 
 
 #endif
 
+// n times the same item.
+inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
+  if (n <= 0) return;
+  if (bytes == 1) {
+    std::memset(dst, *item, n);
+    return;
+  }
+  std::memcpy(dst, item, bytes);
+  constexpr int64_t kCached = 1 << 14;  // what is doubled stays in the first-level cache
+  const int64_t all = n * bytes;
+  for (int64_t done = bytes; done < all;) {
+    const int64_t step = std::min({done, all - done, std::max(kCached / bytes, int64_t{1}) * bytes});
+    std::memcpy(dst + done, dst, step);
+    done += step;
+  }
+}
+
 // n items of `bytes` bytes; steps are in bytes.
 inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_step, int64_t n, int64_t bytes) {
   if (in_step == bytes && out_step == bytes) {
     std::memcpy(dst, src, n * bytes);
     return;
   }
+  if (in_step == 0 && out_step == bytes) return repeat_item(src, dst, n, bytes);
 #if defined(__x86_64__)
   if (in_step == -bytes && out_step == bytes && bytes <= 8 && cpu_isa() != Isa::base) {
     int64_t done = has_byte_permutation() ? reverse_64(src + bytes, dst, n * bytes, bytes) : 0;

@@ -6,34 +6,12 @@ from typing import Any
 
 import torch
 
-from .. import types
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
-from ._crop_window import CROP_LAYOUTS, Column, CropArguments, crop_window
+from ._columns import Column
+from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
 from ._formulas import saturate
-
-
-def _output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
-    """``output_dtype`` is an old name of ``dtype``."""
-    if output_dtype is None:
-        return dtype
-    if dtype is not None:
-        raise TypeError(f"{op}: output_dtype is an old name of dtype; give only one of them")
-    try:
-        return types.to_dtype(output_dtype)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{op}: output_dtype: {error}") from None
-
-
-def _columns(values: Any) -> int:
-    """How many values a sample has of an argument that is a tensor (rows, columns...)."""
-    return values.numel() // max(1, values.shape[0])
-
-
-def _check_per_channel(op: str, name: str, values: Any, channels: Column) -> None:
-    count = _columns(values)
-    if isinstance(channels, int) and count not in (1, channels):
-        raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")
+from ._outputs import check_per_channel, columns_of, output_type
 
 
 @operator(layouts=CROP_LAYOUTS, kernel="Tensor start, Tensor fill_values, bool pad, str layout")
@@ -85,8 +63,8 @@ def crop(
     window = crop_window("crop", images, arguments)
     layout, pad = images._layout or "", out_of_bounds_policy == "pad"
     if pad:
-        _check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
-    wanted = _output_type("crop", dtype, output_dtype) or images.dtype
+        check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
+    wanted = output_type("crop", dtype, output_dtype) or images.dtype
     out = empty_batch(images.batch_size, window.extent, wanted, images._values.device, layout)
     return Launch(out, (window.rows, fill_values, pad, layout))  # type: ignore[return-value]
 
@@ -186,10 +164,10 @@ def crop_mirror_normalize(
     channels = window.extent[layout.index("C")]
     padded = _power_of_two(channels) if pad_output else channels
     for name, values, count in (("mean", mean, channels), ("std", std, channels), *((("fill_values", fill_values, padded),) if pad else ())):
-        _check_per_channel(op, name, values, count)
-    if _columns(mirror) != 1:
-        raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {_columns(mirror)}")
-    wanted = _output_type(op, dtype, output_dtype) or torch.float32
+        check_per_channel(op, name, values, count)
+    if columns_of(mirror) != 1:
+        raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {columns_of(mirror)}")
+    wanted = output_type(op, dtype, output_dtype) or torch.float32
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
     out = empty_batch(images.batch_size, extents, wanted, images._values.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
