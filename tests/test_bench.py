@@ -16,7 +16,7 @@ from PIL import Image
 import torch_ndd as ndd
 from torch_ndd import types
 from torch_ndd.bench import _photos, _process, _report
-from torch_ndd.bench._operators import CASES, DATA, Case
+from torch_ndd.bench.cases import CASES, DATA, Case
 
 
 def test_percentile_is_a_measured_value() -> None:
@@ -82,9 +82,13 @@ def test_competitors_deliver_as_much_and_of_the_same_type(case: Case) -> None:
         cv2 = pytest.importorskip("cv2")
         outputs = [np.asarray(case.cv2(cv2, sample)) for sample in samples]
         delivered.append((sum(output.size for output in outputs), outputs[0].dtype))
+    if case.np is not None:
+        outputs = [np.asarray(case.np(sample)) for sample in samples]
+        delivered.append((sum(output.size for output in outputs), outputs[0].dtype))
     if case.tv is not None:
         torch, v2 = importlib.import_module("torch"), pytest.importorskip("torchvision.transforms.v2")
-        outputs = [output.numpy() for output in case.tv(v2, torch.from_numpy(samples).permute(0, 3, 1, 2))]
+        images = torch.from_numpy(samples)
+        outputs = [output.numpy() for output in case.tv(v2, images.permute(0, 3, 1, 2) if images.ndim == 4 else images)]
         delivered.append((sum(output.size for output in outputs), outputs[0].dtype))
     assert len(set(delivered)) == 1
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator on 16 VGA photographs, against DALI, OpenCV and torchvision v2 where they have it.
+"""Every operator on 16 VGA photographs, against DALI, OpenCV, NumPy and torchvision v2 where they have it.
 
 All read the same pixels in the same order in memory (uint8, HWC), and each makes new, contiguous output. Of the ways in
 which a competitor can be run the faster one counts: DALI queued or in the calling thread; OpenCV with its own threads
-or one image to each thread of a pool; torchvision on the whole batch or one image to each thread of a pool.
+or one image to each thread of a pool; NumPy in one thread or a pool; torchvision on the whole batch or one image to each thread of a pool.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ._operators import CASES, DATA, Case
 from ._process import Handler, Peer, PeerError, installed, limit_threads, running
 from ._report import colour, ratio
+from .cases import CASES, DATA, Case
 
 SUBJECT = "torch_ndd"
 # So many calls are issued before their results are waited for, when the call alone is timed.
@@ -72,6 +72,19 @@ def opencv(case: Case, threads: int) -> dict[str, Way]:
     return {"own threads": own_threads, "pool": pooled}
 
 
+def numpy(case: Case, threads: int) -> dict[str, Way]:
+    """NumPy's function, image by image."""
+    function = case.np
+    if function is None:
+        return {}
+    samples = list(DATA[case.data]())
+    pool = ThreadPoolExecutor(threads)
+    return {
+        "one thread": lambda: _seconds(lambda: [function(sample) for sample in samples]),
+        "pool": lambda: _seconds(lambda: list(pool.map(function, samples))),
+    }
+
+
 def torchvision(case: Case, threads: int) -> dict[str, Way]:
     """torchvision's function on (N, C, H, W), channels last in memory."""
     torch, v2, function = (
@@ -101,6 +114,7 @@ COMPETITORS: dict[str, tuple[Callable[[Case, int], dict[str, Way]], str]] = {
     SUBJECT: (torch_ndd, "torch"),
     "DALI": (dali, "nvidia.dali"),
     "OpenCV": (opencv, "cv2"),
+    "NumPy": (numpy, "numpy"),
     "torchvision": (torchvision, "torchvision"),
 }
 

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a case of the benchmark is, and the data that cases are run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .._photos import vga_images
+
+# The input of a case, by name: an array with one sample a row.
+DATA: dict[str, Callable[[], np.ndarray]] = {
+    "vga": vga_images,
+    "vga_gray": lambda: np.ascontiguousarray(vga_images()[..., :1]),
+    "labels": lambda: np.arange(16 * 64, dtype=np.int32).reshape(16, 64),
+    "64 rows": lambda: np.zeros((64, 1), np.float32),
+    "tiny": lambda: np.arange(64, dtype=np.float32).reshape(16, 4),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator and how each competitor runs it.
+
+    ``ndd`` gets the imperative module (torch_ndd or DALI's), its enum constants and a batch; ``cv2`` gets OpenCV and one HWC image; ``np`` one
+    HWC image; ``tv`` gets `torchvision.transforms.v2` and (N, C, H, W). A competitor without such an operator is left out. All deliver as many
+    elements of the same type. Numbers are written as literals, because DALI runs those faster than computed values.
+    """
+
+    name: str
+    ndd: Callable[[ModuleType, ModuleType, Any], Any]
+    cv2: Callable[[Any, np.ndarray], Any] | None = None
+    tv: Callable[[Any, Any], Any] | None = None
+    np: Callable[[np.ndarray], Any] | None = None
+    data: str = "vga"
+    call_only: bool = False  # time the call without waiting for the result
