@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import _native
+from . import _native, _stream
 from ._launch import launched, on_stream
 from ._operand import Operand
 from ._stream import EvalMode, Pending, current_mode, finish_call
@@ -17,6 +17,8 @@ def queue(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[
 
     ``external``: memory of the user is read, who may overwrite it after the call.
     """
+    if _stream.exiting:
+        _stream.park_daemon()
     mode = EvalMode.sync_cpu if external else current_mode()
     native = 3 if mode >= EvalMode.sync_cpu else mode
     if reads:

@@ -7,6 +7,7 @@ import enum
 import os
 import sys
 import threading
+import time
 import types
 from typing import Any
 
@@ -184,4 +185,22 @@ def finish_call(mode: int, reads: list[Pending]) -> Pending | None:
     return pending
 
 
-atexit.register(_native.stop)
+exiting = False
+
+
+def park_daemon() -> None:
+    """Keep a daemon thread here until the interpreter ends it, when the program exits: torch forgets the operators before that, and a thread that is
+    ended while it is in torch's C++ code aborts the process."""
+    if threading.current_thread().daemon:
+        threading.Event().wait()
+
+
+def _exit() -> None:
+    global exiting
+    exiting = True
+    if any(thread.daemon for thread in threading.enumerate()):
+        time.sleep(0.05)  # for their calls that have begun
+    _native.stop()
+
+
+atexit.register(_exit)

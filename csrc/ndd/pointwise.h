@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "ndd/args.h"
+#include "ndd/lut.h"
 #include "ndd/rows.h"
 #include "ndd/samples.h"
 #include "ndd/stream.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elements.cuh"
+#include "ndd/vectors.cuh"
 #endif
 
 namespace ndd {
@@ -46,9 +48,21 @@ void direct(const void* in, void* out, int64_t n, const F& functor) {
   });
 }
 
+// A function of a byte is a table of 256: a VGA image takes 30 us through it, 75 us by arithmetic.
+constexpr int64_t kTableFrom = 4096;  // elements
+
+template <class F>
+void through_table(const PointwiseRun<F>& run) {
+  uint8_t levels[kLevels], table[kLevels];
+  for (int v = 0; v < kLevels; ++v) levels[v] = static_cast<uint8_t>(v);
+  direct<uint8_t, uint8_t>(levels, table, kLevels, run.f);
+  map_levels(static_cast<const uint8_t*>(run.in), run.count, 1, table, static_cast<uint8_t*>(run.out));
+}
+
 // The common pairs of types in one loop; the others through rows of floats in the first-level cache, so that a functor costs five loops and not 169.
 template <class F>
 void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {
+  if (in == DType::uint8 && out == DType::uint8 && run.count >= kTableFrom && maps_levels_in_registers()) return through_table(run);
   if (in == DType::uint8 && out == DType::uint8) return direct<uint8_t, uint8_t>(run.in, run.out, run.count, run.f);
   if (in == DType::uint8 && out == DType::float32) return direct<uint8_t, float>(run.in, run.out, run.count, run.f);
   if (in == DType::float32 && out == DType::float32) return direct<float, float>(run.in, run.out, run.count, run.f);
@@ -90,19 +104,27 @@ void for_each_run(const std::string& op, const Samples& in, const Samples& out, 
 
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
-constexpr int kPerThread = 4;
+constexpr int kPerThread = 16;  // a vector of the narrowest type; of wider ones a thread takes two or four
 
 template <class F>
-__global__ void run_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads) run_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const PointwiseRun<F> run = runs[k];
+    const auto vectors = [&](auto in_tag, auto out_tag) {
+      using In = typename decltype(in_tag)::type;
+      using Out = typename decltype(out_tag)::type;
+      for_each_vector(static_cast<const In*>(run.in), static_cast<Out*>(run.out), run.count,
+                      [&](In value) { return saturate<Out>(run.f(static_cast<float>(value))); });
+    };
+    if (for_common_pair(in, out, vectors)) continue;
     const int64_t stride = int64_t{gridDim.x} * kThreads;
     for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < run.count; i += stride)
       store_element(run.f(load_element(run.in, in, i)), run.out, out, i);
   }
 }
 
-// All runs in one launch, a row of blocks for each.
+// All runs in one launch, a row of blocks for each. Each byte is read and written once; expected: 85 % of the copy bandwidth for the common pairs of
+// types, 50 % for the others (one element a thread and access).
 template <class F>
 void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs, DType in, DType out) {
   int64_t most = 0;

@@ -8,6 +8,7 @@
 #include "ndd/streaming.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/vectors.cuh"
 #endif
 
 namespace ndd {
@@ -79,7 +80,14 @@ void stream_run(const char* from, DType in, int64_t n, char* to, DType out) {
 }
 
 #ifdef __CUDACC__
-__global__ void convert_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+// Expected: 85 % of the copy bandwidth for the common pairs of types, 50 % for the others.
+__global__ void __launch_bounds__(256) convert_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+  const auto vectors = [&](auto in_tag, auto out_tag) {
+    using In = typename decltype(in_tag)::type;
+    using Out = typename decltype(out_tag)::type;
+    for_each_vector(static_cast<const In*>(from), static_cast<Out*>(to), n, [](In value) { return saturate<Out>(value); });
+  };
+  if (for_common_pair(in, out, vectors)) return;
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for_dtype(in, [&](auto in_tag) {
     const auto* src = static_cast<const typename decltype(in_tag)::type*>(from);
@@ -95,7 +103,7 @@ void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_s
   const Samples in(input, input_shapes), out(output, output_shapes);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
-    const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 255) / 256, 1 << 16);
+    const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 4095) / 4096, 1 << 16);
     if (n == 0) return;
     convert_gpu<<<static_cast<unsigned>(blocks), 256, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, output.data_ptr(), out.dtype());
     return check_launch(op);

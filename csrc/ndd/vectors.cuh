@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise loops of device code in accesses of 16 bytes: one byte or four a thread and access leave a third of an H100's bandwidth unused, because
+// too few bytes are on their way. Checked in the machine code by tests/test_machine_code.py (LDG.E.128 and STG.E.128).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ndd/dtypes.h"
+#include "ndd/hd.h"
+#include "ndd/saturate.h"
+
+namespace ndd {
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Vector {
+  T element[kCount];
+
+  // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
+  static __device__ Vector load(const Vector* from) {
+    static_assert(sizeof(Vector) == 4 || sizeof(Vector) == 8 || sizeof(Vector) == 16);
+    using Word = std::conditional_t<sizeof(Vector) == 16, uint4, std::conditional_t<sizeof(Vector) == 8, uint2, unsigned int>>;
+    const Word word = __ldg(reinterpret_cast<const Word*>(from));
+    Vector loaded;
+    memcpy(&loaded, &word, sizeof(Vector));
+    return loaded;
+  }
+};
+
+// out[i] = f(in[i]) for all i, by all threads of the blocks along x. A thread takes as many elements at once as fill 16 bytes of the wider type, so
+// that neighbouring threads access neighbouring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
+// by element if it is not aligned as well (a ragged sample behind one with an odd number of bytes).
+template <class In, class Out, class F>
+__device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
+  constexpr int kCount = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
+  using From = Vector<In, kCount>;
+  using To = Vector<Out, kCount>;
+  const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % sizeof(To)) / static_cast<int64_t>(sizeof(Out));
+  const int64_t before = misaligned == 0 ? 0 : kCount - misaligned, head = before < count ? before : count;
+  const int64_t vectors = (count - head) / kCount, single = count - vectors * kCount;
+  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, stride = int64_t{gridDim.x} * blockDim.x;
+  const auto* const from = reinterpret_cast<const From*>(in + head);
+  auto* const to = reinterpret_cast<To*>(out + head);
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % sizeof(From) == 0;
+  const auto transform = [&](const From& a, To* b) {
+    To result;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) result.element[e] = f(a.element[e]);
+    *b = result;
+  };
+  if (aligned) {
+    for (int64_t v = first; v < vectors; v += stride) transform(From::load(from + v), to + v);
+  } else {
+    for (int64_t v = first; v < vectors; v += stride) {
+      From a;
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) a.element[e] = in[head + v * kCount + e];
+      transform(a, to + v);
+    }
+  }
+  for (int64_t i = first; i < single; i += stride) {
+    const int64_t e = i < head ? i : vectors * kCount + i;
+    out[e] = f(in[e]);
+  }
+}
+
+// Calls visit with the types' tags where both are of those that images have on a GPU, which are worth a loop of their own; otherwise it returns false.
+template <class Visit>
+NDD_HD bool for_common_pair(DType in, DType out, Visit visit) {
+  const auto with = [&](auto in_tag) {
+    if (out == DType::uint8) visit(in_tag, TypeTag<uint8_t>{});
+    else if (out == DType::float32) visit(in_tag, TypeTag<float>{});
+    else if (out == DType::float16) visit(in_tag, TypeTag<Half>{});
+    else return false;
+    return true;
+  };
+  if (in == DType::uint8) return with(TypeTag<uint8_t>{});
+  if (in == DType::float32) return with(TypeTag<float>{});
+  if (in == DType::float16) return with(TypeTag<Half>{});
+  return false;
+}
+
+}  // namespace ndd
