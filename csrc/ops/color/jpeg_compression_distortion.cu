@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/color/jpeg_compression_distortion.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ndd/cuda.h"
+#include "ndd/kernel.h"
+
+namespace ndd {
+namespace jpeg {
+namespace {
+
+constexpr int kThreads = 256;
+// A thread has a row or a column of the six blocks (four of luma) that 16 x 16 pixels have. Four such squares fill six warps.
+constexpr int kSquares = 4, kBlocks = 6 * kSquares, kTransformThreads = 8 * kBlocks;
+
+struct Image {
+  const uint8_t* src;
+  uint8_t *dst, *luma, *chroma[2];  // planes whose extents are multiples of 16 and 8
+  int64_t height, width, down, across;  // in pixels and in squares
+  Steps steps;
+};
+
+// In 16 bits, as on the CPU. Rows are longer than 8 for the sake of the banks of shared memory.
+using Block = int16_t[8][10];
+
+__device__ void read_luma(const Image& image, int64_t y, int64_t x, Block* blocks) {
+  const uint8_t* p = image.src + 3 * (min(y, image.height - 1) * image.width + min(x, image.width - 1));
+  blocks[y / 8 % 2 * 2 + x / 8 % 2][y % 8][x % 8] = static_cast<int16_t>(luma(p[0], p[1], p[2]));
+}
+
+// Past the right border the last column of pixels is repeated, past the lower one the last row of chroma.
+__device__ void read_chroma(const Image& image, int64_t y, int64_t x, Block* blocks) {
+  const int64_t top = 2 * min(y, chroma_extent(image.height) - 1);
+  int32_t blue = 0, red = 0;
+  for (int64_t k = 0; k < 4; ++k) {
+    const uint8_t* p = image.src + 3 * (min(top + k / 2, image.height - 1) * image.width + min(2 * x + k % 2, image.width - 1));
+    blue += blue_chroma(p[0], p[1], p[2]);
+    red += red_chroma(p[0], p[1], p[2]);
+  }
+  blocks[4][y % 8][x % 8] = static_cast<int16_t>(chroma_mean(blue, x & 1));
+  blocks[5][y % 8][x % 8] = static_cast<int16_t>(chroma_mean(red, x & 1));
+}
+
+__global__ void distort_gpu(const Image* images, int64_t count) {
+  __shared__ Block blocks[kBlocks];
+  const int thread = threadIdx.x, lane = thread % 8, part = thread / 8 % 6;
+  Block& block = blocks[thread / 8];
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Image& image = images[k];
+    const int64_t squares = image.down * image.across;
+    const uint8_t* steps = image.steps.step[part >= 4];
+    for (int64_t first = int64_t{blockIdx.x} * kSquares; first < squares; first += int64_t{gridDim.x} * kSquares) {
+      for (int i = thread; i < 256 * kSquares; i += kTransformThreads) {
+        const int64_t square = min(first + i / 256, squares - 1);
+        read_luma(image, square / image.across * 16 + i / 16 % 16, square % image.across * 16 + i % 16, blocks + i / 256 * 6);
+      }
+      for (int i = thread; i < 64 * kSquares; i += kTransformThreads) {
+        const int64_t square = min(first + i / 64, squares - 1);
+        read_chroma(image, square / image.across * 8 + i / 8 % 8, square % image.across * 8 + i % 8, blocks + i / 64 * 6);
+      }
+      __syncthreads();
+      int32_t v[8];
+      for (int j = 0; j < 8; ++j) v[j] = block[lane][j];
+      forward<0>(v);
+      for (int j = 0; j < 8; ++j) block[lane][j] = static_cast<int16_t>(v[j]);
+      __syncthreads();
+      for (int j = 0; j < 8; ++j) v[j] = block[j][lane];
+      forward<1>(v);
+      for (int j = 0; j < 8; ++j) v[j] = static_cast<int16_t>(quantised(v[j], steps[8 * j + lane], inverse_step(steps[8 * j + lane])));
+      inverse<0>(v);
+      for (int j = 0; j < 8; ++j) block[j][lane] = static_cast<int16_t>(v[j]);
+      __syncthreads();
+      for (int j = 0; j < 8; ++j) v[j] = block[lane][j];
+      inverse<1>(v);
+      const int64_t square = first + thread / 48;
+      if (square < squares) {
+        const int64_t y = square / image.across, x = square % image.across;
+        uint8_t* to = part < 4 ? image.luma + (16 * y + part / 2 * 8 + lane) * 16 * image.across + 16 * x + part % 2 * 8
+                               : image.chroma[part - 4] + (8 * y + lane) * 8 * image.across + 8 * x;
+        for (int j = 0; j < 8; ++j) to[j] = static_cast<uint8_t>(level(v[j] + 128));
+      }
+      __syncthreads();  // the blocks are filled again
+    }
+  }
+}
+
+__device__ int32_t chroma_at(const Image& image, const uint8_t* plane, int64_t y, int64_t x) {
+  const int64_t stride = 8 * image.across;
+  const uint8_t* near = plane + y / 2 * stride;
+  if (image.width < kSmoothWidth) return near[x / 2];
+  const uint8_t* far = plane + min(max(y / 2 + (y % 2 ? 1 : -1), int64_t{0}), chroma_extent(image.height) - 1) * stride;
+  const int64_t side = min(max(x / 2 + (x % 2 ? 1 : -1), int64_t{0}), chroma_extent(image.width) - 1);
+  return upsampled(3 * near[x / 2] + far[x / 2], 3 * near[side] + far[side], x % 2);
+}
+
+__global__ void colours_gpu(const Image* images, int64_t count) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Image& image = images[k];
+    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < image.height * image.width; i += int64_t{gridDim.x} * kThreads) {
+      const int64_t y = i / image.width, x = i % image.width;
+      const int32_t luma = image.luma[y * 16 * image.across + x], cb = chroma_at(image, image.chroma[0], y, x), cr = chroma_at(image, image.chroma[1], y, x);
+      image.dst[3 * i] = static_cast<uint8_t>(to_red(luma, cr));
+      image.dst[3 * i + 1] = static_cast<uint8_t>(to_green(luma, cb, cr));
+      image.dst[3 * i + 2] = static_cast<uint8_t>(to_blue(luma, cb));
+    }
+  }
+}
+
+void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Frames frames(input, input_shapes, quality, output, output_shapes);
+  std::vector<Image> images;
+  int64_t squares = 0, most = 0;
+  for (int64_t i = 0; i < frames.in.size(); ++i) {
+    frames.check(i);
+    const int64_t height = frames.height(i), width = frames.width(i), down = (height + 15) / 16, across = (width + 15) / 16;
+    for (int64_t f = 0; f < frames.count(i) && height * width > 0; ++f)
+      images.push_back({frames.source(i, f), frames.target(i, f), nullptr, {}, height, width, down, across, Steps(frames.quality(i, f))});
+    squares += frames.count(i) * down * across;
+    most = std::max(most, down * across);
+  }
+  if (images.empty()) return;
+  const CudaBuffer planes(squares * 384);
+  uint8_t* next = static_cast<uint8_t*>(planes.data());
+  for (Image& image : images) {
+    const int64_t n = image.down * image.across;
+    image.luma = next, image.chroma[0] = next + 256 * n, image.chroma[1] = next + 320 * n;
+    next += 384 * n;
+  }
+  const CudaTable<Image> table(images);
+  const auto count = static_cast<int64_t>(images.size());
+  const auto grid = [&](int64_t blocks) {
+    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  };
+  // Some 150 instructions a pixel for 3 + 1.5 bytes there and 1.5 + 3 back: bound by instructions, 15 % of the bandwidth are expected.
+  distort_gpu<<<grid((most + kSquares - 1) / kSquares), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  colours_gpu<<<grid((most * 256 + kThreads - 1) / kThreads), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  check_launch("jpeg_compression_distortion");
+}
+
+}  // namespace
+}  // namespace jpeg
+}  // namespace ndd
+NDD_KERNEL(jpeg_compression_distortion, CUDA, ndd::jpeg::distortion_cuda)
