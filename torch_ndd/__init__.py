@@ -15,6 +15,7 @@ from torch import uint16 as uint16
 from torch import uint32 as uint32
 from torch import uint64 as uint64
 
+from . import augment as augment
 from . import checkpoint as checkpoint
 from . import decoders as decoders
 from . import experimental as experimental
@@ -79,7 +80,9 @@ from .ops.histogram import clahe as clahe
 from .ops.histogram import equalize as equalize
 from .ops.join import cat as cat
 from .ops.join import stack as stack
+from .ops.jpeg import jpeg_compression_distortion as jpeg_compression_distortion
 from .ops.normalize import normalize as normalize
+from .ops.optical_flow import optical_flow as optical_flow
 from .ops.paste import erase as erase
 from .ops.paste import grid_mask as grid_mask
 from .ops.paste import multi_paste as multi_paste

@@ -81,6 +81,7 @@ class Operator:
     positional: dict[str, Argument] = field(default_factory=dict)  # arguments that are given by position, behind the inputs
     variadic: bool = False  # any number of inputs, which the kernel takes as lists
     per_frame: bool = False  # arguments may be for frames although no input is
+    shares: bool = False  # the kernel need not have a copy of a Tensor for each sample
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
@@ -102,6 +103,7 @@ def operator(
     reads_values: bool = False,
     view: bool = False,
     per_frame: bool = False,
+    shares: bool = False,
 ) -> Callable[[F], F]: ...
 def operator(
     function: Callable[..., Any] | None = None,
@@ -114,6 +116,7 @@ def operator(
     reads_values: bool = False,
     view: bool = False,
     per_frame: bool = False,
+    shares: bool = False,
 ) -> Any:
     """Make an operator of a function ``f(input, /, *, batch_size=None, device=None, <arguments>)`` whose body allocates the output.
 
@@ -127,12 +130,15 @@ def operator(
         formula: The same in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``;
             None where it has none for these types.
         reads_values: The body reads the inputs' values, so the call waits for them.
-        view: There is nothing to compute: what the body returns has the first input's memory, and is pending as long as that is.
+        view: No kernel: what the body returns has the first input's memory, and is pending as long as that is; or it returns a :class:`Launch` whose
+            ``also`` it has computed itself.
         per_frame: Arguments may have a value for each frame although no input has frames.
+        shares: The kernel takes a Tensor that is given along with a Batch as all samples' own, with a stride of 0, instead of a copy for each;
+            but for the first input.
     """
     if function is None:
-        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame)
-    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame)
+        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares)
+    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares)
 
 
 def _make(
@@ -145,6 +151,7 @@ def _make(
     reads_values: bool,
     view: bool,
     per_frame: bool,
+    shares: bool,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
@@ -181,6 +188,7 @@ def _make(
         positional=positional,
         variadic=variadic,
         per_frame=per_frame,
+        shares=shares,
     )
     made.defaults.update(dict.fromkeys((*made.missing, *positional)))
     made.draws = any(a.role is Role.random for a in arguments.values())
@@ -239,7 +247,7 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         for value in values:
             if value is not None:
                 value._ready()
-    batches = [None if value is None else _as_batch(state, value, target) for value in values]
+    batches = [None if value is None else _as_batch(state, value, target, op.shares and k > 0) for k, value in enumerate(values)]
     if op.layouts is not None and batches and batches[0] is not None:
         batches[0] = _with_layout(op, batches[0])
         if op.variadic:
@@ -258,6 +266,9 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
     except MemoryError as error:
         raise MemoryError(f"{op.name}: {error}") from None
     if op.kernel is None:
+        if isinstance(launch, Launch):
+            results = [out if state.is_batch else _single(out) for out in launch.also]
+            return results[0] if len(results) == 1 else tuple(results)
         return _as_view(state, values[0], batches[0], launch)
     if isinstance(launch, Batch):
         assert automatic is not None
@@ -399,7 +410,7 @@ def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike
     return target
 
 
-def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
+def _as_batch(state: Call, value: Operand, target: torch.device, shares: bool) -> Batch:
     """An input as the body sees it: a Batch with the call's number of samples, on the call's device."""
     state.external = state.external or value._external
     if value._values.device != target:
@@ -410,7 +421,7 @@ def _as_batch(state: Call, value: Operand, target: torch.device) -> Batch:
     values = value._values
     if state.is_batch:
         value._ready()
-        made = new_batch(_repeated(state, values), None, value._layout)
+        made = new_batch(values.expand(state.batch_size, *values.shape) if shares else _repeated(state, values), None, value._layout)
     else:
         made = new_batch(values[None], None, value._layout)
     made._sources = tuple(value._sources) * state.batch_size

@@ -228,7 +228,7 @@ class _Library(NamedTuple):
 
 
 _LIBRARIES = (
-    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "a peer of python -m torch_ndd.bench"),
+    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "optical_flow; a peer of python -m torch_ndd.bench"),
     _Library("torchvision", ("torchvision",), "a peer of python -m torch_ndd.bench; models"),
     _Library("nvidia.dali", ("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "the reference of tests/dali"),
     _Library("PIL", ("pillow",), "the examples"),

@@ -155,6 +155,11 @@ CASES = (
         cv2=lambda cv2, x: cv2.cvtColor(x, cv2.COLOR_BayerBG2RGB_VNG),
         data="vga_gray",
     ),
+    Case(  # torchvision's takes three times as long as OpenCV's, and warns that it will go
+        "jpeg_compression_distortion",
+        ndd=lambda ndd, types, x: ndd.jpeg_compression_distortion(x, quality=50),
+        cv2=lambda cv2, x: cv2.imdecode(cv2.imencode(".jpg", x, [cv2.IMWRITE_JPEG_QUALITY, 50])[1], cv2.IMREAD_COLOR),
+    ),
     Case(
         "cast to float32",
         ndd=lambda ndd, types, x: ndd.cast(x, dtype=ndd.float32),

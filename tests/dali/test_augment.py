@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policies of nvidia.dali.auto_aug, which its dynamic mode has not: their tables."""
+
+import numpy as np
+import pytest
+
+auto_augment = pytest.importorskip("nvidia.dali.auto_aug.auto_augment")
+
+from torch_ndd.augment._tables import POLICIES  # noqa: E402
+
+
+def test_image_net() -> None:
+    theirs = auto_augment.get_image_net_policy(use_shape=True)
+    pairs, augmentations, bins = POLICIES["image_net"]
+    assert bins == theirs.num_magnitude_bins
+    assert [[(name, p, m) for name, p, m in pair] for pair in pairs] == [
+        [(one.name, p, m or 0) for one, p, m in pair] for pair in theirs.sub_policies
+    ]
+    ours = {one.name: one for one in augmentations}
+    compared = set()
+    for one in {one.name: one for pair in theirs.sub_policies for one, _, _ in pair}.values():
+        if one.mag_range is not None:
+            scale = 255 if one.name in ("solarize", "solarize_add") else 1
+            if one.name != "translate_y":  # a part of the image's height there, of 224 here
+                np.testing.assert_allclose(np.array(ours[one.name].range) * scale, one.mag_range)
+                compared.add(one.name)
+            assert ours[one.name].signed == one.randomly_negate
+    assert compared == {"color", "posterize", "rotate", "shear_x", "shear_y", "solarize", "solarize_add"}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("reduced_image_net", "reduced_image_net"), ("cifar10", "reduced_cifar10"), ("svhn", "svhn")])
+def test_pairs_of_the_other_policies(ours: str, theirs: str) -> None:
+    policy = getattr(auto_augment, f"get_{theirs}_policy")
+    policy = policy(use_shape=True) if theirs != "reduced_image_net" else policy()
+    assert [list(pair) for pair in POLICIES[ours][0]] == [[(one.name, p, m or 0) for one, p, m in pair] for pair in policy.sub_policies]

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies that choose augmentations at random for every image, and mixtures of several images. Boxes and masks move along.
+
+Beyond DALI's dynamic mode. These are plain Python on top of the operators: they read the numbers that they draw, so a function under
+``torch.compile`` is interrupted by them, and ``fullgraph=True`` refuses them. Images may be dense or ragged, on the CPU or on a GPU.
+"""
+
+from ._augmentations import RAND_AUGMENT as RAND_AUGMENT
+from ._augmentations import TRIVIAL_AUGMENT_WIDE as TRIVIAL_AUGMENT_WIDE
+from ._augmentations import Augmentation as Augmentation
+from ._mixing import cutmix as cutmix
+from ._mixing import mixup as mixup
+from ._mosaic import mosaic as mosaic
+from ._policies import auto_augment as auto_augment
+from ._policies import rand_augment as rand_augment
+from ._policies import trivial_augment as trivial_augment

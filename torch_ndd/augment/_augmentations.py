@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The augmentations that policies choose from: each works on a batch with a parameter for every sample."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from .._batch import Batch, new_batch
+from ..ops import math, reductions
+from ..ops.color import brightness, saturation
+from ..ops.filters import filter as correlate
+from ..ops.generic import cast
+from ..ops.histogram import equalize
+
+Matrix: TypeAlias = Sequence[Sequence[float]] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Something that a policy can do to images: it changes their values, or it moves their pixels, or nothing.
+
+    The parameter for a position p, from 0 for the smallest magnitude to 1 for the largest, is ``range[0] + p * (range[1] - range[0])``; where
+    ``signed``, the parameter on the other side of ``range[0]`` is as likely.
+
+    Attributes:
+        name: for users; some policies find augmentations by it.
+        range: the parameters at the smallest and at the largest magnitude.
+        signed: whether the other direction is as likely.
+        values: ``values(images, parameters)`` makes the images. They come as a Batch ``HWC`` or ``FHWC``, the parameters as a Batch with a float32
+            number for each, on the CPU. Shapes and type must stay.
+        matrix: ``matrix(parameter, height, width)`` leads a point (x, y) of an image to its new place, two rows of three numbers; (0, 0) is the upper
+            left corner of the first pixel. Boxes and masks move with the image.
+
+    >>> blur = Augmentation("blur", (0.3, 3.0), values=lambda images, parameters: ndd.gaussian_blur(images, sigma=parameters))
+    >>> flip = Augmentation("flip", matrix=lambda parameter, height, width: [[-1, 0, width], [0, 1, 0]])
+    >>> images = batch(torch.tensor([[[[1], [2], [3]]]], dtype=torch.uint8), layout="HWC")
+    >>> ndd.augment.rand_augment(images, n=1, augmentations=[flip]).torch().flatten()
+    tensor([3, 2, 1], dtype=torch.uint8)
+    """
+
+    name: str
+    range: tuple[float, float] = (0.0, 0.0)
+    signed: bool = False
+    values: Callable[[Batch, Batch], Batch] | None = None
+    matrix: Callable[[float, float, float], Matrix] | None = None
+
+    def __post_init__(self) -> None:
+        if self.values is not None and self.matrix is not None:
+            raise ValueError(f"Augmentation {self.name!r}: give values or matrix, not both")
+        if len(self.range) != 2:
+            raise ValueError(f"Augmentation {self.name!r}: range takes two numbers, got {self.range!r}")
+
+    def parameter(self, position: float, other_side: bool = False) -> float:
+        """The parameter at a position from 0 to 1, on the other side of ``range[0]`` where asked for and ``signed``."""
+        low, high = self.range
+        way = position * (high - low)
+        return low - way if self.signed and other_side else low + way
+
+
+# --- Where pixels go -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _shear_x(amount: float, height: float, width: float) -> Matrix:
+    del height, width
+    return [[1, -amount, 0], [0, 1, 0]]
+
+
+def _shear_y(amount: float, height: float, width: float) -> Matrix:
+    del height, width
+    return [[1, 0, 0], [-amount, 1, 0]]
+
+
+def _translate_x(amount: float, height: float, width: float) -> Matrix:
+    del height
+    return [[1, 0, int(amount * width)], [0, 1, 0]]
+
+
+def _translate_y(amount: float, height: float, width: float) -> Matrix:
+    del width
+    return [[1, 0, 0], [0, 1, int(amount * height)]]
+
+
+def _translate_x_pixels(amount: float, height: float, width: float) -> Matrix:
+    del height, width
+    return [[1, 0, int(amount)], [0, 1, 0]]
+
+
+def _translate_y_pixels(amount: float, height: float, width: float) -> Matrix:
+    del height, width
+    return [[1, 0, 0], [0, 1, int(amount)]]
+
+
+def _rotate(amount: float, height: float, width: float) -> Matrix:
+    cos, sin = np.cos(np.deg2rad(amount)), np.sin(np.deg2rad(amount))
+    x, y = width / 2, height / 2
+    return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
+
+
+# --- What becomes of values ------------------------------------------------------------------------------------------------------------------------
+
+
+def _full(images: Batch) -> float:
+    """White."""
+    return 1.0 if images.dtype.is_floating_point else 255.0
+
+
+def _numbers(values: np.ndarray, images: Batch) -> Batch:
+    """A number, or an array, for every image, where the images are."""
+    return new_batch(torch.from_numpy(np.ascontiguousarray(values))).to_device(images.device)
+
+
+def _array(parameters: Batch) -> np.ndarray:
+    return parameters.torch().numpy()
+
+
+def _limited(computed: Batch, like: Batch) -> Batch:
+    """As the type of the images: integers are rounded, floating-point numbers stay from 0 to 1."""
+    made = math.clamp(computed, 0.0, 1.0) if like.dtype.is_floating_point else computed
+    return made if made.dtype == like.dtype else cast(made, dtype=like.dtype)
+
+
+def _brightened(images: Batch, factors: Batch) -> Batch:
+    return _limited(brightness(images, brightness=factors), images)
+
+
+def _colored(images: Batch, factors: Batch) -> Batch:
+    return _limited(saturation(images, saturation=factors), images) if images.shape[0][-1] == 3 else images
+
+
+def _contrasted(images: Batch, factors: Batch) -> Batch:
+    grey = reductions.mean(images, axes=[-3, -2], keep_dims=True)
+    if images.shape[0][-1] == 3:
+        grey = reductions.sum(grey * torch.tensor([0.299, 0.587, 0.114], device=images._values.device), axes=-1, keep_dims=True)
+    else:
+        grey = reductions.mean(grey, axes=-1, keep_dims=True)
+    factors = factors.to_device(images.device)
+    return _limited(images * factors + grey * (1.0 - factors), images)
+
+
+def _sharpened(images: Batch, factors: Batch) -> Batch:
+    smooth, alone = np.ones((3, 3)) / 13, np.zeros((3, 3))
+    smooth[1, 1], alone[1, 1] = 5 / 13, 1
+    factor = _array(factors)[:, None, None]
+    weights = factor * alone + (1 - factor) * smooth
+    return _limited(correlate(images, _numbers(weights.astype(np.float32), images)), images)
+
+
+def _posterized(images: Batch, bits: Batch) -> Batch:
+    kept = np.clip(np.rint(_array(bits)), 1, 8)
+    if not images.dtype.is_floating_point:
+        return images & _numbers((256 - 2 ** (8 - kept)).astype(np.uint8), images)
+    levels = _numbers((2**kept).astype(np.float32), images)
+    return cast(math.min(math.floor(images * levels), levels - 1.0) / levels, dtype=images.dtype)
+
+
+def _solarized(images: Batch, thresholds: Batch) -> Batch:
+    limits = _array(thresholds)
+    if images.dtype.is_floating_point:
+        above = images >= _numbers(limits, images)
+        return cast(images + above * (1.0 - images * 2.0), dtype=images.dtype)
+    levels = np.ceil(limits * 255.0 - 1e-3)
+    mask = np.where(levels > 255, 0, 255).astype(np.uint8)  # nothing is above 255
+    return images ^ ((images >= _numbers(np.clip(levels, 0, 255).astype(np.uint8), images)) * _numbers(mask, images))
+
+
+def _lightened(images: Batch, shifts: Batch) -> Batch:
+    dark = images < (0.5 if images.dtype.is_floating_point else 128)
+    return _limited(images + dark * (shifts.to_device(images.device) * _full(images)), images)
+
+
+def _inverted(images: Batch, unused: Batch) -> Batch:
+    if images.dtype.is_floating_point:
+        return cast(1.0 - images, dtype=images.dtype)
+    return images ^ _numbers(np.full(unused.batch_size, 255, np.uint8), images)
+
+
+def _stretched(images: Batch, unused: Batch) -> Batch:
+    del unused
+    low, high = (cast(f(images, axes=[-3, -2], keep_dims=True), dtype=torch.float32) for f in (reductions.min, reductions.max))
+    flat = high <= low
+    scale = (flat + (1.0 - flat) * _full(images)) / (flat + (high - low))
+    return _limited(images * scale - low * scale * (1.0 - flat), images)
+
+
+def _equalized(images: Batch, unused: Batch) -> Batch:
+    del unused
+    if images.dtype.is_floating_point:
+        return cast(equalize(cast(images * 255.0, dtype=torch.uint8)) * (1 / 255), dtype=images.dtype)
+    return equalize(images)
+
+
+# --- The sets --------------------------------------------------------------------------------------------------------------------------------------
+
+_IDENTITY = Augmentation("identity")
+_AUTO_CONTRAST = Augmentation("auto_contrast", values=_stretched)
+_EQUALIZE = Augmentation("equalize", values=_equalized)
+_INVERT = Augmentation("invert", values=_inverted)
+_SOLARIZE = Augmentation("solarize", (1.0, 0.0), values=_solarized)
+_POSTERIZE = Augmentation("posterize", (8, 4), values=_posterized)
+
+
+def _factors(largest: float) -> tuple[Augmentation, ...]:
+    functions = {"brightness": _brightened, "color": _colored, "contrast": _contrasted, "sharpness": _sharpened}
+    return tuple(Augmentation(name, (1.0, 1.0 + largest), True, values=function) for name, function in functions.items())
+
+
+# AutoAugment's authors moved images of 331 pixels by up to 150.
+_MOVES = (
+    Augmentation("shear_x", (0.0, 0.3), True, matrix=_shear_x),
+    Augmentation("shear_y", (0.0, 0.3), True, matrix=_shear_y),
+    Augmentation("translate_x", (0.0, 150 / 331), True, matrix=_translate_x),
+    Augmentation("translate_y", (0.0, 150 / 331), True, matrix=_translate_y),
+    Augmentation("rotate", (0.0, 30.0), True, matrix=_rotate),
+)
+_WIDE_MOVES = (
+    Augmentation("shear_x", (0.0, 0.99), True, matrix=_shear_x),
+    Augmentation("shear_y", (0.0, 0.99), True, matrix=_shear_y),
+    Augmentation("translate_x", (0.0, 32.0), True, matrix=_translate_x_pixels),
+    Augmentation("translate_y", (0.0, 32.0), True, matrix=_translate_y_pixels),
+    Augmentation("rotate", (0.0, 135.0), True, matrix=_rotate),
+)
+
+RAND_AUGMENT = (_IDENTITY, *_MOVES, *_factors(0.9), _POSTERIZE, _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
+TRIVIAL_AUGMENT_WIDE = (_IDENTITY, *_WIDE_MOVES, *_factors(0.99), replace(_POSTERIZE, range=(8, 2)), _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
+# What the published policies name. Those for ImageNet in the authors' code have magnitudes that grow where the others' shrink.
+FOUND = (*RAND_AUGMENT, _INVERT)
+FOUND_IMAGE_NET = (
+    *(one for one in _MOVES if one.name != "translate_y"),
+    Augmentation("translate_y", (0.0, 250 / 224), True, matrix=_translate_y),
+    Augmentation("color", (0.1, 1.9), values=_colored),
+    Augmentation("posterize", (0, 4), values=_posterized),
+    Augmentation("solarize", (0.0, 256 / 255), values=_solarized),
+    Augmentation("solarize_add", (0.0, 110 / 255), values=_lightened),
+    _AUTO_CONTRAST,
+    _EQUALIZE,
+    _INVERT,
+)
+
+
+def chosen(op: str, given: Sequence[Any], known: Sequence[Augmentation]) -> tuple[Augmentation, ...]:
+    """Augmentations of a user's list, in which names stand for known ones."""
+    by_name = {one.name: one for one in known}
+    made = []
+    for one in given:
+        if isinstance(one, str) and one not in by_name:
+            raise ValueError(f"{op}: unknown augmentation {one!r}, the known ones are {', '.join(by_name)}; others are given as an Augmentation")
+        if not isinstance(one, str | Augmentation):
+            raise TypeError(f"{op}: augmentations are given as names or as Augmentation, got {one!r}")
+        made.append(by_name[one] if isinstance(one, str) else one)
+    return tuple(made)

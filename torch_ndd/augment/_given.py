@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users give: images and what belongs to them, checked, as batches; and the random numbers of a call."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, as_batch
+from .._rng import RNG
+from .._tensor import Tensor, as_tensor
+from ..ops.random import uniform
+from ..ops.shape import expand_dims, squeeze
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def uncompiled(function: F) -> F:
+    """A function that runs as it is where compiled code calls it."""
+    return torch.compiler.disable(function, reason="it reads the random numbers that it draws: call it before the compiled function")  # type: ignore[return-value]
+
+
+def check_rng(op: str, rng: Any) -> None:
+    """ValueError for what is no generator."""
+    if rng is not None and not isinstance(rng, RNG):
+        raise ValueError(f"{op}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
+
+
+def numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
+    """``count`` numbers from 0 to 1 for every sample, float64 (samples, count). Sample i depends on the generator and on i alone."""
+    check_rng(op, rng)
+    drawn = uniform(range=(0.0, 1.0), shape=[max(1, count)], batch_size=samples, rng=rng)  # the generator moves on for none as well
+    return drawn.torch().numpy().astype(np.float64)
+
+
+def images_of(op: str, given: Any) -> tuple[Batch, bool]:
+    """Images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image is a batch of one."""
+    if isinstance(given, Batch):
+        images, is_batch = given, True
+    elif isinstance(given, Tensor | torch.Tensor | np.ndarray):
+        single = as_tensor(given)
+        if single.ndim != 3 and single.layout != "FHWC":
+            raise ValueError(
+                f"{op}: an image has three dimensions, HWC, got {single.ndim}; a Batch of images is made by as_batch(images, layout='HWC'), "
+                "a video by as_tensor(frames, layout='FHWC')"
+            )
+        images, is_batch = as_batch([single]), False
+    else:
+        raise TypeError(f"{op}: images must be a Batch or one image, got {type(given).__name__}")
+    if images.layout is None and images.ndim == 3:
+        images = as_batch(images, layout="HWC")
+    if images.layout not in ("HWC", "FHWC"):
+        raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, FHWC')
+    if images.dtype is not torch.uint8 and not images.dtype.is_floating_point:
+        raise ValueError(f"{op}: images must be uint8 or floating-point numbers from 0 to 1, got {types.dtype_name(images.dtype)}")
+    if len({shape[-1] for shape in images.shape}) > 1:
+        raise ValueError(f"{op}: all images must have the same number of channels, got {sorted({shape[-1] for shape in images.shape})}")
+    return images, is_batch
+
+
+def belonging(op: str, name: str, given: Any, images: Batch, is_batch: bool) -> Batch:
+    """Something that there is one of for each image."""
+    made = as_batch(given) if is_batch else as_batch([as_tensor(given)])
+    if made.batch_size != images.batch_size:
+        raise ValueError(f"{op}: Inconsistent batch size: {images.batch_size} images, but {made.batch_size} {name}")
+    return made
+
+
+def boxes_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
+    """Boxes (M, 4) of every image, floating-point: left, top, right, bottom in pixels."""
+    if given is None:
+        return None
+    made = belonging(op, "boxes", given, images, is_batch)
+    for i, shape in enumerate(made.shape):
+        if len(shape) != 2 or shape[1] != 4:
+            raise ValueError(f"{op}: boxes must have the shape (M, 4), got {shape} in sample {i}; an image without boxes has (0, 4)")
+    return made if made.dtype.is_floating_point else as_batch(made, torch.float32)
+
+
+def masks_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
+    """Masks of every image, with or without channels, and with frames as the images."""
+    if given is None:
+        return None
+    made, allowed = belonging(op, "masks", given, images, is_batch), {images.ndim: images.layout, images.ndim - 1: (images.layout or "")[:-1]}
+    if made.ndim not in allowed or made.layout not in (None, allowed[made.ndim]):
+        known = " or ".join(map(str, allowed.values()))
+        raise ValueError(f"{op}: masks must be {known}, got {made.ndim} dimensions and the layout {made.layout!r}")
+    for i, (mask, image) in enumerate(zip(made.shape, images.shape, strict=True)):
+        if mask[: images.ndim - 1] != image[:-1]:
+            raise ValueError(f"{op}: masks must have the height and width of their images, but in sample {i} {mask} meets {image}")
+    return as_batch(made, layout=allowed[made.ndim])
+
+
+def with_channels(masks: Batch, images: Batch) -> Batch:
+    """Masks with a dimension of channels."""
+    return masks if masks.ndim == images.ndim else as_batch(expand_dims(masks, axes=[masks.ndim]), layout=images.layout)
+
+
+def as_given(made: Batch, masks: Batch) -> Batch:
+    """The opposite."""
+    return made if made.ndim == masks.ndim else as_batch(squeeze(made, axes=[masks.ndim]), layout=masks.layout)
+
+
+def results(is_batch: bool, values: Sequence[Any]) -> Any:
+    """What was asked for: one result as it is, several as a tuple."""
+    kept = [one for one in values if one is not None]
+    if not is_batch:
+        kept = [one.select(0) if isinstance(one, Batch) else one[0] for one in kept]
+    return kept[0] if len(kept) == 1 else tuple(kept)

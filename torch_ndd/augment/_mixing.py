@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mixtures of two images and of their labels."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, as_batch, new_batch
+from .._operand import Operand
+from ..ops.generic import cast
+from ..ops.paste import multi_paste
+from ..ops.permute import batch_permutation, permute_batch
+from ..ops.random import beta
+from ._given import check_rng, numbers, uncompiled
+
+
+@uncompiled
+def mixup(
+    images: Batch,
+    labels: Any = None,
+    /,
+    *,
+    alpha: float = 1.0,
+    dtype: torch.dtype | None = None,
+    num_classes: int | None = None,
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """Mix every image and its label with those of another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
+
+    ``lam`` is drawn for each sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
+
+    Args:
+        images: a Batch of samples with equal shapes, any numeric type and layout.
+        labels: a class for each sample, integers (N,), with ``num_classes``; or a probability of each class, floating-point (N, classes).
+        alpha: positive; the smaller, the more often one of the two images prevails.
+        dtype: type of the images that are returned, by default their own; integers are rounded and saturated.
+        num_classes: how many classes there are, for integer labels.
+        return_params: also return the permutation, int64 (N,), and ``lam``, float32 (N,).
+        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 14 words a call.
+
+    Returns:
+        The images and the labels, a Batch of float32 (classes,); without labels the images. With ``return_params`` a tuple that ends with the
+        permutation and ``lam``.
+
+    Raises:
+        ValueError: samples of different shapes, labels that do not fit, integer labels without ``num_classes``, an ``alpha`` that is not positive.
+        TypeError: ``images`` that are no Batch.
+
+    >>> images, labels = ndd.augment.mixup(batch(torch.ones(4, 2, 2, 3)), [0, 1, 2, 2], num_classes=3, alpha=0.2)
+    >>> images.dtype, labels.shape[0], labels.torch().sum(1)
+    (torch.float32, (3,), tensor([1., 1., 1., 1.]))
+    """
+    op = "mixup"
+    _check_images(op, images)
+    _check(op, alpha, rng)
+    soft = _soft_labels(op, labels, num_classes, images.batch_size)
+    order, lam = _pairs(images.batch_size, alpha, rng)
+    weight = new_batch(torch.from_numpy(lam)).to_device(images.device)
+    other = permute_batch(images, indices=order.tolist()) if len(order) else images
+    mixed = images * weight + other * (1.0 - weight)
+    made = cast(mixed, dtype=images.dtype if dtype is None else types.to_dtype(dtype))
+    return _results(made, soft, order, lam, return_params)
+
+
+@uncompiled
+def cutmix(
+    images: Batch,
+    labels: Any = None,
+    /,
+    *,
+    alpha: float = 1.0,
+    num_classes: int | None = None,
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """Replace a box of every image by that of another one, and mix the labels by its area (Yun et al., arXiv:1905.04899).
+
+    For each sample ``lam`` is drawn from ``Beta(alpha, alpha)`` and a centre from all pixels. The box has ``sqrt(1 - lam)`` of the image's height and
+    width and is cut off at the image; the label's weight is then exactly the part of the image that has remained.
+
+    Args:
+        images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
+        labels, alpha, num_classes: as for :func:`mixup`.
+        return_params: also return the permutation, int64 (N,), the part of each image that has remained, float32 (N,), and the boxes, int64 (N, 4):
+            left, top, right, bottom.
+        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 21 words a call.
+
+    Returns:
+        As :func:`mixup`, the images in their own type.
+
+    Raises:
+        ValueError: as :func:`mixup`; another layout.
+        TypeError: as :func:`mixup`.
+
+    >>> images = batch(torch.arange(2, dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 8, 8, 1), layout="HWC")
+    >>> mixed, labels = ndd.augment.cutmix(images, [0, 1], num_classes=2)
+    >>> bool((mixed.torch().float().mean((1, 2, 3)) == labels.torch()[:, 1]).all())
+    True
+    """
+    op = "cutmix"
+    _check_images(op, images)
+    _check(op, alpha, rng)
+    layout = images.layout or "HWC"
+    if layout not in ("HWC", "CHW") or images.ndim != 3:
+        raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
+    soft = _soft_labels(op, labels, num_classes, images.batch_size)
+    order, lam = _pairs(images.batch_size, alpha, rng)
+    channels, height, width = images._values.shape[1:] if layout == "CHW" else (1, *images._values.shape[1:3])
+    boxes = _boxes(numbers(op, rng, len(order), 2), lam, height, width)
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    kept = (1 - area / max(1, height * width)).astype(np.float32)
+    made = _pasted(images, order, boxes, channels, height, width) if images._values.numel() else images
+    extra = (torch.from_numpy(boxes),) if return_params else ()
+    return _results(made, soft, order, kept, return_params, *extra)
+
+
+def _check_images(op: str, images: Any) -> None:
+    if not isinstance(images, Batch):
+        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+    if images._shapes is not None and images.batch_size:
+        raise ValueError(
+            f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}: make them equal first, for instance by "
+            "resize(images, size=[224, 224])"
+        )
+
+
+def _check(op: str, alpha: float, rng: Any) -> None:
+    check_rng(op, rng)
+    if not 0 < alpha < float("inf"):
+        raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
+
+
+def _pairs(size: int, alpha: float, rng: Any) -> tuple[torch.Tensor, np.ndarray]:
+    """The partner of every sample, and how much of the sample remains."""
+    order = batch_permutation(batch_size=size, rng=rng).torch().long()
+    return order, beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+
+
+def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Left, top, right, bottom of the boxes that are replaced, int64 (N, 4)."""
+    half = np.sqrt(1 - lam.astype(np.float64)) / 2
+    y, x = (drawn * (height, width)).astype(np.int64).T
+    h, w = (half * height).astype(np.int64), (half * width).astype(np.int64)
+    return np.stack([np.maximum(x - w, 0), np.maximum(y - h, 0), np.minimum(x + w, width), np.minimum(y + h, height)], 1)
+
+
+def _pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray, channels: int, height: int, width: int) -> Batch:
+    """Every image with the box of its partner on it; planes ``CHW`` are images one below the other."""
+    planes = new_batch(images._values.reshape(len(order), channels * height, width, -1), None, "HWC", images._pending, images._external)
+    left, top, right, bottom = boxes.T
+    count = len(order)
+    ids = np.stack([np.arange(count)] + [order.numpy()] * channels, 1)
+    start, extent = np.zeros((count, 1 + channels, 2), np.int64), np.empty((count, 1 + channels, 2), np.int64)
+    extent[:, 0] = channels * height, width
+    for c in range(channels):
+        start[:, 1 + c] = np.stack([top + c * height, left], 1)
+        extent[:, 1 + c] = np.stack([bottom - top, right - left], 1)
+    regions = [new_batch(torch.from_numpy(a.astype(np.int32))) for a in (ids, start, extent)]
+    made = multi_paste(
+        planes, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[channels * height, width]
+    )
+    return new_batch(made._values.view(images._values.shape), None, images.layout, made._pending)
+
+
+def _soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> torch.Tensor | None:
+    """A probability of each class for every sample, float32 (N, classes)."""
+    if labels is None:
+        return None
+    values = as_batch(labels)._ready() if isinstance(labels, Operand) else torch.as_tensor(labels)
+    if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
+        values = values[:, 0]
+    if values.dim() not in (1, 2) or len(values) != size:
+        raise ValueError(f"{op}: labels must be (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
+    if values.dim() == 2:
+        return values.float()
+    if values.is_floating_point():
+        raise ValueError(f"{op}: labels (N,) must be integers, the number of a class, got {types.dtype_name(values.dtype)}")
+    if num_classes is None:
+        raise ValueError(f"{op}: integer labels need num_classes, the number of classes")
+    if values.device.type == "cpu" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < num_classes:
+        raise ValueError(f"{op}: labels must be from 0 to num_classes - 1 = {num_classes - 1}, got {int(values.min())} to {int(values.max())}")
+    return (values[:, None] == torch.arange(num_classes, device=values.device)).float()
+
+
+def _results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
+    weight = torch.from_numpy(lam)
+    made: list[Any] = [images]
+    if soft is not None:
+        of_first = weight.to(soft.device)[:, None]
+        made.append(new_batch(of_first * soft + (1 - of_first) * soft[order.to(soft.device)]))
+    if return_params:
+        made += [order, weight, *extra]
+    return made[0] if len(made) == 1 else tuple(made)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Four images in one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, as_batch, new_batch
+from ..ops.paste import multi_paste
+from ..ops.permute import batch_permutation, permute_batch
+from ..ops.resize import resize
+from ._given import as_given, belonging, boxes_of, images_of, masks_of, numbers, uncompiled, with_channels
+
+_CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of the canvas: whether below, whether to the right
+
+
+@uncompiled
+def mosaic(
+    images: Batch,
+    /,
+    *,
+    boxes: Any = None,
+    center_range: Sequence[float] = (0.25, 0.75),
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    labels: Any = None,
+    masks: Any = None,
+    min_visibility: float = 0.1,
+    output_size: Sequence[int],
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """Four images around a random centre, for each sample: the mosaic of YOLOv4 (Bochkovskiy et al., arXiv:2004.10934).
+
+    Sample i lies at the upper left of mosaic i; the three others come from random permutations of the batch, so that every image occurs four times.
+    An image is scaled, with its aspect ratio, until it covers its part of the canvas; what sticks out is cut off on the side away from the centre.
+
+    Args:
+        images: a Batch of images ``HWC`` of any sizes with the same number of channels; uint8 or floating-point.
+        output_size: height and width of the mosaics, at least 2.
+        center_range: where the centre may lie, relative to the canvas.
+        boxes: for each image (M, 4): left, top, right, bottom in pixels. They are scaled, moved and cut off at their image's part of the canvas.
+        labels: for each image (M, ...), something for each box: it is kept or left out with it.
+        min_visibility: a box is left out when less than this part of its area remains, and when none does.
+        masks: for each image (H, W) or (H, W, C), any type; they move by the nearest pixel.
+        interp_type: how images are scaled.
+        return_params: also return which images a mosaic is made of, int64 (N, 4): upper left, upper right, lower left, lower right; and the centres,
+            int64 (N, 2): y, x.
+        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 28 words a call.
+
+    Returns:
+        The mosaics; with boxes, labels, masks or parameters a tuple of what was asked for, in this order. Boxes are read on the host.
+
+    Raises:
+        ValueError: an empty batch, another layout or type, boxes, labels or masks that do not fit, a range or size that makes no sense.
+        TypeError: ``images`` that are no Batch.
+
+    >>> images = batch([torch.zeros(4, 6, 3, dtype=torch.uint8), torch.ones(5, 5, 3, dtype=torch.uint8)], layout="HWC")
+    >>> made, boxes, labels = ndd.augment.mosaic(images, output_size=[8, 8], boxes=[[[0, 0, 6, 4]], [[0, 0, 5, 5]]], labels=[[7], [9]])
+    >>> made.shape, boxes.shape, labels.shape
+    ([(8, 8, 3), (8, 8, 3)], [(4, 4), (4, 4)], [(4,), (4,)])
+    """
+    op = "mosaic"
+    if not isinstance(images, Batch):
+        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+    given, _ = images_of(op, images)
+    if given.ndim != 3:
+        raise ValueError(f'{op}: The layout "{given.layout}" does not match any of the allowed layouts: HWC')
+    canvas = _checked(op, given, output_size, center_range, min_visibility)
+    given_boxes, given_masks = boxes_of(op, boxes, given, True), masks_of(op, masks, given, True)
+    given_labels = _labels_of(op, labels, given, given_boxes)
+
+    size = given.batch_size
+    low, high = center_range
+    centers = np.rint((low + (high - low) * numbers(op, rng, size, 2)) * canvas).astype(np.int64)
+    centers = np.clip(centers, 1, np.array(canvas) - 1)
+    others = [batch_permutation(batch_size=size, rng=rng).torch().numpy() for _ in _CORNERS[1:]]
+    sources = np.stack([np.arange(size), *others], 1).astype(np.int64)
+
+    parts = [_Part(given, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
+    made: list[Any] = [_assembled(given, parts, canvas, interp_type)]
+    if given_boxes is not None:
+        made += _kept(parts, given_boxes, given_labels, min_visibility)
+    if given_masks is not None:
+        made.append(_assembled_masks(given_masks, given, parts, canvas))
+    if return_params:
+        made += [torch.from_numpy(sources), torch.from_numpy(centers)]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+class _Part:
+    """One of the four parts of all canvases: which image it shows, at what scale, and from where to where.
+
+    Attributes:
+        source: the image for each mosaic (N,).
+        start, extent: of the part on the canvas, y and x (N, 2).
+        scale: pixels of the canvas for one of the image (N, 1).
+        roi: where the region of the image that is shown starts and ends, y and x (N, 2) each.
+    """
+
+    def __init__(self, images: Batch, source: np.ndarray, centers: np.ndarray, canvas: Sequence[int], below: int, right: int) -> None:
+        after = np.array([below, right])
+        sizes = np.array([shape[:2] for shape in images.shape], np.float64)[source]
+        self.source = source
+        self.start = centers * after
+        self.extent = np.where(after, np.array(canvas) - centers, centers)
+        self.scale = (self.extent / sizes).max(1, keepdims=True)
+        shown = np.minimum(self.extent / self.scale, sizes)
+        self.roi = np.where(after, 0.0, sizes - shown), np.where(after, shown, sizes)
+
+    def cut(self, images: Batch, interp_type: types.DALIInterpType) -> Batch:
+        """This part of every mosaic. The images are scaled in their own order, so that none is copied before it is small."""
+        order = np.argsort(self.source)  # the mosaic that shows each image
+        start, end, extent = (_batch(values[order].astype(np.float32)) for values in (*self.roi, self.extent))
+        cut = resize(images, size=extent, roi_start=start, roi_end=end, interp_type=interp_type)
+        return permute_batch(cut, indices=self.source.tolist())
+
+
+def _batch(values: np.ndarray) -> Batch:
+    return new_batch(torch.from_numpy(np.ascontiguousarray(values)))
+
+
+def _assembled(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], interp_type: types.DALIInterpType) -> Batch:
+    anchors = _batch(np.stack([part.start for part in parts], 1).astype(np.int32))
+    return multi_paste(*[part.cut(images, interp_type) for part in parts], out_anchors=anchors, output_size=list(canvas))
+
+
+def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int]) -> Batch:
+    return as_given(_assembled(with_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+
+
+def _kept(parts: Sequence[_Part], boxes: Batch, labels: Batch | None, min_visibility: float) -> list[Batch]:
+    """The boxes of every mosaic, and their labels."""
+    device, dtype = boxes.device, boxes.dtype
+    old = [np.asarray(one, np.float64) for one in boxes.cpu()]
+    old_labels = None if labels is None else [one.torch() for one in labels.cpu()]
+    made, made_labels = [], []
+    for i in range(len(old)):
+        of_parts, labels_of_parts = [], []
+        for part in parts:
+            j = part.source[i]
+            (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
+            moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
+            shown = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
+            area, rest = _areas(moved), _areas(shown)
+            keep = (rest > 0) & (rest >= min_visibility * area)
+            of_parts.append(shown[keep])
+            if old_labels is not None:
+                labels_of_parts.append(old_labels[j][torch.from_numpy(keep)])
+        made.append(torch.from_numpy(np.concatenate(of_parts)))
+        if old_labels is not None:
+            made_labels.append(torch.cat(labels_of_parts))
+    kept = as_batch(made, dtype).to_device(device)
+    return [kept] if labels is None else [kept, as_batch(made_labels, labels.dtype).to_device(labels.device)]
+
+
+def _areas(boxes: np.ndarray) -> np.ndarray:
+    return np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
+
+
+def _labels_of(op: str, given: Any, images: Batch, boxes: Batch | None) -> Batch | None:
+    if given is None:
+        return None
+    if boxes is None:
+        raise ValueError(f"{op}: labels belong to boxes, which are missing")
+    made = belonging(op, "labels", given, images, True)
+    for i, (label, box) in enumerate(zip(made.shape, boxes.shape, strict=True)):
+        if not label or label[0] != box[0]:
+            raise ValueError(f"{op}: labels must be one for each box, but in sample {i} {label} meets {box[0]} boxes")
+    return made
+
+
+def _checked(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
+    """Height and width of the canvas."""
+    if not images.batch_size:
+        raise ValueError(f"{op}: there must be at least one image")
+    if any(0 in shape[:2] for shape in images.shape):
+        raise ValueError(f"{op}: images must have pixels, got {next(shape for shape in images.shape if 0 in shape[:2])}")
+    if len(output_size) != 2 or min(output_size) < 2:
+        raise ValueError(f"{op}: output_size takes height and width, at least 2, got {output_size!r}")
+    if len(center_range) != 2 or not 0 <= center_range[0] <= center_range[1] <= 1:
+        raise ValueError(f"{op}: center_range takes two numbers from 0 to 1 in order, got {center_range!r}")
+    if not 0 <= min_visibility <= 1:
+        raise ValueError(f"{op}: min_visibility must be from 0 to 1, got {min_visibility}")
+    return int(output_size[0]), int(output_size[1])

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AutoAugment, RandAugment and TrivialAugment, chosen for each sample of a batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import types
+from .._batch import Batch
+from .._operator import T
+from ._applied import Step, applied
+from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
+from ._given import boxes_of, images_of, masks_of, numbers, results, uncompiled
+from ._tables import POLICIES
+
+
+@uncompiled
+def trivial_augment(
+    images: T,
+    /,
+    *,
+    augmentations: Sequence[str | Augmentation] = TRIVIAL_AUGMENT_WIDE,
+    boxes: Any = None,
+    fill_value: float | Sequence[float] | None = None,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    masks: Any = None,
+    mask_fill_value: float = 0.0,
+    num_magnitude_bins: int = 31,
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """One augmentation of a random magnitude, both drawn for each sample: TrivialAugment (Mueller and Hutter, arXiv:2103.10158).
+
+    The augmentations and their largest magnitudes are those of the paper's wide space: shear 0.99, translation by 32 pixels, rotation by 135 degrees,
+    factors 0.01 to 1.99 of brightness, colour, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they are those of torchvision
+    up to one level of 255, ``color`` up to two, with these differences: images are interpolated linearly unless ``interp_type`` says otherwise, what
+    comes in from outside is grey and is mixed with the image's border, ``sharpness`` continues the image by reflection instead of leaving its border
+    as it is, and ``equalize`` is that of :func:`torch_ndd.equalize`.
+
+    Args:
+        images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8, or floating-point numbers from 0 to 1. All frames of
+            a video get the same. Where colour needs three channels and there are others, it does nothing.
+        boxes: for each image (M, 4), floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, cut
+            off at the image. None is left out: what has moved away has no area.
+        masks: for each image (H, W) or (H, W, C), with frames for a video, any type; they move by the nearest pixel.
+        augmentations: what is chosen from: an :class:`Augmentation`, or the name of one of ``TRIVIAL_AUGMENT_WIDE``.
+        num_magnitude_bins: how many magnitudes there are, evenly spaced.
+        fill_value: what comes in from outside, a number or one for each channel; by default 128, or 0.5 of floating-point numbers.
+        mask_fill_value: the same in masks.
+        interp_type: how images are interpolated where they move: ``INTERP_LINEAR`` or ``INTERP_NN``.
+        return_params: also return what was done: for each sample a list of names and parameters.
+        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`. It moves on by seven words a call; what a sample gets depends on it
+            and on the sample's position alone.
+
+    Returns:
+        The images; with boxes, masks or parameters a tuple of what was asked for, in this order.
+
+    Raises:
+        ValueError: another layout or type, boxes or masks that do not fit the images, an unknown augmentation or none, less than two magnitudes.
+        TypeError: ``images`` that are neither a Batch nor an image.
+
+    >>> images = batch(torch.zeros(2, 4, 6, 3, dtype=torch.uint8), layout="HWC")
+    >>> images, boxes, done = ndd.augment.trivial_augment(images, boxes=[[[0, 0, 2, 2]], [[1.0, 1, 3, 3], [2, 0, 6, 4]]], return_params=True)
+    >>> images.shape, boxes.shape, len(done)
+    ([(4, 6, 3), (4, 6, 3)], [(1, 4), (2, 4)], 2)
+    """
+    op = "trivial_augment"
+    among = _several(op, chosen(op, augmentations, TRIVIAL_AUGMENT_WIDE))
+    if num_magnitude_bins < 2:
+        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
+    given = _given(op, images, boxes, masks)
+    drawn = numbers(op, rng, given[0].batch_size, 3)
+
+    def step(which: float, magnitude: float, side: float) -> Step:
+        one = among[int(which * len(among))]
+        return one, one.parameter(int(magnitude * num_magnitude_bins) / (num_magnitude_bins - 1), side < 0.5)
+
+    steps = [[step(*row)] for row in drawn]
+    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+
+
+@uncompiled
+def rand_augment(
+    images: T,
+    /,
+    *,
+    augmentations: Sequence[str | Augmentation] = RAND_AUGMENT,
+    boxes: Any = None,
+    fill_value: float | Sequence[float] | None = None,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    m: int = 9,
+    masks: Any = None,
+    mask_fill_value: float = 0.0,
+    n: int = 2,
+    num_magnitude_bins: int = 31,
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """``n`` augmentations one after the other, each drawn for each sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
+
+    At the largest magnitude: shear 0.3, translation by 150 of 331 parts of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness,
+    colour, contrast and sharpness, 4 bits, a threshold of 0. Directions are drawn. More is said at :func:`trivial_augment`.
+
+    Args:
+        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: as for :func:`trivial_augment`.
+        n: how many augmentations a sample gets.
+        m: their magnitude, from 0 to ``num_magnitude_bins - 1``.
+        num_magnitude_bins: how many magnitudes there are, evenly spaced.
+        augmentations: what is chosen from: an :class:`Augmentation`, or the name of one of ``RAND_AUGMENT``.
+
+    Returns:
+        As :func:`trivial_augment`.
+
+    Raises:
+        ValueError: as :func:`trivial_augment`; a negative ``n``, a magnitude outside the bins.
+        TypeError: as :func:`trivial_augment`.
+
+    >>> image = torch.arange(12, dtype=torch.uint8).view(2, 2, 3)
+    >>> ndd.augment.rand_augment(image, n=1, m=15, augmentations=["solarize"], return_params=True)[1]
+    [('solarize', 0.5)]
+    """
+    op = "rand_augment"
+    among = _several(op, chosen(op, augmentations, RAND_AUGMENT))
+    if num_magnitude_bins < 2:
+        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
+    if not 0 <= m < num_magnitude_bins:
+        raise ValueError(f"{op}: m must be from 0 to num_magnitude_bins - 1 = {num_magnitude_bins - 1}, got {m}")
+    if n < 0:
+        raise ValueError(f"{op}: n must not be negative, got {n}")
+    given = _given(op, images, boxes, masks)
+    drawn = numbers(op, rng, given[0].batch_size, 2 * n)
+
+    def step(which: float, side: float) -> Step:
+        one = among[int(which * len(among))]
+        return one, one.parameter(m / (num_magnitude_bins - 1), side < 0.5)
+
+    steps = [[step(*row[2 * k : 2 * k + 2]) for k in range(n)] for row in drawn]
+    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+
+
+@uncompiled
+def auto_augment(
+    images: T,
+    /,
+    *,
+    boxes: Any = None,
+    fill_value: float | Sequence[float] | None = None,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    masks: Any = None,
+    mask_fill_value: float = 0.0,
+    num_magnitude_bins: int | None = None,
+    policy: str | Sequence[Sequence[tuple[str | Augmentation, float, int | None]]] = "image_net",
+    return_params: bool = False,
+    rng: Any = None,
+) -> Any:
+    """Augmentations one after the other, each with a probability, in a sequence drawn for each sample: AutoAugment (Cubuk et al., arXiv:1805.09501).
+
+    Args:
+        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: as for :func:`trivial_augment`.
+        policy: "image_net", which the authors published with their code and DALI has; "reduced_image_net", "cifar10" or "svhn" of the paper's
+            appendix, with the magnitudes that torchvision gives them ("reduced_image_net" is its ``AutoAugmentPolicy.IMAGENET``); or a list of
+            sequences of (augmentation, probability, magnitude), where an augmentation is an :class:`Augmentation`, the name of one of
+            ``RAND_AUGMENT``, or "invert".
+        num_magnitude_bins: how many magnitudes a policy of your own has: from 0 to ``num_magnitude_bins - 1``, by default 10.
+
+    Returns:
+        As :func:`trivial_augment`.
+
+    Raises:
+        ValueError: as :func:`trivial_augment`; an unknown policy, a magnitude outside the bins, a probability outside 0 to 1.
+        TypeError: as :func:`trivial_augment`.
+
+    >>> image = torch.zeros(4, 6, 3, dtype=torch.uint8)
+    >>> ndd.augment.auto_augment(image, policy=[[("invert", 1.0, None), ("rotate", 0.0, 5)]]).torch()[0, 0]
+    tensor([255, 255, 255], dtype=torch.uint8)
+    """
+    op = "auto_augment"
+    sequences, bins = _policy(op, policy, num_magnitude_bins)
+    longest = max(map(len, sequences))
+    given = _given(op, images, boxes, masks)
+    drawn = numbers(op, rng, given[0].batch_size, 1 + 2 * longest)
+    steps = []
+    for row in drawn:
+        sequence = sequences[int(row[0] * len(sequences))]
+        draws = zip(sequence, row[1::2], row[2::2], strict=False)
+        steps.append([(one, one.parameter(m / (bins - 1), side < 0.5)) for (one, probability, m), coin, side in draws if coin < probability])
+    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+
+
+def _policy(op: str, given: Any, num_magnitude_bins: int | None) -> tuple[list[list[tuple[Augmentation, float, int]]], int]:
+    """The sequences of a policy and how many magnitudes it has."""
+    known, bins = FOUND, 10 if num_magnitude_bins is None else num_magnitude_bins
+    if isinstance(given, str):
+        if given not in POLICIES:
+            raise ValueError(f"{op}: unknown policy {given!r}, the known ones are {', '.join(POLICIES)}")
+        if num_magnitude_bins is not None:
+            raise ValueError(f"{op}: num_magnitude_bins is for a policy of your own; {given!r} has its own")
+        given, known, bins = POLICIES[given]
+    if bins < 2:
+        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {bins}")
+    made = []
+    for sequence in _several(op, given):
+        steps = []
+        for step in sequence:
+            if len(step) != 3:
+                raise ValueError(f"{op}: a step of a policy is (augmentation, probability, magnitude), got {step!r}")
+            (one,), probability, magnitude = chosen(op, step[:1], known), float(step[1]), step[2] or 0
+            if not 0 <= probability <= 1:
+                raise ValueError(f"{op}: the probability of {one.name!r} must be from 0 to 1, got {probability}")
+            if not 0 <= magnitude < bins:
+                raise ValueError(f"{op}: the magnitude of {one.name!r} must be from 0 to num_magnitude_bins - 1 = {bins - 1}, got {magnitude}")
+            steps.append((one, probability, magnitude))
+        made.append(steps)
+    return made, bins
+
+
+def _several(op: str, given: Any) -> Any:
+    if not len(given):
+        raise ValueError(f"{op}: there is nothing to choose from: the list is empty")
+    return given
+
+
+def _given(op: str, images: Any, boxes: Any, masks: Any) -> tuple[Batch, Batch | None, Batch | None, bool]:
+    batch, is_batch = images_of(op, images)
+    return batch, boxes_of(op, boxes, batch, is_batch), masks_of(op, masks, batch, is_batch), is_batch
+
+
+def _done(
+    op: str,
+    given: tuple[Batch, Batch | None, Batch | None, bool],
+    steps: list[list[Step]],
+    fill_value: float | Sequence[float] | None,
+    mask_fill_value: float,
+    interp_type: types.DALIInterpType,
+    return_params: bool,
+) -> Any:
+    images, boxes, masks, is_batch = given
+    made = applied(op, images, steps, boxes, masks, fill_value, mask_fill_value, interp_type)
+    names = [[(one.name, parameter) for one, parameter in row] for row in steps]
+    return results(is_batch, [*made, names if return_params else None])
