@@ -42,9 +42,47 @@ struct ColorMatrix {
   }
 };
 
+// The same for three channels of bytes, in whole numbers: sums of 16-bit factors times levels, exact in any order, of which `bits` bits are cut off. It
+// is within 0.05 of the real value before that is rounded, half up: 0.006 for factors below 1. False where a factor is 8 or more, or what is added does not
+// fit: then floats are used.
+class FixedMatrix {
+ public:
+  explicit FixedMatrix(const ColorMatrix& matrix) {
+    float most = 0.0f;
+    for (const auto& row : matrix.m)
+      for (int k = 0; k < 3; ++k) most = row[k] == row[k] ? std::max(most, std::fabs(row[k])) : INFINITY;
+    while (bits > 0 && most * static_cast<float>(1 << bits) > 32767.0f) --bits;
+    if (bits < 12) bits = 0;
+    for (int c = 0; c < 3 && bits > 0; ++c) {
+      const double scale = 1 << bits;
+      double added = (matrix.m[c][3] + 0.5) * scale;
+      for (int k = 0; k < 3; ++k) {
+        const double exact = matrix.m[c][k] * scale, whole = std::rint(exact);
+        factor[c][k] = static_cast<int32_t>(whole);
+        added += 127.5 * (exact - whole);  // so that the factor is right for the middle level, and half as wrong for the others
+      }
+      if (!(std::fabs(added) < 1 << 30)) bits = 0;
+      else offset[c] = static_cast<int32_t>(std::lrint(added));
+    }
+  }
+
+  NDD_HD explicit operator bool() const { return bits > 0; }
+
+  template <int kOut>
+  NDD_HD void apply(const uint8_t* in, uint8_t* out) const {
+    for (int c = 0; c < kOut; ++c) {
+      const int32_t v = (factor[c][0] * in[0] + factor[c][1] * in[1] + factor[c][2] * in[2] + offset[c]) >> bits;
+      out[c] = static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v);
+    }
+  }
+
+  int32_t factor[3][3] = {}, offset[3] = {};
+  int32_t bits = 15;
+};
+
 namespace color_matrix_detail {
 
-// Some 0.3 ns a pixel for uint8 and 1 ns for the other types.
+// Some 0.13 ns a pixel for uint8 and 1 ns for the other types.
 constexpr double kNanosecondsPerElement = 0.15;
 
 // in: channels before, out: after.
@@ -56,16 +94,26 @@ struct Channels {
 void run_cpu(const PointwiseRun<ColorMatrix>& run, Channels channels, DType in, DType out);
 
 #ifdef __CUDACC__
+struct GpuRun : PointwiseRun<ColorMatrix> {
+  FixedMatrix fixed;
+  explicit GpuRun(const PointwiseRun<ColorMatrix>& run) : PointwiseRun<ColorMatrix>(run), fixed(run.f) {}
+};
+
 template <int kIn, int kOut>
-__global__ void run_gpu(const PointwiseRun<ColorMatrix>* runs, int64_t count, DType in, DType out) {
+__global__ void run_gpu(const GpuRun* runs, int64_t count, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    const PointwiseRun<ColorMatrix> run = runs[k];
+    const GpuRun run = runs[k];
     const int64_t stride = int64_t{gridDim.x} * blockDim.x;
     int from[kOut] = {};
     const bool copies = in == out && run.f.template copies<kIn, kOut>(from);
+    const bool bytes = kIn == 3 && in == DType::uint8 && out == DType::uint8 && run.fixed;
     for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < run.count / kIn; i += stride) {
       if (copies) {
         for (int c = 0; c < kOut; ++c) copy_element(run.in, kIn * i + from[c], run.out, kOut * i + c, in);
+        continue;
+      }
+      if (bytes) {
+        run.fixed.template apply<kOut>(static_cast<const uint8_t*>(run.in) + kIn * i, static_cast<uint8_t*>(run.out) + kOut * i);
         continue;
       }
       float pixel[kIn], mapped[kOut];
@@ -81,7 +129,7 @@ inline void launch_gpu(const std::string& op, const std::vector<PointwiseRun<Col
   int64_t most = 0;
   for (const auto& run : runs) most = std::max(most, run.count / channels.in);
   if (most == 0) return;
-  const CudaTable<PointwiseRun<ColorMatrix>> table(runs);
+  const CudaTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
   const int64_t count = static_cast<int64_t>(runs.size());
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   // Neighbouring threads read neighbouring pixels, so every cache line is fetched once: some 70 % of the memory's bandwidth are expected, for uint8

@@ -30,7 +30,14 @@ class LevelCounter {
 // Adds to counts[c * 256 + level] how often each level occurs in channel c of interleaved pixels.
 void count_levels(const uint8_t* pixels, int64_t count, int64_t channels, uint32_t* counts);
 
+// Whether 64 levels are looked up at a time, which is faster than any arithmetic with them.
+bool maps_levels_in_registers();
+
 // dst = tables[c * 256 + src] for every channel c of interleaved pixels; src may be dst.
 void map_levels(const uint8_t* src, int64_t count, int64_t channels, const uint8_t* tables, uint8_t* dst);
+
+// dst[i] = table[src[i]], for entries of 2, 4 or 8 bytes.
+template <class Entry>
+void map_levels_to(const uint8_t* src, int64_t count, const Entry* table, Entry* dst);
 
 }  // namespace ndd

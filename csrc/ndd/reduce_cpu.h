@@ -15,7 +15,7 @@ namespace ndd {
 namespace reduce {
 
 constexpr int64_t kLanes = 1024;
-constexpr int64_t kShortRun = 32;
+constexpr int64_t kShortRun = 32, kWhole = 64;
 
 // How elements of type T are folded. Total: what a lane holds. Partial: a narrower type that holds `rows` elements, of which more fit in a register;
 // 0 rows where there is none.
@@ -213,9 +213,14 @@ void fold_sample(const Reduction& shape, const T* in, Centre centre, Store store
   // Narrow slabs of `rows` by `columns` elements are read as wider ones: few lanes for a short run, since they have to be folded, and not more than
   // keep the memory's reads in one place.
   const int64_t budget = std::clamp<int64_t>(rows * columns / 8, 64, 256);
+  // A multiple of 64 lanes, which fills registers of bytes: the sums of a VGA image's channels take 26 us in 255 lanes, 12 in 192. Of wider elements in
+  // short runs it only leaves more rows over: the sums of every row's channels in float32 take 270 us in 240 lanes, 400 in 192.
+  const auto whole = [=](int64_t repeated) {
+    return repeated > kWhole && (sizeof(T) == 1 || rows >= kWhole * repeated) ? repeated / kWhole * kWhole : repeated;
+  };
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t first = 0; first < columns; first += kLanes) {
-      const int64_t part = std::min(kLanes, columns - first), together = part < columns ? 1 : std::clamp<int64_t>(budget / columns, 1, rows);
+      const int64_t part = std::min(kLanes, columns - first), together = part < columns ? 1 : whole(std::clamp<int64_t>(budget / columns, 1, rows));
       const int64_t width = part * together, rest = rows % together;
       std::fill_n(lanes, width, F::identity);
       for (int64_t j = 0; F::centred && j < width; ++j) centres[j] = j < part ? centre(o * columns + first + j) : centres[j - part];

@@ -82,6 +82,15 @@ def test_positions_per_frame() -> None:
         np.testing.assert_array_equal(ours, colored(frame, position))
 
 
+@pytest.mark.parametrize("width", [32, 34, 64, 66, 68, 128, 130, 514, 578, 580])
+@pytest.mark.parametrize("algorithm", ["bilinear_ocv", "edgeaware_ocv"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_any_width(width: int, algorithm: str, dtype: type) -> None:
+    mosaic = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (4, width)).astype(dtype)
+    made = np.asarray(ndd.debayer(mosaic, blue_position=(0, 1), algorithm=algorithm).evaluate())
+    np.testing.assert_array_equal(made, colored(mosaic, (0, 1), algorithm))
+
+
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (2, 2), (2, 8), (8, 2)])
 @pytest.mark.parametrize("algorithm", ["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"])
 def test_small_mosaics(shape: tuple[int, int], algorithm: str) -> None:

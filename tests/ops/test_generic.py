@@ -170,11 +170,11 @@ def test_keys_of_every_type(dtype: torch.dtype, target: torch.dtype) -> None:
     assert result.torch().tolist() == [{1: 2, 77: 3, 65535: 4, 0: 5}.get(n, 9) for n in numbers]
 
 
-@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 129, 1000])
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 129, 1000, 1024, 1100, 5001])
 def test_bytes_of_any_number(count: int) -> None:
     given = np.random.default_rng(0).integers(0, 256, count).astype(np.uint8)
     table = np.random.default_rng(1).permutation(256)
-    for dtype in (np.uint8, np.float32):
+    for dtype in (np.uint8, np.int16, np.float32, np.float64):
         result = np.asarray(ndd.lookup_table(given, keys=range(256), values=table, dtype=dtype).evaluate())
         np.testing.assert_array_equal(result, table[given].astype(dtype))
 

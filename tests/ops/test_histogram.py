@@ -111,6 +111,13 @@ def test_no_pixels(name: str) -> None:
         assert getattr(ndd, name)(np.zeros(shape, np.uint8), **args).evaluate().shape == shape
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 2), (7, 9), (20, 63), (64, 129)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_equalize_of_any_size(size: tuple[int, int], channels: int) -> None:
+    image = np.random.default_rng(0).integers(30, 220, (*size, channels)).astype(np.uint8)
+    np.testing.assert_array_equal(np.asarray(ndd.equalize(image).evaluate()), equalized("HWC", image))
+
+
 def test_equalize_one_level() -> None:
     for level in (0, 7, 255):
         assert (np.asarray(ndd.equalize(np.full((4, 5, 3), level, np.uint8)).evaluate()) == level).all()

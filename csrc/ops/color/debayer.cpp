@@ -14,8 +14,8 @@ namespace ndd {
 namespace debayer {
 namespace {
 
-// A VGA image takes 0.1 ms, 0.6 ms with gradients.
-constexpr double kNanosecondsPerElement = 0.4;
+// A VGA image takes 0.06 ms, 0.6 ms with gradients.
+constexpr double kNanosecondsPerElement = 0.3;
 
 // An image with a border of two pixels on every side, in 16 bits, in which VNG computes.
 struct Bordered {
@@ -34,6 +34,9 @@ struct Bordered {
 };
 
 constexpr int64_t kRow = 512;
+// The last pixels of a row are computed once more together with those before them: 64 bytes fill a register, and the pixels that are left over, one by
+// one, take as long as all others (a VGA image 110 instead of 60 us).
+constexpr int64_t kWhole = 64;
 
 // 0 and 1 by turns: which pixels are green, in the width of the pixels. With the parity of a 64-bit counter gcc makes no vectors of bytes.
 template <class T>
@@ -58,11 +61,12 @@ void color_run(const S* centre, int64_t stride, int64_t begin, int64_t end, int6
 #pragma GCC ivdep  // the lambda hides from gcc that the rows are apart
     for (int64_t x = 0; x < count; ++x) {
       const auto at = [=](int64_t dy, int64_t dx) NDD_ALWAYS_INLINE { return static_cast<int32_t>(row[dy * step + x + dx]); };
+      const auto element = [=](int64_t dy, int64_t dx) NDD_ALWAYS_INLINE { return static_cast<T>(row[dy * step + x + dx]); };
       const bool is_green = greens[x] != 0;
       if constexpr (algorithm == gray) {
         own[x] = static_cast<T>(gray_pixel(at, is_green, blue));
       } else {
-        const Pixel p = algorithm == vng ? vng_pixel(at, is_green) : bilinear_pixel(at, is_green, algorithm == edge_aware);
+        const Pixel p = algorithm == vng ? vng_pixel(at, is_green) : bilinear_pixel<T>(element, is_green, algorithm == edge_aware);
         own[x] = static_cast<T>(p.own);
         middle[x] = static_cast<T>(p.green);
         other[x] = static_cast<T>(p.other);
@@ -74,8 +78,13 @@ void color_run(const S* centre, int64_t stride, int64_t begin, int64_t end, int6
 template <Algorithm algorithm, class S, class T>
 void color_row(const S* centre, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* target) {
   alignas(64) T own[kRow], middle[kRow], other[kRow];
-  for (; begin < end; begin += kRow) {
-    const int64_t n = std::min(kRow, end - begin);
+  const int64_t first = begin;
+  for (int64_t n; begin < end; begin += n) {
+    n = std::min(kRow, end - begin);
+    if (n % kWhole != 0 && end - first >= kWhole) {
+      if (n < kWhole) begin = end - kWhole, n = kWhole;
+      else n -= n % kWhole;
+    }
     if constexpr (algorithm == gray) {
       T* const rows[3] = {target + begin, middle, other};
       color_run<algorithm>(centre, stride, begin, begin + n, green, blue_row, rows);

@@ -42,7 +42,7 @@ __global__ void color_gpu(const Image* images, int64_t count) {
       }
       Pixel p{0, 0, 0};
       if (image.algorithm == vng) p = vng_pixel(at, green);
-      else if (!none) p = bilinear_pixel(at, green, image.algorithm == edge_aware);
+      else if (!none) p = bilinear_pixel<T>(at, green, image.algorithm == edge_aware);
       dst[3 * i] = static_cast<T>(blue_row ? p.other : p.own);
       dst[3 * i + 1] = static_cast<T>(p.green);
       dst[3 * i + 2] = static_cast<T>(blue_row ? p.own : p.other);

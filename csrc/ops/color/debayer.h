@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "ndd/args.h"
 #include "ndd/hd.h"
@@ -18,16 +19,25 @@ struct Pixel {
   int32_t own, green, other;
 };
 
-NDD_HD int32_t distance(int32_t a, int32_t b) { return a > b ? a - b : b - a; }
+// What sums of a few pixels of type T are computed in: of bytes twice as many numbers of 16 bits as of 32 fit in a register.
+template <class T>
+using Sum = std::conditional_t<sizeof(T) == 1, uint16_t, uint32_t>;
 
-// at(dy, dx) is a neighbour of the pixel; `green` says that the pixel itself is green. Means are rounded half up.
-template <class Load>
+// at(dy, dx) is a neighbour of the pixel, of type T; `green` says that the pixel itself is green. Means are rounded half up.
+template <class T, class Load>
 NDD_HD Pixel bilinear_pixel(Load at, bool green, bool edge_aware) {
-  const int32_t up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), centre = at(0, 0);
-  const int32_t across = (left + right + 1) >> 1, along = (up + down + 1) >> 1;
-  const int32_t diagonal = (at(-1, -1) + at(-1, 1) + at(1, -1) + at(1, 1) + 2) >> 2;
-  int32_t cross = (up + down + left + right + 2) >> 2;
-  if (edge_aware) cross = distance(left, right) > distance(up, down) ? along : across;  // along the edge
+  const auto sum = [](uint32_t a, uint32_t b) NDD_ALWAYS_INLINE { return static_cast<Sum<T>>(a + b); };
+  const auto half = [](Sum<T> a) NDD_ALWAYS_INLINE { return static_cast<T>(static_cast<Sum<T>>(a + 1) >> 1); };
+  const auto quarter = [](Sum<T> a) NDD_ALWAYS_INLINE { return static_cast<T>(static_cast<Sum<T>>(a + 2) >> 2); };
+  const T up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), centre = at(0, 0);
+  const Sum<T> sides = sum(left, right), ends = sum(up, down);
+  const T across = half(sides), along = half(ends), diagonal = quarter(sum(sum(at(-1, -1), at(-1, 1)), sum(at(1, -1), at(1, 1))));
+  T cross = quarter(sum(sides, ends));
+  if (edge_aware) {  // along the edge
+    const T far = left > right ? static_cast<T>(left - right) : static_cast<T>(right - left);
+    const T high = up > down ? static_cast<T>(up - down) : static_cast<T>(down - up);
+    cross = far > high ? along : across;
+  }
   return {green ? across : centre, green ? centre : cross, green ? along : diagonal};
 }
 

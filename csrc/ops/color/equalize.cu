@@ -13,8 +13,8 @@
 namespace ndd {
 namespace {
 
-// A VGA image of three channels takes 0.4 ms, all but 0.04 of it for the histogram.
-constexpr double kNanosecondsPerElement = 0.4;
+// A VGA image of three channels takes 0.24 ms, all but 0.03 of it for the histogram.
+constexpr double kNanosecondsPerElement = 0.25;
 
 // A table that makes the levels equally frequent: what is below a level, without the darkest one that occurs, stretched to 0 to 255.
 NDD_HD void equalizing_table(const uint32_t* counts, int64_t total, uint8_t* table) {
