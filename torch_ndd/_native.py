@@ -125,7 +125,8 @@ def volume(shapes: torch.Tensor, item_bytes: int) -> int:
     return count
 
 
-_POOLED_BYTES = 32 << 20  # csrc/ndd/host_memory.cpp has the measurement
+_pooled_bytes = torch.ops.ndd.pooled_bytes.default
+_POOLED_BYTES = 2 << 20  # a page; csrc/ndd/host_memory.cpp has the measurements
 
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -136,7 +137,8 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
             size *= extent
         if size >= _POOLED_BYTES:
             try:
-                return torch.ops.ndd.pooled_bytes(min(size, _MOST_BYTES)).view(dtype).view(shape)
+                made = _pooled_bytes(min(size, _MOST_BYTES))
+                return (made if dtype is torch.uint8 else made.view(dtype)).view(shape)
             except RuntimeError:
                 raise MemoryError(f"no memory for {size} bytes: an output of shape {tuple(shape)}") from None
     return torch.empty(shape, dtype=dtype, device=device)

@@ -5,6 +5,7 @@
 
 #include "ndd/resample_float.h"
 #include "ndd/resample_u8.h"
+#include "ndd/resample_up.h"
 
 namespace ndd {
 namespace {
@@ -118,6 +119,7 @@ void resample_cpu(const ResampleJob& job) {
   if (job.in_type == DType::uint8 && job.out_type == DType::uint8 && cpu_isa() != Isa::base && row >= 32 && std::max(v.most, h.most) <= u8::kMostTaps) {
     v.build_weights14();
     h.build_weights14();
+    if (u8::resample_up(job, v, h)) return;
     if (cpu_isa() == Isa::avx512 && row >= 64) return planes(u8::Avx512{}, job, job.outer, v, h);
     return planes(u8::Avx2{}, job, job.outer, v, h);
   }

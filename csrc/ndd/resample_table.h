@@ -89,14 +89,15 @@ struct AxisTable {
   }
 };
 
+inline bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+}
+
 // The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.
 inline AxisTable& axis_table(int slot, const Axis& a) {
   static thread_local AxisTable tables[5];
   AxisTable& t = tables[slot];
-  const Axis& b = t.axis;
-  const bool same = a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps &&
-                    a.stretch == b.stretch;
-  if (!same || a.out == 0) t.build(a);
+  if (!same_axis(a, t.axis) || a.out == 0) t.build(a);
   return t;
 }
 

@@ -3,6 +3,7 @@
 // they are contiguous, so that a row is as long as it can be: crops and vertical flips are memcpy. Where rows of the input are columns of the output,
 // planes are transposed.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -101,14 +102,19 @@ void copy_box(const Box& box, int64_t item) {
   if (row > 0 && box.last().in == 1 && box.last().out == 1 && box.last().extent * item <= 16) bytes *= box.axes[row--].extent;  // a pixel is an item
   if (transpose_box(box, row, item, bytes)) return;
   const Axis& axis = box.axes[row];
+  const int64_t length = axis.extent * bytes, ahead = row > 0 ? slice::kRowsAhead * box.axes[row - 1].in : 0;
+  const bool foreseen = std::abs(axis.in * item) != bytes || length >= kLongRow || ahead == 0;
+  const int64_t lowest = std::min<int64_t>(axis.in, 0) * (axis.extent - 1) + ahead;
   // Longer rows are for memcpy, which knows best.
-  if (axis.out * item == bytes && axis.extent * bytes < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {
+  if (axis.out * item == bytes && length < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {
     for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
+      if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
       slice::move_streamed(box.src + from * item, axis.in * item, box.dst + to * item, axis.extent, bytes);
     });
     return slice::finish_stream();
   }
   for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
+    if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
     slice::move_items(box.src + from * item, axis.in * item, box.dst + to * item, axis.out * item, axis.extent, bytes);
   });
 }

@@ -36,6 +36,33 @@ NDD_ALWAYS_INLINE inline void move_part(const Plane& p, int64_t r0, int64_t r1, 
     for (int64_t r = r0; r < r1; ++r) move_item<bytes>(p, r, c);
 }
 
+// Calls block(r, c) for all blocks of n x n items, in tiles. Processors foresee neither the rows of the next tiles nor the lines that those write, so
+// both are fetched three tiles ahead: turning 16 VGA images on one thread takes 1.9 ms for items of 3 bytes, 1.3 for 4 and 2.7 for 8; one tile ahead
+// 2.3, 1.7 and 5.0, nothing ahead 5.4, 3.2 and 5.5, with tiles of whatever size 3.1 and more for 3 bytes.
+template <int bytes, int64_t n, class Block>
+NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
+  constexpr int64_t tile_rows = bytes < 6 ? 96 / bytes : 16, tile_cols = bytes == 3 ? 16 : 64 / bytes, ahead = 3;
+  const int64_t across = (p.cols + tile_cols - 1) / tile_cols, tiles = (p.rows + tile_rows - 1) / tile_rows * across;
+  const auto fetch = [&](int64_t tile) NDD_ALWAYS_INLINE {
+    if (tile >= tiles) return;
+    const int64_t r0 = tile / across * tile_rows, r1 = std::min(r0 + tile_rows, p.rows);
+    const int64_t c0 = tile % across * tile_cols, c1 = std::min(c0 + tile_cols, p.cols);
+    for (int64_t r = r0; r < r1; ++r)
+      for (int64_t b = c1 * bytes - 1; b >= c0 * bytes; b -= 64) __builtin_prefetch(p.src + r * p.in_step + b);
+    for (int64_t c = c0; c < c1; ++c)
+      for (int64_t b = r1 * bytes - 1; b >= r0 * bytes; b -= 64) __builtin_prefetch(p.dst + c * p.out_step + b, 1);
+  };
+  for (int64_t t = 0; t < ahead; ++t) fetch(t);
+  int64_t tile = 0;
+  for (int64_t r0 = 0; r0 < p.rows; r0 += tile_rows) {
+    for (int64_t c0 = 0; c0 < p.cols; c0 += tile_cols, ++tile) {
+      fetch(tile + ahead);
+      for (int64_t c = c0; c < std::min(c0 + tile_cols, p.cols); c += n)
+        for (int64_t r = r0; r < std::min(r0 + tile_rows, p.rows); r += n) block(r, c);
+    }
+  }
+}
+
 template <class T, int... k>
 NDD_ALWAYS_INLINE inline Vector<T> low_halves(Vector<T> a, Vector<T> b, std::integer_sequence<int, k...>) {
   return __builtin_shufflevector(a, b, (k / 2 + k % 2 * static_cast<int>(sizeof...(k)))...);
@@ -76,17 +103,14 @@ NDD_ALWAYS_INLINE inline void move_block(const Plane& p, int64_t r, int64_t c, i
     if (i < cols) std::memcpy(p.dst + (c + i) * p.out_step + r * sizeof(T), &v[i], kVector);
 }
 
-// Blocks of whole cache lines on both sides; the last block of a row or column overlaps the one before.
+// The last block of a row or column overlaps the one before.
 template <class T>
 void move_blocks(const Plane& plane) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    constexpr int64_t n = kVector / sizeof(T), tile = 64 / sizeof(T);
+    constexpr int64_t n = kVector / sizeof(T);
     const Plane p = plane;
-    for (int64_t r0 = 0; r0 < p.rows; r0 += tile)
-      for (int64_t c0 = 0; c0 < p.cols; c0 += tile)
-        for (int64_t c = c0; c < std::min(c0 + tile, p.cols); c += n)
-          for (int64_t r = r0; r < std::min(r0 + tile, p.rows); r += n)
-            move_block<T>(p, std::min(r, p.rows - n), std::min(c, p.cols - n), n, n);
+    for_blocks<sizeof(T), n>(p, [&](int64_t r, int64_t c)
+                                    NDD_ALWAYS_INLINE { move_block<T>(p, std::min(r, p.rows - n), std::min(c, p.cols - n), n, n); });
   });
 }
 
@@ -122,21 +146,24 @@ using Bytes = Vector<uint8_t>;
 
 // clang-format off
 NDD_ALWAYS_INLINE inline void split_48(const Bytes a, const Bytes b, const Bytes c, Bytes (&plane)[3]) {
-  const Bytes x = __builtin_shufflevector(a, b, 0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 0, 0, 0, 0, 0);
-  const Bytes y = __builtin_shufflevector(a, b, 1, 4, 7, 10, 13, 16, 19, 22, 25, 28, 31, 0, 0, 0, 0, 0);
-  const Bytes z = __builtin_shufflevector(a, b, 2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 0, 0, 0, 0, 0, 0);
-  plane[0] = __builtin_shufflevector(x, c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 20, 23, 26, 29);
-  plane[1] = __builtin_shufflevector(y, c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 18, 21, 24, 27, 30);
-  plane[2] = __builtin_shufflevector(z, c, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 19, 22, 25, 28, 31);
+  const Bytes x1 = __builtin_shufflevector(a, b, 0, 17, 18, 3, 20, 21, 6, 23, 24, 9, 26, 27, 12, 29, 30, 15), x2 = __builtin_shufflevector(x1, c, 0, 17, 2, 3, 20, 5, 6, 23, 8, 9, 26, 11, 12, 29, 14, 15);
+  plane[0] = __builtin_shufflevector(x2, x2, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13);
+  const Bytes y1 = __builtin_shufflevector(a, b, 16, 1, 18, 19, 4, 21, 22, 7, 24, 25, 10, 27, 28, 13, 30, 31), y2 = __builtin_shufflevector(y1, c, 0, 1, 18, 3, 4, 21, 6, 7, 24, 9, 10, 27, 12, 13, 30, 15);
+  plane[1] = __builtin_shufflevector(y2, y2, 1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14);
+  const Bytes z1 = __builtin_shufflevector(a, b, 16, 17, 2, 19, 20, 5, 22, 23, 8, 25, 26, 11, 28, 29, 14, 31), z2 = __builtin_shufflevector(z1, c, 16, 1, 2, 19, 4, 5, 22, 7, 8, 25, 10, 11, 28, 13, 14, 31);
+  plane[2] = __builtin_shufflevector(z2, z2, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15);
 }
 
 NDD_ALWAYS_INLINE inline void join_48(const Bytes x, const Bytes y, const Bytes z, Bytes (&pixels)[3]) {
-  const Bytes a = __builtin_shufflevector(x, y, 0, 16, 0, 1, 17, 0, 2, 18, 0, 3, 19, 0, 4, 20, 0, 5);
-  const Bytes b = __builtin_shufflevector(x, y, 21, 0, 6, 22, 0, 7, 23, 0, 8, 24, 0, 9, 25, 0, 10, 26);
-  const Bytes c = __builtin_shufflevector(x, y, 0, 11, 27, 0, 12, 28, 0, 13, 29, 0, 14, 30, 0, 15, 31, 0);
-  pixels[0] = __builtin_shufflevector(a, z, 0, 1, 16, 3, 4, 17, 6, 7, 18, 9, 10, 19, 12, 13, 20, 15);
-  pixels[1] = __builtin_shufflevector(b, z, 0, 21, 2, 3, 22, 5, 6, 23, 8, 9, 24, 11, 12, 25, 14, 15);
-  pixels[2] = __builtin_shufflevector(c, z, 26, 1, 2, 27, 4, 5, 28, 7, 8, 29, 10, 11, 30, 13, 14, 31);
+  const Bytes a = __builtin_shufflevector(x, x, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5);
+  const Bytes b = __builtin_shufflevector(y, y, 5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10);
+  const Bytes c = __builtin_shufflevector(z, z, 10, 5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15);
+  const Bytes ab0 = __builtin_shufflevector(a, b, 0, 17, 18, 3, 20, 21, 6, 23, 24, 9, 26, 27, 12, 29, 30, 15);
+  pixels[0] = __builtin_shufflevector(ab0, c, 0, 1, 18, 3, 4, 21, 6, 7, 24, 9, 10, 27, 12, 13, 30, 15);
+  const Bytes ab1 = __builtin_shufflevector(a, b, 16, 17, 2, 19, 20, 5, 22, 23, 8, 25, 26, 11, 28, 29, 14, 31);
+  pixels[1] = __builtin_shufflevector(ab1, c, 0, 17, 2, 3, 20, 5, 6, 23, 8, 9, 26, 11, 12, 29, 14, 15);
+  const Bytes ab2 = __builtin_shufflevector(a, b, 16, 1, 18, 19, 4, 21, 22, 7, 24, 25, 10, 27, 28, 13, 30, 31);
+  pixels[2] = __builtin_shufflevector(ab2, c, 16, 1, 2, 19, 4, 5, 22, 7, 8, 25, 10, 11, 28, 13, 14, 31);
 }
 // clang-format on
 
@@ -204,23 +231,17 @@ NDD_ALWAYS_INLINE inline void turn_pixels(const Plane& p, int64_t r, int64_t c) 
 inline void move_rgb(const Plane& plane) {
   const int64_t rows = plane.rows / 4 * 4, cols = plane.cols / 4 * 4;
   with_simd([&]() NDD_ALWAYS_INLINE {
-    constexpr int64_t tile_rows = 64, tile_cols = 32;
     const Plane p = plane;
-    for (int64_t r0 = 0; r0 < rows; r0 += tile_rows)
-      for (int64_t c0 = 0; c0 < cols; c0 += tile_cols)
-        for (int64_t c = c0; c < std::min(c0 + tile_cols, cols); c += 4)
-          for (int64_t r = r0; r < std::min(r0 + tile_rows, rows); r += 4) turn_pixels(p, r, c);
+    for_blocks<3, 4>({p.src, p.in_step, p.dst, p.out_step, rows, cols}, [&](int64_t r, int64_t c) NDD_ALWAYS_INLINE { turn_pixels(p, r, c); });
   });
   move_part<3>(plane, rows, plane.rows, 0, plane.cols);
   move_part<3>(plane, 0, rows, cols, plane.cols);
 }
 
-// Items that are no numbers: pixels. In tiles, so that cache lines are used up on both sides.
+// Items that are no numbers: pixels.
 template <int bytes>
 void move_pixels(const Plane& p) {
-  constexpr int64_t tile = 32;
-  for (int64_t r = 0; r < p.rows; r += tile)
-    for (int64_t c = 0; c < p.cols; c += tile) move_part<bytes>(p, r, std::min(r + tile, p.rows), c, std::min(c + tile, p.cols));
+  for_blocks<bytes, 1>(p, [&](int64_t r, int64_t c) NDD_ALWAYS_INLINE { move_item<bytes>(p, r, c); });
 }
 
 inline bool has_items_of(int64_t bytes) { return bytes <= 4 || bytes == 6 || bytes == 8 || bytes == 12 || bytes == 16; }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ndd/dtypes.h"
 #include "ndd/simd.h"
@@ -51,6 +52,17 @@ void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates
   });
 }
 
+// What stands for the map while one image is warped: `map.on_host(size)`, which may hold tables, or the map itself. `size` is the output's.
+template <class Map>
+auto host_map(const Map& map, const int64_t* size, int) -> decltype(map.on_host(size)) {
+  return map.on_host(size);
+}
+
+template <class Map>
+const Map& host_map(const Map& map, const int64_t*, long) {
+  return map;
+}
+
 // `size` is the output's. Compiled once in warp_cpu.cpp, whatever the map.
 void warp_rows(const WarpSource<2>& src, void* out, const int64_t (&size)[2], DType in_type, DType out_type, Interp interp, const void* map, MapBlock<2> block);
 void warp_rows(const WarpSource<3>& src, void* out, const int64_t (&size)[3], DType in_type, DType out_type, Interp interp, const void* map, MapBlock<3> block);
@@ -63,9 +75,11 @@ void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out) {
     std::memcpy(item.out, item.src.data, item.src.stride[D - 1] * item.src.size[D - 1] * item_bytes(in));
     return;
   }
-  warp::warp_rows(item.src, item.out, item.size, in, out, item.interp, &item.map,
-                  [](const void* map, const Point<D>& first, int64_t n, warp::Coordinates<D>& coords) {
-                    warp::map_block<D>(*static_cast<const Map*>(map), first, n, coords, 0);
+  const auto& map = warp::host_map(item.map, item.size, 0);
+  using HostMap = std::decay_t<decltype(map)>;
+  warp::warp_rows(item.src, item.out, item.size, in, out, item.interp, &map,
+                  [](const void* host, const Point<D>& first, int64_t n, warp::Coordinates<D>& coords) {
+                    warp::map_block<D>(*static_cast<const HostMap*>(host), first, n, coords, 0);
                   });
 }
 

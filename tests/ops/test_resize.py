@@ -238,6 +238,19 @@ def test_channels(channels: int) -> None:
     assert np.abs(resized(source, size=(41, 200)) - reference(source, (41, 200))).max() <= 1
 
 
+@pytest.mark.parametrize("interp", ["LINEAR", "CUBIC", "LANCZOS3"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 17])
+def test_rows_that_become_longer(channels: int, interp: str) -> None:
+    draw = np.random.default_rng(0)
+    options: dict[str, Any] = {"interp_type": getattr(types, f"INTERP_{interp}"), "roi_relative": True}
+    for height, width in ((48, 70), (1, 20), (33, 1), (5, 6), (7, 33)):
+        source = (255 * draw.integers(0, 2, (height, width, channels))).astype(np.uint8)  # filters overshoot
+        for size in ((height, width + 1), (2 * height + 1, 3 * width), (max(1, height // 2), 41)):
+            for start, end in (([0.0, 0.0], [1.0, 1.0]), ([0.8, 0.9], [0.1, 0.2]), ([-0.3, -0.4], [1.4, 1.2])):
+                options |= {"size": size, "roi_start": start, "roi_end": end}
+                assert np.abs(resized(source, **options) - resized(source.astype(np.float32), **options).clip(0, 255)).max() <= 0.75
+
+
 @pytest.mark.parametrize("layout", ["CHW", "FHWC", "FCHW", "CFHW"])
 def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
     letters = layout.replace("F", "")

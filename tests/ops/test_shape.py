@@ -238,6 +238,16 @@ def test_every_small_size(item: str) -> None:
                 assert np.array_equal(np.asarray(ndd.transpose(ndd.tensor(stacked), perm=perm)), stacked.transpose(perm))
 
 
+@pytest.mark.parametrize("item", ["uint8", "uint16", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 17])
+def test_pixels_in_several_tiles(item: str, channels: int) -> None:
+    generator = np.random.default_rng(0)
+    for height, width in ((64, 16), (65, 17), (131, 77), (200, 129), (3, 300), (300, 3)):
+        image = generator.integers(0, 255, (height, width, channels)).astype(item)
+        for perm in ([1, 0, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]):
+            assert np.array_equal(np.asarray(ndd.transpose(ndd.tensor(image), perm=perm)), image.transpose(perm))
+
+
 def test_source_info() -> None:
     batch = ndd.batch([[1], [2]])
     batch._sources = ("a.jpg", "bcd.jpg")

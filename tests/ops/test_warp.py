@@ -9,7 +9,7 @@ import pytest
 from _cases import Case, Each, Inputs, Samples, images
 
 import torch_ndd as ndd
-from torch_ndd import types
+from torch_ndd import EvalMode, types
 
 
 def border_index(i: np.ndarray, n: int, border: str) -> np.ndarray:
@@ -412,6 +412,19 @@ def test_a_map_for_all_frames_or_one_for_each() -> None:
         frame = ndd.tensor(video[k], layout="HWC")
         assert np.array_equal(each[k], np.asarray(ndd.experimental.remap(frame, x[k], y[k]).evaluate()))
         assert np.array_equal(one[k], np.asarray(ndd.experimental.remap(frame, x[1], y[1]).evaluate()))
+
+
+@pytest.mark.parametrize("mode", EvalMode)
+def test_a_map_for_all_samples_or_one_for_each(mode: EvalMode) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 9, 11, 2)).astype(np.uint8)
+    x, y = (np.random.default_rng(k).uniform(0, 9, (3, 5, 6)).astype(np.float64) for k in range(2))
+    batch, image = ndd.batch(list(images), layout="HWC"), ndd.tensor(images[1], layout="HWC")
+    with mode:
+        mixed = ndd.experimental.remap(batch, ndd.tensor(x[1]) + 0, ndd.batch(list(y)))
+        one_image = ndd.experimental.remap(image, ndd.batch(list(x)), ndd.tensor(y[1]))
+    for k in range(3):
+        assert np.array_equal(mixed.select(k), ndd.experimental.remap(batch.select(k), x[1], y[k]))
+        assert np.array_equal(one_image.select(k), ndd.experimental.remap(image, x[k], y[1]))
 
 
 @pytest.mark.parametrize("interp", [NEAREST, LINEAR, CUBIC, LANCZOS])

@@ -47,12 +47,16 @@ class TableMaps {
     const auto part = [&](const Samples& map, const char* name) {
       const int64_t given = pixels > 0 ? map.volume(i) / pixels : 1;
       images_.check_frames(i, given, name);
-      return static_cast<const char*>(map.data(i)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
+      const int64_t own = shared(map) ? 0 : i;
+      return static_cast<const char*>(map.data(own)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
     };
     item.map = {part(x_, "mapx"), part(y_, "mapy"), x_.dtype(), y_.dtype(), item.size[0], item.size[1], shift_};
   }
 
  private:
+  // One map for all samples: torch_ndd._operator.
+  static bool shared(const Samples& map) { return map.dense() && map.values().stride(0) == 0; }
+
   WarpImages images_;
   Samples x_, y_;
   float shift_;

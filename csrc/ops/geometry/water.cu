@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // water: from = (x + ampl_x sin(freq_x y + phase_x), y + ampl_y cos(freq_y x + phase_y)), where x and y are the output pixel's numbers.
+#include <vector>
+
 #include "ndd/kernel.h"
 #include "ndd/sine.h"
 #include "ndd/warp_driver.h"
@@ -10,11 +12,47 @@ namespace {
 struct WaterMap {
   float ampl_x, ampl_y, freq_x, freq_y, phase_x, phase_y;
 
+  NDD_HD float shift_x(float y) const { return ampl_x * sine(freq_x * y + phase_x); }
+  NDD_HD float shift_y(float x) const { return ampl_y * cosine(freq_y * x + phase_y); }
+
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const float x = to.at[0] - 0.5f, y = to.at[1] - 0.5f;
-    return {x + ampl_x * sine(freq_x * y + phase_x), y + ampl_y * cosine(freq_y * x + phase_y)};
+    return {x + shift_x(y), y + shift_y(x)};
+  }
+
+  struct OnHost;
+  OnHost on_host(const int64_t* size) const;
+};
+
+// A row has one sine and a column one cosine: with both for every pixel 16 VGA images took 60 ms, ten times as long as to sample them.
+struct WaterMap::OnHost {
+  WaterMap map;
+  std::vector<float> shift_y;  // of every column
+
+  void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      const float x = first.at[0] - 0.5f, y = first.at[1] - 0.5f, right = map.shift_x(y);
+      const float* __restrict down = shift_y.data() + static_cast<int64_t>(x);
+      float *__restrict xs = coords.at[0], *__restrict ys = coords.at[1];
+      const auto count = static_cast<int32_t>(n);
+      for (int32_t j = 0; j < count; ++j) {
+        xs[j] = x + static_cast<float>(j) + right;
+        ys[j] = y + down[j];
+      }
+    });
   }
 };
+
+WaterMap::OnHost WaterMap::on_host(const int64_t* size) const {
+  OnHost host{*this, std::vector<float>(size[0])};
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const WaterMap map = *this;
+    float* __restrict shift = host.shift_y.data();
+    const auto width = static_cast<int32_t>(size[0]);
+    for (int32_t x = 0; x < width; ++x) shift[x] = map.shift_y(static_cast<float>(x));
+  });
+  return host;
+}
 
 struct WaterMaps {
   using Map = WaterMap;
