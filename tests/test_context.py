@@ -255,7 +255,16 @@ def test_evaluate_all_raises_the_first_error() -> None:
             context.evaluate_all()
         assert "5 frames" in str(error.value.__cause__)
         assert is_done(good)
-        del bad, error  # its traceback holds the call
+        context.evaluate_all()  # not again
+        with pytest.raises(RuntimeError, match="An error happened"):
+            bad.evaluate()  # but where the value is used
+        other = failing(200)
+        with pytest.raises(RuntimeError, match="An error happened"):
+            other.evaluate()
+        context.evaluate_all()  # nor what was raised elsewhere
+        del other
+        lost = failing(200)
+        del lost
         gc.collect()
         context.evaluate_all()  # what nobody holds is not evaluated
 

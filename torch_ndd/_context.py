@@ -345,10 +345,11 @@ class EvalContext:
         self._registered.append(weakref.ref(invocation) if weak else lambda: invocation)
 
     def evaluate_all(self) -> None:
-        """Return when the work of all calls made in this context whose results are in use is done. Raises the first error among them."""
+        """Return when the work of all calls made in this context whose results are in use is done. Raises the first error that was not raised yet."""
         self._run_registered()
         for call in sorted(self._calls, key=lambda call: call.number):
-            call.wait()
+            if not call.raised:
+                call.wait()
 
     def _run_registered(self) -> None:
         registered, self._registered = self._registered, []

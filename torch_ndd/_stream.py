@@ -107,6 +107,7 @@ class Pending:
         self._reads = reads
         self._site = _site()
         self._status: int | None = None
+        self.raised = False  # whether its error has reached the program
 
     def __del__(self, release: Any = _native.release) -> None:
         release(self._handle)
@@ -116,6 +117,7 @@ class Pending:
         if self._status is None:
             self._end()
         if self._status:
+            self.raised = True
             raise self._wrapped() from self.cause()
 
     def done(self) -> bool:

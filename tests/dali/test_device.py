@@ -92,6 +92,14 @@ def test_no_streams_without_a_gpu() -> None:
     assert_equal(lambda m: m.Device.current() == m.Device.CPU)
 
 
+def after_an_error(m: Any) -> Any:
+    with m.EvalMode.deferred:
+        failing = m.brightness(m.batch([np.ones((5, 2, 2, 3))], layout="FHWC"), brightness=m.tensor(np.float32([1, 2]), layout="F"))
+    with pytest.raises(RuntimeError):
+        failing.evaluate()
+    return m.EvalContext.current().evaluate_all()  # the program was told already
+
+
 CONTEXT_PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "the same default": lambda m: (m.EvalContext.current() is m.EvalContext.default(), m.EvalContext.default() is m.EvalContext.default()),
     "positional": lambda m: m.EvalContext(2),
@@ -108,6 +116,7 @@ CONTEXT_PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "pool of 1.5": lambda m: m.ThreadPool(1.5, device_id=None),
     "caches": lambda m: (m.EvalContext.default().cache_results(1, 2), m.EvalContext.default().cached_results(1)),
     "evaluate_all": lambda m: m.EvalContext.default().evaluate_all(),
+    "evaluate_all after an error": after_an_error,
     "the pool's default number": lambda m: m.ThreadPool(device_id=None).num_threads == m.get_num_threads(),
 }
 
