@@ -22,7 +22,8 @@ struct Poisson {
     const float first = (2.0f + z2) * (1.0f / 6.0f), second = -z * (2.0f + z2) * (1.0f / 72.0f);
     const float third = (z2 * (3.0f * z2 + 7.0f) - 16.0f) * (1.0f / 810.0f);
     const float k = floorf(expected + root * z + (first + (second + third * inverse) * inverse));
-    return k > 0.0f ? k : 0.0f;
+    const float positive = k > 0.0f ? k : 0.0f;
+    return expected < 0x1p60f ? positive : expected;  // their noise is below a float's last bit, and that of infinity would be NaN
   }
 
   // The probability of at least one event, without cancellation where few are expected. Less 2^-22 of it, so that the probabilities of more of them
