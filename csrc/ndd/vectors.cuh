@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise loops of device code in accesses of 16 bytes: one byte or four a thread and access leave a third of an H100's bandwidth unused, because
-// too few bytes are on their way. Checked in the machine code by tests/test_machine_code.py (LDG.E.128 and STG.E.128).
+// Element-wise loops of device code in accesses of 16 bytes, the widest there are: with one byte or four a thread and access fewer bytes are on their
+// way at a time. What that gains is still to be measured on a GPU; tests/test_machine_code.py finds LDG.E.128 and STG.E.128 in the machine code.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 namespace ndd {
 
 template <class T, int kCount>
-struct alignas(sizeof(T) * kCount) Vector {
+struct alignas(sizeof(T) * kCount) AlignedVector {
   T element[kCount];
 
   // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
-  static __device__ Vector load(const Vector* from) {
-    static_assert(sizeof(Vector) == 4 || sizeof(Vector) == 8 || sizeof(Vector) == 16);
-    using Word = std::conditional_t<sizeof(Vector) == 16, uint4, std::conditional_t<sizeof(Vector) == 8, uint2, unsigned int>>;
+  static __device__ AlignedVector load(const AlignedVector* from) {
+    static_assert(sizeof(AlignedVector) == 4 || sizeof(AlignedVector) == 8 || sizeof(AlignedVector) == 16);
+    using Word = std::conditional_t<sizeof(AlignedVector) == 16, uint4, std::conditional_t<sizeof(AlignedVector) == 8, uint2, unsigned int>>;
     const Word word = __ldg(reinterpret_cast<const Word*>(from));
-    Vector loaded;
-    memcpy(&loaded, &word, sizeof(Vector));
+    AlignedVector loaded;
+    memcpy(&loaded, &word, sizeof(AlignedVector));
     return loaded;
   }
 };
@@ -34,8 +34,8 @@ struct alignas(sizeof(T) * kCount) Vector {
 template <class In, class Out, class F>
 __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
   constexpr int kCount = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
-  using From = Vector<In, kCount>;
-  using To = Vector<Out, kCount>;
+  using From = AlignedVector<In, kCount>;
+  using To = AlignedVector<Out, kCount>;
   const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % sizeof(To)) / static_cast<int64_t>(sizeof(Out));
   const int64_t before = misaligned == 0 ? 0 : kCount - misaligned, head = before < count ? before : count;
   const int64_t vectors = (count - head) / kCount, single = count - vectors * kCount;
