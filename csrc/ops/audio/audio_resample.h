@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resampling of signals with channels in the last dimension.
+#pragma once
+
+#include <cmath>
+#include <optional>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ops/audio/sinc_table.h"
+
+namespace ndd {
+namespace audio {
+
+// Between an integer type and -1 to 1: unsigned ones have their middle at 0.
+struct Scaling {
+  float factor = 1.0f, shift = 0.0f;
+  NDD_HD float operator()(float value) const { return value * factor + shift; }
+};
+
+inline Scaling to_unit(DType dtype) {
+  if (is_floating_dtype(dtype)) return {};
+  const bool is_unsigned = dtype == DType::uint8 || dtype == DType::uint16 || dtype == DType::uint32;
+  return is_unsigned ? Scaling{2.0f / value_range(dtype), -1.0f} : Scaling{1.0f / value_range(dtype), 0.0f};
+}
+
+inline Scaling from_unit(DType dtype) {
+  if (is_floating_dtype(dtype)) return {};
+  const bool is_unsigned = dtype == DType::uint8 || dtype == DType::uint16 || dtype == DType::uint32;
+  return is_unsigned ? Scaling{0.5f * value_range(dtype), 0.5f * value_range(dtype)} : Scaling{value_range(dtype), 0.0f};
+}
+
+struct ResampleJob {
+  Samples in, out;
+  std::optional<Args<double>> ratio;  // of the rates, in / out; by default that of the lengths
+  int64_t lobes;
+  bool antialias;
+  Scaling load;  // to the range of the result's type, before anything else, as in DALI
+
+  int64_t channels(int64_t i) const { return in.ndim() > 1 ? in.shape(i)[1] : 1; }
+
+  std::shared_ptr<const SincFilter> filter(int64_t i) const {
+    const int64_t length = out.shape(i)[0];
+    const double value = ratio ? (*ratio)(i) : static_cast<double>(in.shape(i)[0]) / static_cast<double>(length);
+    if (!(value > 0.0) || !(value < 1e12))
+      throw Error(Error::Runtime, "audio_resample: sample " + std::to_string(i) + ": the ratio of the rates must be positive, got " + std::to_string(value));
+    constexpr double kMostTaps = 1 << 20;
+    if (antialias && value * static_cast<double>(lobes) * 2 > kMostTaps)
+      throw Error(Error::Runtime, "audio_resample: sample " + std::to_string(i) + ": a signal cannot be made " + std::to_string(value) + " times shorter");
+    return sinc_filter(value, length, lobes, antialias);
+  }
+};
+
+inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias, const Tensor& output,
+                                const MaybeTensor& output_shapes) {
+  ResampleJob job{Samples(input, input_shapes), Samples(output, output_shapes), ratio ? std::optional<Args<double>>(*ratio) : std::nullopt,
+                  // 3 lobes for 0, 16 for 50 and 64 for 100, as in DALI
+                  static_cast<int64_t>(std::lround(0.007 * quality * quality - 0.09 * quality + 3.0)), antialias, {}};
+  if (job.in.ndim() < 1 || job.in.ndim() > 2) throw Error(Error::Value, "audio_resample: the input must have 1 or 2 dimensions");
+  if (job.in.dtype() != job.out.dtype()) {
+    const Scaling first = to_unit(job.in.dtype()), then = from_unit(job.out.dtype());
+    job.load = {first.factor * then.factor, then(first.shift)};
+  }
+  return job;
+}
+
+}  // namespace audio
+}  // namespace ndd

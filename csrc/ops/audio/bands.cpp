@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/audio/bands.h"
+
+#include <algorithm>
+
+#include "ndd/simd.h"
+#include "ops/audio/lanes.h"
+#include "ops/audio/scratch.h"
+
+namespace ndd {
+namespace audio {
+namespace {
+
+// Sums of one row of the map for C columns side by side, which stay in registers.
+template <int C>
+inline NDD_ALWAYS_INLINE void map_block(const BandRow& row, const float* weights, const float* from, int64_t step, float* to) {
+  float sums[C];
+  for (int c = 0; c < C; ++c) sums[c] = 0.0f;
+  for (int32_t k = 0; k < row.count; ++k) {
+    const float weight = weights[k];
+    const float* __restrict src = from + k * step;
+#pragma GCC ivdep
+    for (int c = 0; c < C; ++c) sums[c] += weight * src[c];
+  }
+  for (int c = 0; c < C; ++c) to[c] = sums[c];
+}
+
+inline NDD_ALWAYS_INLINE void map_few(const BandRow& row, const float* weights, const float* from, int64_t step, int64_t columns, float* to) {
+  for (int64_t c = 0; c < columns; ++c) {
+    float sum = 0.0f;
+    for (int32_t k = 0; k < row.count; ++k) sum += weights[k] * from[k * step + c];
+    to[c] = sum;
+  }
+}
+
+// Of `columns` numbers side by side; the elements along the axis lie `in_step` and `out_step` apart.
+void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t columns, float* out, int64_t out_step) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    int64_t begin = 0;
+    while (begin < columns) {
+      const int64_t left = columns - begin, width = left >= 64 ? 64 : left >= 16 ? 16 : left;
+      for (size_t m = 0; m < bands.rows.size(); ++m) {
+        const BandRow row = bands.rows[m];
+        const float* weights = bands.weights.data() + row.offset;
+        const float* from = in + row.first * in_step + begin;
+        float* to = out + static_cast<int64_t>(m) * out_step + begin;
+        if (width == 64) map_block<64>(row, weights, from, in_step, to);
+        else if (width == 16) map_block<16>(row, weights, from, in_step, to);
+        else map_few(row, weights, from, in_step, width, to);
+      }
+      begin += width;
+    }
+  });
+}
+
+// Of rows of elements: some at a time are laid side by side.
+void map_rows(const Bands& bands, const float* in, int64_t count, float* out) {
+  static thread_local std::vector<float> tile, made;
+  const int64_t inputs = bands.inputs, outputs = static_cast<int64_t>(bands.rows.size());
+  float* const lanes_in = scratch_of(tile, inputs * kMostLanes);
+  float* const lanes_out = scratch_of(made, outputs * kMostLanes);
+  for (int64_t first = 0; first < count; first += kMostLanes) {
+    const int64_t lanes = std::min<int64_t>(kMostLanes, count - first);
+    const float* from[kMostLanes];
+    float* to[kMostLanes];
+    for (int64_t l = 0; l < kMostLanes; ++l) {
+      from[l] = in + std::min(first + l, count - 1) * inputs;
+      to[l] = out + std::min(first + l, count - 1) * outputs;
+    }
+    rows_to_lanes(from, kMostLanes, inputs, lanes_in);
+    map_columns(bands, lanes_in, kMostLanes, kMostLanes, lanes_out, kMostLanes);
+    lanes_to_rows(lanes_out, kMostLanes, lanes, outputs, to);
+  }
+}
+
+void map_sample(const Samples& in, const Samples& out, int64_t i, int64_t axis, const BandsOf& bands_of) {
+  if (out.volume(i) == 0) return;
+  const AxisShape shape(in, i, axis);
+  const BandsPtr bands = bands_of(shape.extent);
+  const auto* from = static_cast<const float*>(in.data(i));
+  auto* to = static_cast<float*>(out.data(i));
+  const int64_t outputs = static_cast<int64_t>(bands->rows.size());
+  if (shape.inner == 1) return map_rows(*bands, from, shape.outer, to);
+  for (int64_t o = 0; o < shape.outer; ++o)
+    map_columns(*bands, from + o * shape.extent * shape.inner, shape.inner, shape.inner, to + o * outputs * shape.inner, shape.inner);
+}
+
+}  // namespace
+
+void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
+  launch_cpu(op, in.size(), 0.05 * mean_weights * out.mean_volume() + 0.2 * in.mean_volume(), {},
+             [=](int64_t i) { map_sample(in, out, i, axis, bands_of); });
+}
+
+}  // namespace audio
+}  // namespace ndd

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/audio/bands.h"
+
+#ifdef __CUDACC__
+#include <algorithm>
+#include <map>
+
+#include "ndd/cuda.h"
+
+namespace ndd {
+namespace audio {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Run {
+  const float* in;
+  float* out;
+  int64_t extent, inner, rows, volume;  // volume of the output
+  const BandRow* bands;
+  const float* weights;
+};
+
+// A thread for each output. Neighbours read neighbouring columns, and rows overlap, so the input comes from the caches; its bytes bound the time.
+__global__ void __launch_bounds__(kThreads) apply(const Run* runs, int64_t count) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
+      const int64_t column = e % run.inner, m = e / run.inner % run.rows, o = e / run.inner / run.rows;
+      const BandRow row = run.bands[m];
+      const float* in = run.in + (o * run.extent + row.first) * run.inner + column;
+      float sum = 0.0f;
+      for (int32_t j = 0; j < row.count; ++j, in += run.inner) sum += run.weights[row.offset + j] * *in;
+      run.out[e] = sum;
+    }
+  }
+}
+
+}  // namespace
+
+void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of) {
+  std::map<int64_t, std::pair<CudaTable<BandRow>, CudaTable<float>>> tables;
+  std::vector<Run> runs;
+  int64_t most = 0;
+  for (int64_t i = 0; i < in.size(); ++i) {
+    if (out.volume(i) == 0) continue;
+    const AxisShape shape(in, i, axis);
+    auto found = tables.find(shape.extent);
+    const BandsPtr bands = bands_of(shape.extent);
+    if (found == tables.end())
+      found = tables.emplace(shape.extent, std::make_pair(CudaTable<BandRow>(bands->rows), CudaTable<float>(bands->weights))).first;
+    runs.push_back({static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), shape.extent, shape.inner,
+                    static_cast<int64_t>(bands->rows.size()), out.volume(i), found->second.first.data(), found->second.second.data()});
+    most = std::max(most, out.volume(i));
+  }
+  if (runs.empty()) return;
+  const CudaTable<Run> table(runs);
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
+                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(runs.size()), 65535)));
+  apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()));
+  check_launch(op.c_str());
+}
+
+}  // namespace audio
+}  // namespace ndd
+#endif

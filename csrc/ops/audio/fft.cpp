@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/audio/fft.h"
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "ops/audio/spectra.h"
+
+namespace ndd {
+namespace audio {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kNumbersKept = 1 << 22;  // of all plans, some 50 bytes each
+
+// Lengths whose largest factor is more than 7 are rare, those with all factors small are not.
+std::vector<int32_t> radices_of(int64_t n) {
+  std::vector<int32_t> made;
+  for (const int32_t radix : {4, 2, 3, 5, 7})
+    for (; n % radix == 0 && n > 1; n /= radix) made.push_back(radix);
+  return n > 1 ? std::vector<int32_t>{} : made;
+}
+
+void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
+  const double angle = kPi * static_cast<double>(static_cast<unsigned __int128>(k) * k % (2 * n)) / static_cast<double>(n);
+  chirp.push_back(static_cast<float>(std::cos(angle)));
+  chirp.push_back(static_cast<float>(-std::sin(angle)));
+}
+
+}  // namespace
+
+ComplexPlan::ComplexPlan(int64_t n) : n(n) {
+  const auto radices = radices_of(n);
+  if (radices.empty() && n > 1) {
+    int64_t length = 1;
+    while (length < 2 * n - 1) length *= 2;
+    convolution = std::make_unique<const ComplexPlan>(length);
+    for (int64_t k = 0; k < n; ++k) add_chirp(k, n, chirp);
+    std::vector<float> buffers(4 * length);
+    float *re = buffers.data(), *im = re + length, *other_re = im + length, *other_im = other_re + length;
+    for (int64_t k = 0; k < n; ++k) {
+      re[k] = re[(length - k) % length] = chirp[2 * k];
+      im[k] = im[(length - k) % length] = -chirp[2 * k + 1];
+    }
+    transform(*convolution, 1, re, im, other_re, other_im);
+    for (int64_t k = 0; k < length; ++k) {
+      filter.push_back(re[k] / static_cast<float>(length));
+      filter.push_back(im[k] / static_cast<float>(length));
+    }
+    return;
+  }
+  int64_t left = n, stride = 1;
+  for (const int32_t radix : radices) {
+    const int64_t count = left / radix;
+    stages.push_back({radix, count, stride, static_cast<int64_t>(twiddles.size())});
+    for (int64_t p = 0; p < count; ++p) {
+      for (int32_t k = 1; k < radix; ++k) {
+        const double angle = -2.0 * kPi * static_cast<double>(p * k) / static_cast<double>(left);
+        twiddles.push_back(static_cast<float>(std::cos(angle)));
+        twiddles.push_back(static_cast<float>(std::sin(angle)));
+      }
+    }
+    left = count;
+    stride *= radix;
+  }
+}
+
+void RealPlan::add_split() {
+  for (int64_t k = 0; k < bins(); ++k) {
+    const double angle = 2.0 * kPi * static_cast<double>(k) / static_cast<double>(n);
+    split.push_back(static_cast<float>(std::cos(angle)));
+    split.push_back(static_cast<float>(std::sin(angle)));
+  }
+}
+
+std::shared_ptr<const RealPlan> real_plan(int64_t n) {
+  static std::mutex mutex;
+  static std::map<int64_t, std::shared_ptr<const RealPlan>> plans;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = plans.find(n);
+    if (found != plans.end()) return found->second;
+  }
+  auto made = std::make_shared<const RealPlan>(n);
+  const std::lock_guard<std::mutex> lock(mutex);
+  static int64_t kept = 0;
+  if (kept + n > kNumbersKept) {
+    plans.clear();
+    kept = 0;
+  }
+  if (n <= kNumbersKept && plans.emplace(n, made).second) kept += n;
+  return made;
+}
+
+}  // namespace audio
+}  // namespace ndd

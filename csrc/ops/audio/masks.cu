@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// SpecAugment's masks (Park et al., 2019): bands of an axis are set to a number, or to the mean of the sample.
+#include <algorithm>
+#include <cstring>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/philox.h"
+#include "ndd/rows.h"
+#include "ops/audio/bands.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+using audio::AxisShape;
+
+constexpr int64_t kMostMasks = 64;
+
+struct Masks {
+  int32_t begin[kMostMasks], end[kMostMasks];
+};
+
+// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not.
+Masks draw(Philox stream, int64_t masks, float widest, float probability, int64_t extent) {
+  Masks made{};
+  for (int64_t m = 0; m < masks; ++m) {
+    const float width_draw = stream.uniform(), begin_draw = stream.uniform(), apply_draw = stream.uniform();
+    const float limited = std::min(widest, static_cast<float>(extent)), width = width_draw * limited;
+    const float begin = begin_draw * (static_cast<float>(extent) - width);
+    if (!(apply_draw < probability)) continue;
+    made.begin[m] = std::min<int32_t>(static_cast<int32_t>(begin), static_cast<int32_t>(extent));
+    made.end[m] = std::min<int32_t>(made.begin[m] + static_cast<int32_t>(width), static_cast<int32_t>(extent));
+  }
+  return made;
+}
+
+// In the order of the elements, so that it depends on nothing else.
+double mean_of(const Samples& in, int64_t i) {
+  const int64_t count = in.volume(i);
+  double total = 0.0;
+  for_dtype(in.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* values = static_cast<const T*>(in.data(i));
+    double sums[8] = {};
+    int64_t k = 0;
+    for (; k + 8 <= count; k += 8)
+      for (int l = 0; l < 8; ++l) sums[l] += static_cast<double>(static_cast<float>(values[k + l]));
+    for (; k < count; ++k) sums[0] += static_cast<double>(static_cast<float>(values[k]));
+    for (const double sum : sums) total += sum;
+  });
+  return count > 0 ? total / static_cast<double>(count) : 0.0;
+}
+
+void mask_sample(const Samples& in, const Samples& out, int64_t i, int64_t axis, const Masks& masks, int64_t count, float value) {
+  const int64_t bytes = in.item_bytes();
+  const AxisShape shape(in, i, axis);
+  if (in.volume(i) == 0) return;
+  auto* to = static_cast<char*>(out.data(i));
+  std::memcpy(to, in.data(i), in.volume(i) * bytes);
+  for_dtype(in.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T filling = saturate<T>(value);
+    for (int64_t m = 0; m < count; ++m)
+      for (int64_t o = 0; o < shape.outer; ++o) {
+        T* row = reinterpret_cast<T*>(to) + o * shape.extent * shape.inner;
+        std::fill(row + masks.begin[m] * shape.inner, row + masks.end[m] * shape.inner, filling);
+      }
+  });
+}
+
+#ifdef __CUDACC__
+constexpr int kThreads = 256;
+
+struct Run {
+  const void* in;
+  void* out;
+  int64_t volume, extent, inner;
+  Masks masks;
+};
+
+// One block for each sample: the same sum for the same sample.
+__global__ void __launch_bounds__(kThreads) means_gpu(const Run* runs, int64_t count, DType dtype, float* means) {
+  __shared__ double sums[kThreads];
+  for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
+    double sum = 0.0;
+    for (int64_t e = threadIdx.x; e < runs[r].volume; e += kThreads) sum += static_cast<double>(load_element(runs[r].in, dtype, e));
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sums[0] / static_cast<double>(runs[r].volume)) : 0.0f;
+    __syncthreads();
+  }
+}
+
+// Bound by memory, for few masks.
+__global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t count, int64_t masks, DType dtype, float value, const float* means) {
+  for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
+    const Run& run = runs[r];
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
+      const int64_t k = e / run.inner % run.extent;
+      bool masked = false;
+      for (int64_t m = 0; m < masks; ++m) masked |= k >= run.masks.begin[m] && k < run.masks.end[m];
+      if (masked) store_element(means ? means[r] : value, run.out, dtype, e);
+      else copy_element(run.in, e, run.out, e, dtype);
+    }
+  }
+}
+#endif
+
+void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability,
+                int64_t count, bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const Args<float> widths(widest), probabilities(probability);
+  if (axis < 0 || axis >= in.ndim()) throw Error(Error::Value, op + ": there is no axis " + std::to_string(axis));
+  if (count < 0 || count > kMostMasks) throw Error(Error::Value, op + ": num_masks must be 0 to 64, got " + std::to_string(count));
+  if (words.numel() < 4) throw Error(Error::Value, op + ": rng gave too few words");
+  const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
+  const auto number = static_cast<float>(value);
+  const auto masks_of = [=](int64_t i) {
+    const float width = widths(i), p = probabilities(i);
+    if (!(width >= 0.0f)) throw Error(Error::Value, op + ": sample " + std::to_string(i) + ": the widest mask must not be negative, got " + std::to_string(width));
+    if (!(p >= 0.0f && p <= 1.0f)) throw Error(Error::Value, op + ": sample " + std::to_string(i) + ": p must be from 0 to 1, got " + std::to_string(p));
+    return draw(Philox(drawn, i), count, width, p, in.shape(i)[axis]);
+  };
+#ifdef __CUDACC__
+  if (input.is_cuda()) {
+    std::vector<Run> runs;
+    int64_t most = 0;
+    for (int64_t i = 0; i < in.size(); ++i) {
+      const AxisShape shape(in, i, axis);
+      runs.push_back({in.data(i), out.data(i), in.volume(i), shape.extent, shape.inner, masks_of(i)});
+      most = std::max(most, in.volume(i));
+    }
+    if (most == 0) return;
+    const CudaTable<Run> table(runs);
+    const auto samples = static_cast<int64_t>(runs.size());
+    const CudaBuffer means(samples * 4);
+    auto* found = static_cast<float*>(means.data());
+    if (mean) means_gpu<<<static_cast<unsigned>(std::min<int64_t>(samples, 65535)), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), found);
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), number, mean ? found : nullptr);
+    return check_launch(op.c_str());
+  }
+#endif
+  launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words}, [=](int64_t i) {
+    mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : number);
+  });
+}
+
+void time_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count, bool mean,
+               double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+  mask_along("time_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
+}
+
+void frequency_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count, bool mean,
+                    double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+  mask_along("frequency_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(time_mask, ndd::time_mask)
+NDD_KERNELS(frequency_mask, ndd::frequency_mask)

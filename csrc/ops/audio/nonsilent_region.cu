@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the mean square of a sliding window is not below a threshold: from the beginning of the first such window to the end of the last one.
+//
+// A window is the end of one block and the beginning of the next one. So its sum is that of partial sums, which nothing is ever subtracted from: silence after a
+// noise is silence, a NaN spoils no other window, and no sum needs to be made anew now and then.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "ndd/kernel.h"
+#include "ndd/rows.h"
+#include "ops/audio/scratch.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+struct Silence {
+  int64_t window;
+  double cutoff, reference;  // the cutoff is a ratio; reference 0: the most there is
+
+  NDD_HD int64_t window_of(int64_t count) const { return window < count ? window : count; }
+};
+
+// Sums of the windows that begin in each group of eight elements. Groups are added up first, so that an element costs four additions that wait for
+// few others.
+template <class T>
+class WindowSums {
+ public:
+  // Of 16-bit integers they are exact, and additions of integers wait for less.
+  using Sum = std::conditional_t<std::is_same_v<T, int16_t>, int64_t, double>;
+  static constexpr int64_t kGroup = 8;
+
+  WindowSums(const T* values, int64_t count, int64_t window) : values_(values), count_(count), window_(window), windows_(count - window + 1) {
+    if (window_ < 2 * kGroup) return;
+    static thread_local std::vector<Sum> groups, ahead, middles;  // until the next signal of this thread
+    const int64_t whole = count_ / kGroup, span = window_ / kGroup - 1;  // complete groups in a window wherever it begins
+    groups_ = audio::scratch_of(groups, whole + 1);
+    middles_ = audio::scratch_of(middles, whole + 1);
+    for (int64_t g = 0; g < whole; ++g) {
+      const T* v = values_ + g * kGroup;
+      Sum sum = 0, other = 0;
+      for (int64_t k = 0; k < kGroup; k += 2) {
+        sum += square(v[k]);
+        other += square(v[k + 1]);
+      }
+      groups[g] = sum + other;
+    }
+    // Of `span` groups from g on: the end of one block of them and the beginning of the next.
+    if (span == 0) return;
+    audio::scratch_of(ahead, span);
+    for (int64_t block = 0; block + span <= whole; block += span) {
+      Sum sum = 0;
+      for (int64_t k = span - 1; k >= 0; --k) ahead[k] = sum += groups[block + k];
+      const int64_t n = std::min(span, whole - span + 1 - block);
+      middles[block] = ahead[0];
+      sum = 0;
+      for (int64_t k = 1; k < n; ++k) {
+        sum += groups[block + span + k - 1];
+        middles[block + k] = ahead[k] + sum;
+      }
+    }
+  }
+
+  int64_t groups() const { return (windows_ + kGroup - 1) / kGroup; }
+
+  // The sums of the windows that begin in group g; -1 behind the last one.
+  void of_group(int64_t g, Sum (&sums)[kGroup]) const {
+    const int64_t begin = g * kGroup, n = std::min(kGroup, windows_ - begin);
+    if (window_ < 2 * kGroup) {
+      for (int64_t r = 0; r < kGroup; ++r) {
+        Sum sum = r < n ? 0 : -1;
+        for (int64_t k = 0; r < n && k < window_; ++k) sum += square(values_[begin + r + k]);
+        sums[r] = sum;
+      }
+      return;
+    }
+    // Window r: the rest of its group, whole groups, and the beginning of the group in which it ends.
+    const int64_t span = window_ / kGroup - 1, over = window_ % kGroup, last = g + 1 + span;  // the first group behind `span` whole ones
+    Sum rest[kGroup + 1];
+    rest[kGroup] = 0;
+    for (int64_t r = kGroup - 1; r >= 0; --r) rest[r] = rest[r + 1] + square(values_[begin + r]);
+    const Sum middle = span > 0 ? middles_[g + 1] : Sum{0};
+    Sum edge = 0;
+    int64_t at = last * kGroup, end = begin + window_;
+    if (over == 0 && n == kGroup) {  // the most common lengths
+      const T* behind = values_ + end;
+      for (int64_t r = 0; r < kGroup; ++r) {
+        sums[r] = rest[r] + middle + edge;
+        if (r + 1 < kGroup) edge += square(behind[r]);
+      }
+      return;
+    }
+    for (; at < end; ++at) edge += square(values_[at]);
+    for (int64_t r = 0; r < n; ++r) {
+      if (r == kGroup - over) edge = 0;  // that group is whole
+      sums[r] = rest[r] + (over > 0 && r >= kGroup - over ? middle + groups_[last] : middle) + edge;
+      if (r + 1 < n) edge += square(values_[end + r]);
+    }
+    for (int64_t r = n; r < kGroup; ++r) sums[r] = -1;
+  }
+
+ private:
+  static Sum square(T value) {
+    if constexpr (std::is_same_v<T, int16_t>) return int32_t{value} * int32_t{value};
+    else return static_cast<Sum>(value) * static_cast<Sum>(value);
+  }
+
+  const T* values_;
+  int64_t count_, window_, windows_;
+  const Sum *groups_ = nullptr, *middles_ = nullptr;
+};
+
+template <class T>
+void find_region(const T* values, int64_t count, int64_t window, const Silence& silence, int32_t* begin, int32_t* length) {
+  constexpr int64_t kGroup = WindowSums<T>::kGroup;
+  const WindowSums<T> windows(values, count, window);
+  typename WindowSums<T>::Sum sums[kGroup], loudest = 0;
+  for (int64_t g = 0; silence.reference == 0.0 && g < windows.groups(); ++g) {
+    windows.of_group(g, sums);
+    for (const auto sum : sums) loudest = sum > loudest ? sum : loudest;
+  }
+  // A threshold may be 0; what lies behind the last window is less.
+  const double most = silence.reference == 0.0 ? static_cast<double>(loudest) : silence.reference * static_cast<double>(window);
+  const double threshold = most * silence.cutoff;
+  int64_t first = -1, last = -1;
+  for (int64_t g = 0; first < 0 && g < windows.groups(); ++g) {
+    windows.of_group(g, sums);
+    for (int64_t r = kGroup - 1; r >= 0; --r)
+      if (static_cast<double>(sums[r]) >= threshold) first = g * kGroup + r;
+  }
+  if (first < 0) return;
+  for (int64_t g = windows.groups() - 1; last < 0; --g) {
+    windows.of_group(g, sums);
+    for (int64_t r = 0; r < kGroup; ++r)
+      if (static_cast<double>(sums[r]) >= threshold) last = g * kGroup + r;
+  }
+  *begin = static_cast<int32_t>(first);
+  *length = static_cast<int32_t>(last + window - first);
+}
+
+// The two common types as they are, any other as floats.
+void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* begin, int32_t* length) {
+  static thread_local std::vector<float> converted;
+  const int64_t count = in.volume(i), window = silence.window_of(count);
+  *begin = *length = 0;
+  if (count == 0) return;
+  if (in.dtype() == DType::float32) return find_region(static_cast<const float*>(in.data(i)), count, window, silence, begin, length);
+  if (in.dtype() == DType::int16) return find_region(static_cast<const int16_t*>(in.data(i)), count, window, silence, begin, length);
+  float* const values = audio::scratch_of(converted, count);
+  row_loader(in.dtype())(in.data(i), count, values);
+  find_region(static_cast<const float*>(values), count, window, silence, begin, length);
+}
+
+#ifdef __CUDACC__
+constexpr int kThreads = 1024;
+
+struct Run {
+  const void* in;
+  int64_t count;
+  double* sums;  // two for each element
+};
+
+// A block of threads for each sample, and a thread of it for each block of the window's length.
+__global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t count, Silence silence, DType in, int32_t* begins, int32_t* lengths) {
+  __shared__ double most[kThreads];
+  __shared__ long long first, last;
+  for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
+    const Run run = runs[r];
+    const int64_t window = silence.window_of(run.count), windows = run.count == 0 ? 0 : run.count - window + 1;
+    const auto square = [&](int64_t k) {
+      const double value = load_element(run.in, in, k);
+      return value * value;
+    };
+    // Sums to the end of the block go to sums[k], from its beginning to sums[count + k]: a thread for each block of `window` elements.
+    double *ahead = run.sums, *behind = run.sums + run.count;
+    for (int64_t block = int64_t{threadIdx.x} * window; block < run.count; block += int64_t{kThreads} * window) {
+      const int64_t end = min(block + window, run.count);
+      double sum = 0.0;
+      for (int64_t k = end - 1; k >= block; --k) ahead[k] = sum += square(k);
+      sum = 0.0;
+      for (int64_t k = block; k < end; ++k) behind[k] = sum += square(k);
+    }
+    if (threadIdx.x == 0) first = windows, last = -1;
+    __syncthreads();
+    const auto sum_of = [&](int64_t k) { return k % window == 0 ? ahead[k] : ahead[k] + behind[k + window - 1]; };
+    double found = 0.0;
+    for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
+      const double sum = sum_of(k);
+      found = sum > found ? sum : found;
+    }
+    most[threadIdx.x] = found;
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) most[threadIdx.x] = fmax(most[threadIdx.x], most[threadIdx.x + half]);
+      __syncthreads();
+    }
+    const double threshold = (silence.reference == 0.0 ? most[0] : silence.reference * static_cast<double>(window)) * silence.cutoff;
+    for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
+      if (!(sum_of(k) >= threshold)) continue;
+      atomicMin(&first, static_cast<long long>(k));
+      atomicMax(&last, static_cast<long long>(k));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      begins[r] = last < 0 ? 0 : static_cast<int32_t>(first);
+      lengths[r] = last < 0 ? 0 : static_cast<int32_t>(last + window - first);
+    }
+    __syncthreads();
+  }
+}
+
+void launch_gpu(const Samples& in, const Silence& silence, int32_t* begins, int32_t* lengths) {
+  int64_t elements = 0;
+  for (int64_t i = 0; i < in.size(); ++i) elements += in.volume(i);
+  const CudaBuffer sums(std::max<int64_t>(1, 2 * elements) * 8);
+  std::vector<Run> runs;
+  double* next = static_cast<double*>(sums.data());
+  for (int64_t i = 0; i < in.size(); ++i) {
+    runs.push_back({in.data(i), in.volume(i), next});
+    next += 2 * in.volume(i);
+  }
+  if (runs.empty()) return;
+  const CudaTable<Run> table(runs);
+  region_gpu<<<static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)), kThreads, 0, current_cuda_stream()>>>(
+      table.data(), static_cast<int64_t>(runs.size()), silence, in.dtype(), begins, lengths);
+  check_launch("nonsilent_region");
+}
+#endif
+
+void nonsilent_region(const Tensor& input, const MaybeTensor& input_shapes, double cutoff_db, double reference_power, int64_t window_length, const Tensor& begin,
+                      const MaybeTensor&, const Tensor& length, const MaybeTensor&) {
+  const Samples in(input, input_shapes);
+  if (window_length < 1) throw Error(Error::Runtime, "nonsilent_region: window_length must be positive, got " + std::to_string(window_length));
+  const Silence silence{window_length, std::pow(10.0, cutoff_db / 10.0), reference_power};
+#ifdef __CUDACC__
+  if (input.is_cuda()) return launch_gpu(in, silence, static_cast<int32_t*>(begin.data_ptr()), static_cast<int32_t*>(length.data_ptr()));
+#endif
+  launch_cpu("nonsilent_region", in.size(), 2.0 * in.mean_volume(), {}, [=, begins = Tensor(begin), lengths = Tensor(length)](int64_t i) {
+    find_region(in, i, silence, static_cast<int32_t*>(begins.data_ptr()) + i, static_cast<int32_t*>(lengths.data_ptr()) + i);
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(nonsilent_region, ndd::nonsilent_region)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Power spectra along an axis. Every position of the other axes is a signal.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ops/audio/bands.h"
+#include "ops/audio/fft.h"
+
+namespace ndd {
+namespace audio {
+
+struct PowerJob {
+  Samples in, out;
+  int64_t axis, nfft, power;  // nfft 0: as many as there are elements
+
+  AxisShape shape(int64_t i) const { return AxisShape(in, i, axis); }
+  int64_t length(int64_t i) const { return nfft > 0 ? nfft : in.shape(i)[axis]; }
+};
+
+inline PowerJob power_job(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t nfft, int64_t power, const Tensor& output,
+                          const MaybeTensor& output_shapes) {
+  const PowerJob job{Samples(input, input_shapes), Samples(output, output_shapes), axis, nfft, power};
+  if (job.in.dtype() != DType::float32 || job.out.dtype() != DType::float32) throw Error(Error::Type, "power_spectrum: the input must be of float32");
+  if (axis < 0 || axis >= job.in.ndim()) throw Error(Error::Value, "power_spectrum: there is no axis " + std::to_string(axis));
+  for (int64_t i = 0; i < job.in.size(); ++i)
+    if (job.in.shape(i)[axis] < 1)
+      throw Error(Error::Runtime, "power_spectrum: sample " + std::to_string(i) + " has no elements along axis " + std::to_string(axis));
+  return job;
+}
+
+}  // namespace audio
+}  // namespace ndd

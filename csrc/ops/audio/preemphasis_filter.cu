@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// out[t] = in[t] - coefficient * in[t - 1], where a sample is one signal whatever its shape.
+#include <algorithm>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/rows.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kRow = 2048;
+
+// What stands in front of the first element: 0, that element, or the second one.
+enum class Border : int64_t { zero, clamp, reflect };
+
+NDD_HD float emphasised(float value, float before, float coefficient) { return value - coefficient * before; }
+
+// Which element stands in front of the first one; -1 for a zero.
+NDD_HD int64_t border_element(Border border, int64_t count) { return border == Border::zero ? -1 : border == Border::reflect && count > 1 ? 1 : 0; }
+
+// values[-1] is the element in front.
+void filter_row(const float* values, int64_t n, float coefficient, float* made) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* src = values;
+    float* __restrict dst = made;
+    const float c = coefficient;
+    const int64_t count = n;
+    for (int64_t k = 0; k < count; ++k) dst[k] = emphasised(src[k], src[k - 1], c);
+  });
+}
+
+void filter_sample(const Samples& in, const Samples& out, int64_t i, float coefficient, Border border) {
+  const int64_t count = in.volume(i);
+  if (count == 0) return;
+  alignas(64) float staged[kRow + 16], made[kRow];
+  float* values = staged + 16;
+  const LoadRow load = row_loader(in.dtype());
+  const StoreRow store = row_storer(out.dtype());
+  const auto* from = static_cast<const char*>(in.data(i));
+  auto* to = static_cast<char*>(out.data(i));
+  values[-1] = 0.0f;
+  if (const int64_t k = border_element(border, count); k >= 0) load(from + k * in.item_bytes(), 1, values - 1);
+  int64_t begin = 0;
+  if (in.dtype() == DType::float32 && out.dtype() == DType::float32) {
+    const auto* src = reinterpret_cast<const float*>(from);
+    auto* dst = reinterpret_cast<float*>(to);
+    dst[0] = emphasised(src[0], values[-1], coefficient);
+    return filter_row(src + 1, count - 1, coefficient, dst + 1);
+  }
+  for (; begin < count; begin += kRow) {
+    const int64_t n = std::min(kRow, count - begin);
+    load(from + begin * in.item_bytes(), n, values);
+    filter_row(values, n, coefficient, made);
+    store(made, n, to + begin * out.item_bytes());
+    values[-1] = values[n - 1];
+  }
+}
+
+#ifdef __CUDACC__
+struct Run {
+  const void* in;
+  void* out;
+  int64_t count;
+  float coefficient;
+};
+
+// Every element is read twice, the second time from the first-level cache: bound by memory.
+__global__ void __launch_bounds__(256) filter_gpu(const Run* runs, int64_t count, Border border, DType in, DType out) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * blockDim.x) {
+      const int64_t at = e > 0 ? e - 1 : border_element(border, run.count);
+      store_element(emphasised(load_element(run.in, in, e), at < 0 ? 0.0f : load_element(run.in, in, at), run.coefficient), run.out, out, e);
+    }
+  }
+}
+#endif
+
+void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& coefficients, int64_t border, const Tensor& output,
+                        const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const Args<float> coefficient(coefficients);
+  const auto kind = static_cast<Border>(border);
+#ifdef __CUDACC__
+  if (input.is_cuda()) {
+    std::vector<Run> runs;
+    int64_t most = 0;
+    for (int64_t i = 0; i < in.size(); ++i) {
+      runs.push_back({in.data(i), out.data(i), in.volume(i), coefficient(i)});
+      most = std::max(most, in.volume(i));
+    }
+    if (most == 0) return;
+    const CudaTable<Run> table(runs);
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), kind, in.dtype(), out.dtype());
+    return check_launch("preemphasis_filter");
+  }
+#endif
+  launch_cpu("preemphasis_filter", in.size(), 0.2 * in.mean_volume(), {}, [=](int64_t i) { filter_sample(in, out, i, coefficient(i), kind); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(preemphasis_filter, ndd::preemphasis_filter)

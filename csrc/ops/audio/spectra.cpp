@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/audio/spectra.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ndd/simd.h"
+#include "ops/audio/scratch.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ndd {
+namespace audio {
+namespace {
+
+template <int R>
+inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* from_re, const float* from_im, float* to_re,
+                                        float* to_im) {
+  const int64_t row = stage.stride * lanes, step = stage.count * row;
+  for (int64_t p = 0; p < stage.count; ++p) {
+    const float* in_re = from_re + p * row;
+    const float* in_im = from_im + p * row;
+    float* out_re = to_re + p * row * R;
+    float* out_im = to_im + p * row * R;
+    float factors[2 * R];
+    NDD_UNROLL
+    for (int k = 0; k < 2 * R - 2; ++k) factors[k] = twiddles[p * (2 * R - 2) + k];
+    const int64_t n = row;
+#pragma GCC ivdep
+    for (int64_t q = 0; q < n; ++q) butterfly<R>(in_re + q, in_im + q, step, factors, out_re + q, out_im + q, n);
+  }
+}
+
+void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
+  float *a = re, *b = im, *c = other_re, *d = other_im;
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    for (const Stage& stage : plan.stages) {
+      const float* twiddles = plan.twiddles.data() + stage.twiddles;
+      switch (stage.radix) {
+        case 2: run_stage<2>(stage, twiddles, lanes, a, b, c, d); break;
+        case 3: run_stage<3>(stage, twiddles, lanes, a, b, c, d); break;
+        case 4: run_stage<4>(stage, twiddles, lanes, a, b, c, d); break;
+        case 5: run_stage<5>(stage, twiddles, lanes, a, b, c, d); break;
+        default: run_stage<7>(stage, twiddles, lanes, a, b, c, d); break;
+      }
+      std::swap(a, c);
+      std::swap(b, d);
+    }
+  });
+  re = a, im = b, other_re = c, other_im = d;
+}
+
+// Multiplies number i of all lanes by factor i; `sign` -1 takes the conjugate of the product.
+void multiply(const float* factors, int64_t n, int64_t lanes, float sign, float* re, float* im) {
+  for (int64_t i = 0; i < n; ++i, re += lanes, im += lanes) {
+    const float c = factors[2 * i], s = factors[2 * i + 1];
+    for (int64_t l = 0; l < lanes; ++l) {
+      const float x = re[l], y = im[l];
+      re[l] = x * c - y * s;
+      im[l] = sign * (x * s + y * c);
+    }
+  }
+}
+
+// Of the elements from `begin` to `end` of all lanes.
+void load_any(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t begin, int64_t end, const float* window, float* re, float* im) {
+  for (int64_t i = begin; i < end; ++i) {
+    float* to = plan.halved ? (i % 2 ? im : re) + i / 2 * lanes : re + i * lanes;
+    const float factor = window ? window[i] : 1.0f;
+    if (signals.in_step != 1) {  // side by side
+      const float* from = signals.in[0] + i * signals.in_step;
+      for (int64_t l = 0; l < signals.count; ++l) to[l] = factor * from[l];
+      std::fill(to + signals.count, to + lanes, 0.0f);
+      continue;
+    }
+    for (int64_t l = 0; l < lanes; ++l) to[l] = factor * signals.in[std::min(l, signals.count - 1)][i];
+  }
+}
+
+#if defined(__x86_64__)
+// Four elements of four lanes at a time; returns how many elements were loaded.
+int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, float* re, float* im) {
+  const __m128 one = _mm_set1_ps(1.0f);
+  for (int64_t l = 0; l < lanes; l += 4) {
+    const float* row[4];
+    for (int64_t k = 0; k < 4; ++k) row[k] = signals.in[std::min(l + k, signals.count - 1)];
+    for (int64_t i = 0; i + 4 <= length; i += 4) {
+      const __m128 factor = window ? _mm_loadu_ps(window + i) : one;
+      __m128 a = _mm_mul_ps(_mm_loadu_ps(row[0] + i), factor), b = _mm_mul_ps(_mm_loadu_ps(row[1] + i), factor);
+      __m128 c = _mm_mul_ps(_mm_loadu_ps(row[2] + i), factor), d = _mm_mul_ps(_mm_loadu_ps(row[3] + i), factor);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      if (plan.halved) {
+        const int64_t at = i / 2 * lanes + l;
+        _mm_storeu_ps(re + at, a);
+        _mm_storeu_ps(im + at, b);
+        _mm_storeu_ps(re + at + lanes, c);
+        _mm_storeu_ps(im + at + lanes, d);
+      } else {
+        const int64_t at = i * lanes + l;
+        _mm_storeu_ps(re + at, a);
+        _mm_storeu_ps(re + at + lanes, b);
+        _mm_storeu_ps(re + at + 2 * lanes, c);
+        _mm_storeu_ps(re + at + 3 * lanes, d);
+      }
+    }
+  }
+  return length / 4 * 4;
+}
+#endif
+
+void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, float* re, float* im) {
+  int64_t begin = 0;
+#if defined(__x86_64__)
+  if (signals.in_step == 1 && lanes % 4 == 0) begin = load_rows(plan, lanes, signals, length, window, re, im);
+#endif
+  load_any(plan, lanes, signals, begin, length, window, re, im);
+  const int64_t extent = plan.complex.extent();
+  if (plan.halved) {
+    std::fill(re + (length + 1) / 2 * lanes, re + extent * lanes, 0.0f);
+    std::fill(im + length / 2 * lanes, im + extent * lanes, 0.0f);
+  } else {
+    std::fill(re + length * lanes, re + extent * lanes, 0.0f);
+    std::fill(im, im + extent * lanes, 0.0f);
+  }
+}
+
+// powers[k * lanes + l]
+void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const float* im_of, int64_t power, float* powers) {
+  const int64_t half = plan.n / 2, bins = plan.bins();
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const bool halved = plan.halved;
+    for (int64_t k = 0; k < bins; ++k) {
+      const int64_t at = (halved && k == half ? 0 : k) * lanes, mirrored = (k == 0 ? 0 : half - k) * lanes;
+      const float* __restrict re = re_of + at;
+      const float* __restrict im = im_of + at;
+      const float* __restrict other_re = re_of + mirrored;
+      const float* __restrict other_im = im_of + mirrored;
+      float* __restrict out = powers + k * lanes;
+      const float c = plan.split[2 * k], s = plan.split[2 * k + 1];
+      const int64_t n = lanes;
+      if (halved) {
+        for (int64_t l = 0; l < n; ++l) out[l] = power_of_pair(re[l], im[l], other_re[l], other_im[l], c, s);
+      } else {
+        for (int64_t l = 0; l < n; ++l) out[l] = re[l] * re[l] + im[l] * im[l];
+      }
+      if (power == 1)
+        for (int64_t l = 0; l < n; ++l) out[l] = std::sqrt(out[l]);
+    }
+  });
+}
+
+void store(int64_t bins, int64_t lanes, const Signals& signals, const float* powers) {
+  if (signals.out_step != 1) {
+    for (int64_t k = 0; k < bins; ++k) std::copy(powers + k * lanes, powers + k * lanes + signals.count, signals.out[0] + k * signals.out_step);
+    return;
+  }
+  lanes_to_rows(powers, lanes, signals.count, bins, signals.out);
+}
+
+}  // namespace
+
+void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
+  if (!plan.convolution) return run_stages(plan, lanes, re, im, other_re, other_im);
+  // X[k] = chirp[k] * sum over j of (x[j] chirp[j]) conj(chirp[k - j]); the inverse transform is the conjugate of that of the conjugate.
+  multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
+  run_stages(*plan.convolution, lanes, re, im, other_re, other_im);
+  multiply(plan.filter.data(), plan.extent(), lanes, -1.0f, re, im);
+  run_stages(*plan.convolution, lanes, re, im, other_re, other_im);
+  for (int64_t i = 0; i < plan.n * lanes; ++i) im[i] = -im[i];
+  multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
+}
+
+int64_t lanes_of(const RealPlan& plan, int64_t signals) {
+  if (signals <= 1) return 1;
+  return signals <= 4 ? 4 : signals <= 8 || plan.complex.extent() > 512 ? 8 : 16;
+}
+
+void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power, std::vector<float>& scratch) {
+  const int64_t part = plan.complex.extent() * lanes;
+  float *re = scratch_of(scratch, 4 * part + plan.bins() * lanes), *im = re + part, *other_re = im + part, *other_im = other_re + part, *powers = other_im + part;
+  load(plan, lanes, signals, length, window, re, im);
+  transform(plan.complex, lanes, re, im, other_re, other_im);
+  const bool direct = signals.out_step != 1 && signals.count == lanes && signals.out_step == lanes;
+  find_powers(plan, lanes, re, im, power, direct ? signals.out[0] : powers);
+  if (!direct) store(plan.bins(), lanes, signals, powers);
+}
+
+}  // namespace audio
+}  // namespace ndd

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// out = multiplier * log10(max(10^(cutoff_db / multiplier), in / reference)); the reference may be the largest element of the sample.
+#include <algorithm>
+#include <cmath>
+
+#include "ndd/kernel.h"
+#include "ndd/rows.h"
+#include "ops/math/float_functions.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kRow = 2048;
+constexpr int kLanes = 16;
+
+struct Decibels {
+  float least, multiplier;  // least: of the ratio
+
+  NDD_HD static float inverse(float reference) { return reference == 0.0f ? 1.0f : 1.0f / reference; }
+  // A NaN is less than everything.
+  NDD_HD float operator()(float value, float inverse_reference) const {
+    const float ratio = value * inverse_reference, limited = ratio > least ? ratio : least;
+    return static_cast<float>(float_functions::log_of(limited) * (0.4342944819032518 * multiplier));
+  }
+};
+
+Decibels decibels_of(double cutoff_db, double multiplier) {
+  return {static_cast<float>(std::pow(10.0, cutoff_db / multiplier)), static_cast<float>(multiplier)};
+}
+
+// The largest of the elements and 0, in so many lanes that the loop becomes vectors.
+void find_largest(const float* row, int64_t n, float* largest) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* __restrict src = row;
+    float lanes[kLanes];
+    for (int l = 0; l < kLanes; ++l) lanes[l] = largest[l];
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int l = 0; l < kLanes; ++l) lanes[l] = src[i + l] > lanes[l] ? src[i + l] : lanes[l];
+    for (; i < n; ++i) lanes[0] = src[i] > lanes[0] ? src[i] : lanes[0];
+    for (int l = 0; l < kLanes; ++l) largest[l] = lanes[l];
+  });
+}
+
+// Calls visit(row, first, n) with the elements of sample i as floats.
+template <class Visit>
+void for_each_row(const Samples& in, int64_t i, Visit visit) {
+  const int64_t count = in.volume(i);
+  if (in.dtype() == DType::float32) return visit(static_cast<const float*>(in.data(i)), 0, count);
+  alignas(64) float row[kRow];
+  const LoadRow load = row_loader(in.dtype());
+  for (int64_t begin = 0; begin < count; begin += kRow) {
+    const int64_t n = std::min(kRow, count - begin);
+    load(static_cast<const char*>(in.data(i)) + begin * in.item_bytes(), n, row);
+    visit(static_cast<const float*>(row), begin, n);
+  }
+}
+
+void decibels_of_sample(const Samples& in, const Samples& out, int64_t i, Decibels decibels, float reference) {
+  if (reference == 0.0f) {
+    float largest[kLanes] = {};
+    for_each_row(in, i, [&](const float* row, int64_t, int64_t n) { find_largest(row, n, largest); });
+    reference = *std::max_element(largest, largest + kLanes);
+  }
+  auto* result = static_cast<float*>(out.data(i));
+  for_each_row(in, i, [&](const float* row, int64_t first, int64_t n) {
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      const float* __restrict src = row;
+      float* __restrict dst = result + first;
+      const Decibels f = decibels;
+      const float inverse = Decibels::inverse(reference);
+      const int64_t count = n;
+      for (int64_t k = 0; k < count; ++k) dst[k] = f(src[k], inverse);
+    });
+  });
+}
+
+#ifdef __CUDACC__
+constexpr int kThreads = 256;
+
+struct Run {
+  const void* in;
+  float* out;
+  int64_t count;
+};
+
+// Bits of floats that are not negative are ordered like them.
+__global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t count, DType in, int* largest) {
+  __shared__ int most;
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    if (threadIdx.x == 0) most = 0;
+    __syncthreads();
+    float found = 0.0f;
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads) {
+      const float value = load_element(runs[k].in, in, e);
+      found = value > found ? value : found;
+    }
+    atomicMax(&most, __float_as_int(found));
+    __syncthreads();
+    if (threadIdx.x == 0) atomicMax(largest + k, most);
+    __syncthreads();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) decibels_gpu(const Run* runs, int64_t count, DType in, Decibels decibels, float reference, const int* largest) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const float inverse = Decibels::inverse(largest ? __int_as_float(largest[k]) : reference);
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads)
+      runs[k].out[e] = decibels(load_element(runs[k].in, in, e), inverse);
+  }
+}
+
+// The logarithm in double bounds the time: 40 instructions an element.
+void launch_gpu(const Samples& in, const Samples& out, Decibels decibels, float reference) {
+  std::vector<Run> runs;
+  int64_t most = 0;
+  for (int64_t i = 0; i < in.size(); ++i) {
+    runs.push_back({in.data(i), static_cast<float*>(out.data(i)), in.volume(i)});
+    most = std::max(most, in.volume(i));
+  }
+  if (most == 0) return;
+  const CudaTable<Run> table(runs);
+  const auto count = static_cast<int64_t>(runs.size());
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1 << 14)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const CudaTable<int> largest(std::vector<int>(reference == 0.0f ? count : 1, 0));
+  int* found = const_cast<int*>(largest.data());
+  if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), found);
+  decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), decibels, reference, reference == 0.0f ? found : nullptr);
+  check_launch("to_decibels");
+}
+#endif
+
+void to_decibels(const Tensor& input, const MaybeTensor& input_shapes, double cutoff_db, double multiplier, double reference, const Tensor& output,
+                 const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const Decibels decibels = decibels_of(cutoff_db, multiplier);
+  const auto given = static_cast<float>(reference);
+  if (out.dtype() != DType::float32) throw Error(Error::Type, "to_decibels: the output must be of float32");
+#ifdef __CUDACC__
+  if (input.is_cuda()) return launch_gpu(in, out, decibels, given);
+#endif
+  launch_cpu("to_decibels", in.size(), 1.5 * in.mean_volume(), {}, [=](int64_t i) { decibels_of_sample(in, out, i, decibels, given); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(to_decibels, ndd::to_decibels)

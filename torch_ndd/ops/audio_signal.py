@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals: resampling, silence, and spectra along an axis."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
+from ._outputs import resized
+from .audio import check_float32
+
+
+@operator(kernel="int axis, int nfft, int power")
+def power_spectrum(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axis: int = -1,
+    nfft: int | None = None,
+    power: int = 2,
+) -> T:
+    """Power spectra along an axis: ``out[f] = |sum over k of in[k] * exp(-2 pi i f k / nfft)| ** power`` for f = 0 to nfft // 2.
+
+    Args:
+        input: signals, float32, of any shape.
+        axis: along which they lie.
+        nfft: length of the transform: what is longer is cut off, what is shorter filled up with zeros. By default, or when it is not positive, the
+            length of the signal.
+        power: 1 for magnitudes, 2 for power.
+
+    Raises:
+        RuntimeError: another type, no such axis, signals without elements, or another power.
+
+    >>> power_spectrum(torch.tensor([2.0, 0.0, 0.0, 0.0])).torch()
+    tensor([4., 4., 4.])
+    """
+    check_float32("power_spectrum", input)  # type: ignore[arg-type]
+    ndim = input.ndim  # type: ignore[union-attr]
+    if not -ndim <= axis < ndim:
+        raise RuntimeError(f"power_spectrum: there is no axis {axis}: the input has {ndim} dimensions")
+    if power not in (1, 2):
+        raise RuntimeError(f"power_spectrum: power must be 1 or 2, got {power}")
+    if nfft is not None and (not isinstance(nfft, int) or isinstance(nfft, bool)):
+        raise TypeError(f"power_spectrum: nfft must be an int, got {nfft!r}")
+    axis %= ndim
+    length = max(0, nfft or 0)
+    shapes = input._shapes  # type: ignore[union-attr]
+    extent = input._values.shape[1 + axis] if shapes is None else shapes[:, axis]  # type: ignore[union-attr]
+    if not torch.compiler.is_compiling() and input.batch_size and (extent if shapes is None else int(extent.min())) < 1:  # type: ignore[union-attr]
+        raise RuntimeError(f"power_spectrum: the input has no elements along axis {axis}")
+    bins = length // 2 + 1 if length else extent // 2 + 1
+    return Launch(resized(input, [axis], [bins]), [axis, length, power])  # type: ignore[arg-type, return-value]
+
+
+@operator(kernel="float cutoff_db, float reference_power, int window_length", outputs=2)
+def nonsilent_region(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    cutoff_db: float = -60.0,
+    reference_power: float = 0.0,
+    reset_interval: Hint[int] = 8192,
+    window_length: int = 2048,
+) -> tuple[T, T]:
+    """Where a signal begins and how long it is without the silence before and behind it: two int32 numbers.
+
+    A window of ``window_length`` elements is silent when its mean square is less than ``10 ** (cutoff_db / 10)`` of the reference. The region goes
+    from the beginning of the first window that is not silent to the end of the last one; both numbers are 0 when all windows are silent.
+
+    Args:
+        input: signals of one dimension and of any type.
+        cutoff_db: in decibels, below the reference.
+        reference_power: mean square that is 0 dB; by default, or when it is 0, that of the loudest window. A signal of zeros is as loud as itself.
+        reset_interval: accepted and ignored: sums of windows are made without subtracting, so they are exact anywhere.
+        window_length: elements of a window; no more than the signal has.
+
+    Raises:
+        RuntimeError: a signal of several dimensions, or a wrong argument.
+
+    >>> begin, length = nonsilent_region(torch.tensor([0.0, 0.0, 1.0, 0.5, 0.0, 0.0]), window_length=1)
+    >>> begin.item(), length.item()
+    (2, 2)
+    """
+    signal: Batch = input  # type: ignore[assignment]
+    if signal.ndim != 1:
+        raise RuntimeError(f"nonsilent_region: the input must be signals of one dimension, got {signal.ndim}")
+    if window_length < 1:
+        raise RuntimeError(f"nonsilent_region: window_length must be positive, got {window_length}")
+    if not reference_power >= 0:
+        raise RuntimeError(f"nonsilent_region: reference_power must not be negative, got {reference_power}")
+    out = tuple(empty_batch(signal.batch_size, [], torch.int32, signal._values.device) for _ in range(2))
+    return Launch(out, [float(cutoff_db), float(reference_power), window_length])  # type: ignore[return-value]
+
+
+_RESAMPLED = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.int8,
+    torch.uint16,
+    torch.int16,
+    torch.uint32,
+    torch.int32,
+)
+
+
+@operator(kernel="Tensor? ratio, float quality, bool antialias")
+def audio_resample(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    antialias: bool = False,
+    dtype: torch.dtype | None = None,
+    in_rate: ShapeArg[float] | None = None,
+    out_length: ShapeArg[int] | None = None,
+    out_rate: ShapeArg[float] | None = None,
+    quality: float = 50.0,
+    scale: ShapeArg[float] | None = None,
+) -> T:
+    """Change the sampling rate of signals with a windowed sinc.
+
+    ``out[o] = sum over i of in[i] * w(i - o * in_rate / out_rate)`` with ``w(x) = sinc(x) * (1 + cos(pi x / lobes)) / 2`` for ``|x| < lobes``.
+    There are ``ceil(length * out_rate / in_rate)`` outputs; beyond its ends the signal is zero. How much the rate changes is said by ``in_rate`` and
+    ``out_rate``, by ``scale``, or by ``out_length``.
+
+    Args:
+        input: signals of shape (n,) or (n, channels); floating-point numbers, or integers of up to 32 bits.
+        antialias: also remove what the lower rate cannot hold, as a recording at that rate would; ``w(x)`` becomes ``w(x / r) / r`` for
+            ``r = in_rate / out_rate > 1``. Without it higher frequencies are folded down to lower ones, as in DALI, which has no such argument.
+        dtype: type of the result, by default the input's. For another type the range is converted first: the limits of an integer type stand for -1
+            and 1 (0 and the limit in unsigned ones).
+        in_rate: sampling rate of the input.
+        out_length: how many elements the result has; ``out_rate / in_rate`` is the ratio of the lengths.
+        out_rate: sampling rate of the result, in the unit of ``in_rate``.
+        quality: 0 to 100; 0 means 3 lobes, 50 16 and 100 64.
+        scale: ``out_rate / in_rate``.
+
+    Raises:
+        RuntimeError: another type or more dimensions, no rate or more than one, rates that are not positive, a quality that is not 0 to 100.
+
+    >>> audio_resample(torch.ones(441), in_rate=44100.0, out_rate=16000.0).shape
+    (160,)
+    """
+    signal: Batch = input  # type: ignore[assignment]
+    if signal.ndim not in (1, 2):
+        raise RuntimeError(f"audio_resample: the input must be (n,) or (n, channels), got {signal.ndim} dimensions")
+    for name, kind in (("the input", signal.dtype), ("dtype", dtype or signal.dtype)):
+        if kind not in _RESAMPLED:
+            raise RuntimeError(f"audio_resample: {name} must be a floating-point type or an integer one of up to 32 bits, got {kind}")
+    if not 0 <= quality <= 100:
+        raise RuntimeError(f"audio_resample: quality must be 0 to 100, got {quality}")
+    if (in_rate is None) != (out_rate is None):
+        raise RuntimeError("audio_resample: in_rate and out_rate must be given together")
+    if sum(one is not None for one in (scale, out_length, in_rate)) != 1:
+        raise RuntimeError("audio_resample: give either in_rate and out_rate, or scale, or out_length")
+    lengths = signal._values.shape[1] if signal._shapes is None else signal._shapes[:, 0]
+    ratio = None
+    if out_length is None:
+        rates = (1.0, scale) if in_rate is None else (in_rate, out_rate)
+        before, after = (_rounded(rate) for rate in rates)
+        _check_rates("scale" if in_rate is None else "in_rate and out_rate", before, after)
+        outputs = _ceil(lengths, after, before)
+        ratio = _row(before, after)
+    else:
+        outputs = out_length.reshape(-1).to(torch.int64) if isinstance(out_length, torch.Tensor) else out_length
+        if not torch.compiler.is_compiling():
+            _check_lengths(lengths, outputs)
+    out = resized(signal, [0], [outputs], dtype)
+    return Launch(out, [ratio, float(quality), antialias])  # type: ignore[return-value]
+
+
+def _rounded(rate: Any) -> Any:
+    """A rate as a float32 of which the rest is computed in float64, as DALI's."""
+    return rate.reshape(-1).to(torch.float32).to(torch.float64) if isinstance(rate, torch.Tensor) else float(np.float32(rate))
+
+
+def _check_rates(names: str, before: Any, after: Any) -> None:
+    if torch.compiler.is_compiling():
+        return  # the kernel checks
+    values = [np.asarray(one) for one in (before, after)]
+    if not (np.isfinite(values[0]).all() and np.isfinite(values[1]).all() and (values[0] > 0).all() and (values[1] >= 0).all()):
+        raise RuntimeError(f"audio_resample: {names} must be positive, got {after if names == 'scale' else (before, after)}")
+
+
+def _check_lengths(lengths: Any, outputs: Any) -> None:
+    wanted, there = np.asarray(outputs), np.asarray(lengths)
+    if (wanted < 0).any():
+        raise RuntimeError(f"audio_resample: out_length must not be negative, got {outputs}")
+    if ((there == 0) & (wanted > 0)).any():
+        raise RuntimeError(f"audio_resample: an empty signal cannot be resampled to out_length={outputs}")
+
+
+def _ceil(lengths: Any, after: Any, before: Any) -> Any:
+    if any(isinstance(one, torch.Tensor) for one in (lengths, after, before)):
+        return torch.ceil(lengths * after / before).to(torch.int64)
+    return math.ceil(lengths * after / before)
+
+
+def _row(before: Any, after: Any) -> torch.Tensor:
+    """The ratio for the kernel; infinite where there are no outputs."""
+    made: torch.Tensor = torch.as_tensor(before, dtype=torch.float64) / torch.as_tensor(after, dtype=torch.float64)
+    return made.reshape(-1)
