@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes through an affine map of the plane: the box around the mapped corners, cut off at the border of the new image. On the host, in the call: how
+// many boxes are left decides about the shapes of the outputs.
+#include <algorithm>
+#include <cmath>
+
+#include "ndd/kernel.h"
+
+namespace ndd {
+namespace {
+
+enum class BoxMode : int64_t { expand, halfway, fixed };
+
+// A row of the table, all in pixels: the map from the old image to the new one, their sizes.
+struct BoxMap {
+  double m[6], in[2], out[2];
+};
+
+struct BoxRule {
+  BoxMode mode;
+  bool normalized, with_size, cut;
+  double threshold;
+
+  // Whether enough of the box is left.
+  bool operator()(const BoxMap& map, const float* box, float* made) const {
+    double low[2], high[2];
+    for (int d = 0; d < 2; ++d) {
+      const double unit = normalized ? map.in[d] : 1.0, start = box[d], end = with_size ? start + box[d + 2] : box[d + 2];
+      low[d] = start * unit;
+      high[d] = end * unit;
+    }
+    const double centre[2] = {(low[0] + high[0]) * 0.5, (low[1] + high[1]) * 0.5}, half[2] = {std::abs(high[0] - low[0]) * 0.5, std::abs(high[1] - low[1]) * 0.5};
+    // Turned by more than 45 degrees, a box of its own size changes width and height.
+    const bool turned = std::abs(map.m[3]) > std::abs(map.m[0]);
+    double left = 1.0, whole = 1.0;
+    for (int d = 0; d < 2; ++d) {
+      const double* row = map.m + 3 * d;
+      const double middle = row[0] * centre[0] + row[1] * centre[1] + row[2];
+      double reach = std::abs(row[0]) * half[0] + std::abs(row[1]) * half[1];
+      const double own = half[turned ? 1 - d : d];
+      if (mode == BoxMode::fixed) reach = own;
+      if (mode == BoxMode::halfway) reach = (reach + own) * 0.5;
+      low[d] = middle - reach;
+      high[d] = middle + reach;
+      whole *= high[d] - low[d];
+      if (cut) {
+        low[d] = std::min(std::max(low[d], 0.0), map.out[d]);
+        high[d] = std::min(std::max(high[d], 0.0), map.out[d]);
+      }
+      left *= high[d] - low[d];
+    }
+    for (int d = 0; d < 2; ++d) {
+      const double unit = normalized ? map.out[d] : 1.0;
+      made[d] = static_cast<float>(low[d] / unit);
+      made[d + 2] = static_cast<float>((with_size ? high[d] - low[d] : high[d]) / unit);
+    }
+    return !cut || left / whole >= threshold;  // not where a number is NaN, or for a box without an area
+  }
+};
+
+// `table` is double (1 or N, 10). `kept` is bool, one for each box, `counts` int64, how many of each sample are.
+void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Tensor& table, int64_t mode, bool normalized, bool with_size, bool cut,
+                       double threshold, const Tensor& made, const Tensor& kept, const Tensor& counts) {
+  const Samples in(boxes, boxes_shapes);
+  const auto* rows = static_cast<const BoxMap*>(table.data_ptr());
+  const bool shared = table.size(0) == 1;
+  auto* out = static_cast<float*>(made.data_ptr());
+  auto* keep = static_cast<bool*>(kept.data_ptr());
+  auto* count = static_cast<int64_t*>(counts.data_ptr());
+  const BoxRule rule{static_cast<BoxMode>(mode), normalized, with_size, cut, threshold};
+  launch_cpu("map_boxes", in.size(), 3.0 * in.mean_volume(), {}, [=](int64_t i) {
+    const BoxMap map = rows[shared ? 0 : i];
+    const auto* box = static_cast<const float*>(in.data(i));
+    int64_t k = in.offset(i) / 4;
+    count[i] = 0;
+    for (const int64_t end = k + in.volume(i) / 4; k < end; ++k, box += 4) count[i] += keep[k] = rule(map, box, out + 4 * k);
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNEL(map_boxes, CPU, ndd::map_boxes_on_host)

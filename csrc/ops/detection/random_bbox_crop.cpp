@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// random_bbox_crop: windows are drawn until one shows the boxes well enough. On the host, in the call: how many boxes are left decides about the shapes
+// of the outputs, and a window takes 0.1 us.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/random.h"
+
+namespace ndd {
+namespace {
+
+constexpr int kMostDims = 3;
+// Where no number of attempts is given: what has not been found by then would keep the program forever.
+constexpr int64_t kMostAttempts = 100000;
+constexpr double kRatioTolerance = 1e-4, kLimitTolerance = 1e-4;
+
+// Of a window or a box; x, y and z.
+struct Extent {
+  double low[kMostDims], high[kMostDims];
+
+  double volume(int dims) const {
+    double product = 1.0;
+    for (int d = 0; d < dims; ++d) product *= high[d] - low[d];
+    return product;
+  }
+};
+
+double common_volume(const Extent& a, const Extent& b, int dims) {
+  double product = 1.0;
+  for (int d = 0; d < dims; ++d) product *= std::max(0.0, std::min(a.high[d], b.high[d]) - std::max(a.low[d], b.low[d]));
+  return product;
+}
+
+// Where in a row of numbers a box has its start and its end or extent along each axis.
+struct BoxLayout {
+  int start[kMostDims], end[kMostDims], dims;
+  bool extents;
+
+  explicit BoxLayout(const std::string& layout) : dims(static_cast<int>(layout.size() / 2)), extents(layout.find('W') != std::string::npos) {
+    const std::string upper = extents ? "WHD" : "XYZ";
+    for (int d = 0; d < dims; ++d) {
+      start[d] = static_cast<int>(layout.find("xyz"[d]));
+      end[d] = static_cast<int>(layout.find(upper[d]));
+    }
+  }
+
+  Extent read(const float* row) const {
+    Extent box{};
+    for (int d = 0; d < dims; ++d) {
+      box.low[d] = row[start[d]];
+      box.high[d] = extents ? box.low[d] + row[end[d]] : row[end[d]];
+    }
+    return box;
+  }
+};
+
+struct CropRule {
+  std::vector<double> thresholds, scaling, aspect;  // the aspect ratios: least and largest of x / y, x / z, y / z
+  int64_t attempts, total_attempts;
+  double prune;  // negative: a box is kept where its centre lies in the window
+  bool allow_no_crop, all_boxes, overlap;
+};
+
+struct Crop {
+  double anchor[kMostDims], shape[kMostDims];  // as the output has them
+  Extent window;                               // relative
+};
+
+class Search {
+ public:
+  // `image` and `wanted` are in pixels; null where they are not given.
+  Search(const CropRule& rule, const std::vector<Extent>& boxes, int dims, const double* image, const double* wanted, Philox stream)
+      : rule_(rule), boxes_(boxes), dims_(dims), image_(image), wanted_(wanted), stream_(stream) {}
+
+  enum Result { whole, valid, best, none };
+
+  Result run(Crop& crop) {
+    const int64_t options = static_cast<int64_t>(rule_.thresholds.size()) + (rule_.allow_no_crop && wanted_ == nullptr);
+    const int64_t limit = rule_.total_attempts > 0 ? rule_.total_attempts : std::max(kMostAttempts, rule_.attempts);
+    double highest = -1.0;
+    for (int64_t tried = 0; tried < limit;) {
+      const size_t option = static_cast<size_t>(uint64_t{stream_.next()} * static_cast<uint64_t>(options) >> 32);
+      if (option == rule_.thresholds.size()) {
+        for (int d = 0; d < dims_; ++d) crop.anchor[d] = 0.0, crop.shape[d] = 1.0;
+        return whole;
+      }
+      for (int64_t k = 0; k < rule_.attempts; ++k, ++tried) {
+        Crop made{};
+        if (!draw(made)) continue;
+        if (boxes_.empty()) {
+          crop = made;
+          return valid;
+        }
+        const double metric = metric_of(made.window);
+        if (metric >= rule_.thresholds[option] && keeps_any(made.window)) {
+          crop = made;
+          return valid;
+        }
+        if (metric > highest) {
+          highest = metric;
+          crop = made;
+        }
+      }
+    }
+    // No window had an allowed aspect ratio: the first one that has.
+    for (int64_t k = 0; highest < 0.0 && k < kMostAttempts; ++k)
+      if (draw(crop)) return best;
+    return highest < 0.0 ? none : best;
+  }
+
+  bool keeps(const Extent& window, const Extent& box) const {
+    if (rule_.prune >= 0.0) return common_volume(window, box, dims_) / box.volume(dims_) > rule_.prune;
+    for (int d = 0; d < dims_; ++d) {
+      const double centre = (box.low[d] + box.high[d]) * 0.5;
+      if (!(centre >= window.low[d] && centre <= window.high[d])) return false;
+    }
+    return true;
+  }
+
+ private:
+  // False where the aspect ratio is none of those allowed.
+  bool draw(Crop& crop) {
+    if (wanted_ != nullptr) {
+      for (int d = 0; d < dims_; ++d) {
+        const int64_t room = static_cast<int64_t>(image_[d]) - static_cast<int64_t>(wanted_[d]);
+        const int64_t offset = static_cast<int64_t>(uint64_t{stream_.next()} * static_cast<uint64_t>(std::abs(room) + 1) >> 32);
+        crop.anchor[d] = static_cast<double>(room < 0 ? -offset : offset);
+        crop.shape[d] = wanted_[d];
+        crop.window.low[d] = crop.anchor[d] / image_[d];
+        crop.window.high[d] = (crop.anchor[d] + crop.shape[d]) / image_[d];
+      }
+      return true;
+    }
+    double extents[kMostDims];
+    for (int d = 0; d < dims_; ++d)
+      extents[d] = (rule_.scaling[0] + (rule_.scaling[1] - rule_.scaling[0]) * stream_.uniform()) * (image_ == nullptr ? 1.0 : image_[d]);
+    if (!with_aspect(extents)) return false;
+    for (int d = 0; d < dims_; ++d) {
+      const double shape = static_cast<float>(extents[d] / (image_ == nullptr ? 1.0 : image_[d]));
+      crop.shape[d] = shape;
+      crop.anchor[d] = static_cast<float>((1.0 - shape) * stream_.uniform());
+      crop.window.low[d] = crop.anchor[d];
+      crop.window.high[d] = crop.anchor[d] + shape;
+    }
+    return true;
+  }
+
+  // Where there is but one ratio, the longest side stays and the others follow.
+  bool with_aspect(double (&extents)[kMostDims]) const {
+    const auto low = [&](int k) { return rule_.aspect[2 * k]; };
+    const auto high = [&](int k) { return rule_.aspect[2 * k + 1]; };
+    const int pairs = dims_ == 2 ? 1 : 3;
+    if (low(0) == high(0) && (dims_ == 2 || low(1) == high(1))) {
+      double sides[kMostDims] = {1.0, 1.0 / low(0), dims_ == 3 ? 1.0 / low(1) : 0.0};
+      const double most = *std::max_element(extents, extents + dims_), longest = *std::max_element(sides, sides + dims_);
+      for (int d = 0; d < dims_; ++d) extents[d] = sides[d] * (most / longest);
+    } else if (low(0) == high(0)) {
+      extents[1] = extents[0] / low(0);
+    } else if (dims_ == 3 && low(1) == high(1)) {
+      extents[2] = extents[0] / low(1);
+    } else if (dims_ == 3 && low(2) == high(2)) {
+      extents[2] = extents[1] / low(2);
+    }
+    constexpr int kFirst[3] = {0, 0, 1}, kSecond[3] = {1, 2, 2};
+    for (int k = 0; k < pairs; ++k) {
+      const double ratio = extents[kFirst[k]] / extents[kSecond[k]], slack = low(k) == high(k) ? kRatioTolerance * low(k) : 0.0;
+      if (!(ratio >= low(k) - slack && ratio <= high(k) + slack)) return false;
+    }
+    return true;
+  }
+
+  // The least value of all boxes, or the largest.
+  double metric_of(const Extent& window) const {
+    double found = rule_.all_boxes ? std::numeric_limits<double>::infinity() : 0.0;
+    const double area = window.volume(dims_);
+    for (const Extent& box : boxes_) {
+      const double both = common_volume(window, box, dims_), own = box.volume(dims_);
+      const double ratio = both / (rule_.overlap ? own : area + own - both), value = ratio >= 0.0 ? ratio : 0.0;
+      found = rule_.all_boxes ? std::min(found, value) : std::max(found, value);
+    }
+    return found;
+  }
+
+  bool keeps_any(const Extent& window) const {
+    for (const Extent& box : boxes_)
+      if (keeps(window, box)) return true;
+    return false;
+  }
+
+  const CropRule& rule_;
+  const std::vector<Extent>& boxes_;
+  int dims_;
+  const double *image_, *wanted_;
+  Philox stream_;
+};
+
+std::vector<double> numbers_of(const Tensor& tensor) {
+  const auto* data = static_cast<const double*>(tensor.data_ptr());
+  return {data, data + tensor.numel()};
+}
+
+// `image` and `wanted` are double (1 or N, dims), x first. `anchors` and `shapes` are float32 (N, dims), `made` has the boxes in the window, `kept`
+// (bool) and `numbers` (int32) say for each box whether it is left and its number, `counts` (int64) how many are left of each sample, `results`
+// (int32) how each search ended.
+void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, const MaybeTensor& image, const MaybeTensor& wanted, const Tensor& thresholds,
+                      const Tensor& scaling, const Tensor& aspect, int64_t attempts, int64_t total_attempts, double prune, bool allow_no_crop,
+                      bool all_boxes, bool overlap, const std::string& layout, const Tensor& words, const Tensor& anchors, const Tensor& shapes,
+                      const Tensor& made, const Tensor& kept, const Tensor& numbers, const Tensor& counts, const Tensor& results) {
+  const std::string op = "random_bbox_crop";
+  const Samples in(boxes, boxes_shapes);
+  const BoxLayout where(layout);
+  const int dims = where.dims;
+  const int64_t* drawn = drawn_words(op, words);
+  const CropRule rule{numbers_of(thresholds), numbers_of(scaling), numbers_of(aspect), attempts, total_attempts, prune, allow_no_crop, all_boxes, overlap};
+  const auto row_of = [dims](const MaybeTensor& tensor, int64_t i) -> const double* {
+    return tensor ? static_cast<const double*>(tensor->data_ptr()) + (tensor->size(0) == 1 ? 0 : i * dims) : nullptr;
+  };
+  launch_cpu(op, in.size(), 500.0 + 20.0 * in.mean_volume(), {}, [&](int64_t i) {
+    const auto* rows = static_cast<const float*>(in.data(i));
+    const int64_t count = in.volume(i) / (2 * dims), first = in.offset(i) / (2 * dims);
+    std::vector<Extent> extents(count);
+    for (int64_t b = 0; b < count; ++b) {
+      extents[b] = where.read(rows + 2 * dims * b);
+      for (int d = 0; d < dims; ++d)
+        if (!(extents[b].low[d] >= -kLimitTolerance && extents[b].high[d] <= 1.0 + kLimitTolerance && extents[b].low[d] <= extents[b].high[d]))
+          throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + ", box " + std::to_string(b) + " is not within the image: it is " +
+                                        std::to_string(extents[b].low[d]) + " to " + std::to_string(extents[b].high[d]) + " along " + "xyz"[d] +
+                                        "; boxes are in parts of the image's size, from 0 to 1");
+    }
+    Crop crop{};
+    Search search(rule, extents, dims, row_of(image, i), row_of(wanted, i), Philox(drawn, i));
+    const Search::Result result = search.run(crop);
+    if (result == Search::none)
+      throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + ": no window within scaling has an aspect_ratio that is allowed");
+    auto* anchor = static_cast<float*>(anchors.data_ptr()) + i * dims;
+    auto* shape = static_cast<float*>(shapes.data_ptr()) + i * dims;
+    for (int d = 0; d < dims; ++d) {
+      anchor[d] = static_cast<float>(crop.anchor[d]);
+      shape[d] = static_cast<float>(crop.shape[d]);
+    }
+    int64_t left = 0;
+    for (int64_t b = 0; b < count; ++b) {
+      float* out = static_cast<float*>(made.data_ptr()) + (first + b) * 2 * dims;
+      const bool keep = result == Search::whole || search.keeps(crop.window, extents[b]);
+      static_cast<bool*>(kept.data_ptr())[first + b] = keep;
+      static_cast<int32_t*>(numbers.data_ptr())[first + b] = static_cast<int32_t>(b);
+      left += keep;
+      for (int d = 0; d < dims; ++d) {
+        double low = extents[b].low[d], high = extents[b].high[d];
+        if (result == Search::whole) {
+          out[where.start[d]] = rows[2 * dims * b + where.start[d]];
+          out[where.end[d]] = rows[2 * dims * b + where.end[d]];
+          continue;
+        }
+        const double start = crop.window.low[d], extent = crop.window.high[d] - start;
+        low = std::min(std::max((low - start) / extent, 0.0), 1.0);
+        high = std::min(std::max((high - start) / extent, 0.0), 1.0);
+        out[where.start[d]] = static_cast<float>(low);
+        out[where.end[d]] = static_cast<float>(where.extents ? high - low : high);
+      }
+    }
+    static_cast<int64_t*>(counts.data_ptr())[i] = left;
+    static_cast<int32_t*>(results.data_ptr())[i] = static_cast<int32_t>(result);
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNEL(random_bbox_crop_search, CPU, ndd::random_bbox_crop)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of a label mask: connected pixels of one label, found through runs of equal pixels (union-find over the runs of neighbouring rows).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "ndd/dtypes.h"
+
+namespace ndd {
+
+// Neighbours share a side. Objects are in the order of their first pixels.
+struct MaskObjects {
+  int64_t ndim = 0;
+  std::vector<int64_t> labels;       // of each object
+  std::vector<int64_t> begin, end;   // of its box, ndim numbers for each object
+
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  int64_t extent(int64_t object, int64_t d) const { return end[object * ndim + d] - begin[object * ndim + d]; }
+  int64_t volume(int64_t object) const {
+    int64_t product = 1;
+    for (int64_t d = 0; d < ndim; ++d) product *= extent(object, d);
+    return product;
+  }
+};
+
+namespace objects_detail {
+
+struct Run {
+  int64_t label, begin, end;
+  int64_t parent;
+};
+
+// The end of the run of equal elements that begins at `i`.
+template <class T>
+int64_t run_end(const T* row, int64_t i, int64_t n) {
+  const T value = row[i];
+  constexpr int64_t kBlock = 16;
+  for (; i + kBlock <= n; i += kBlock) {
+    int differs = 0;
+    for (int64_t k = 0; k < kBlock; ++k) differs |= row[i + k] != value;
+    if (differs) break;
+  }
+  while (i < n && row[i] == value) ++i;
+  return i;
+}
+
+inline int64_t root_of(std::vector<Run>& runs, int64_t k) {
+  while (runs[k].parent != k) k = runs[k].parent = runs[runs[k].parent].parent;
+  return k;
+}
+
+// Joins the runs of two rows that touch; `a` and `b` are the first runs, up to `a_end` and `b_end`.
+inline void join_rows(std::vector<Run>& runs, int64_t a, int64_t a_end, int64_t b, int64_t b_end) {
+  while (a < a_end && b < b_end) {
+    if (runs[a].label == runs[b].label && runs[a].begin < runs[b].end && runs[b].begin < runs[a].end) {
+      const int64_t one = root_of(runs, a), other = root_of(runs, b);
+      if (one < other) runs[other].parent = one;
+      else runs[one].parent = other;
+    }
+    if (runs[a].end < runs[b].end) ++a;
+    else ++b;
+  }
+}
+
+}  // namespace objects_detail
+
+// `label_of` turns an element into a label, or kNoObject.
+constexpr int64_t kNoObject = INT64_MIN;
+
+template <class T, class Label>
+MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Label label_of) {
+  using namespace objects_detail;
+  MaskObjects made;
+  made.ndim = ndim;
+  const int64_t width = shape[ndim - 1];
+  int64_t rows = 1;
+  for (int64_t d = 0; d + 1 < ndim; ++d) rows *= shape[d];
+  if (rows * width == 0) return made;
+  std::vector<Run> runs;
+  std::vector<int64_t> first(rows + 1, 0), at(ndim, 0), stride(ndim, 1);
+  for (int64_t d = ndim - 3; d >= 0; --d) stride[d] = stride[d + 1] * shape[d + 1];
+  T known{};
+  int64_t known_label = label_of(known);
+  for (int64_t r = 0; r < rows; ++r) {
+    first[r] = static_cast<int64_t>(runs.size());
+    const T* row = data + r * width;
+    for (int64_t i = 0; i < width;) {
+      const int64_t end = run_end(row, i, width);
+      if (row[i] != known) {
+        known = row[i];
+        known_label = label_of(known);
+      }
+      if (known_label != kNoObject) {
+        const int64_t k = static_cast<int64_t>(runs.size());
+        if (k > first[r] && runs.back().label == known_label && runs.back().end == i) runs.back().end = end;
+        else runs.push_back({known_label, i, end, k});
+      }
+      i = end;
+    }
+    first[r + 1] = static_cast<int64_t>(runs.size());
+    for (int64_t d = 0; d + 1 < ndim; ++d)
+      if (at[d] > 0) join_rows(runs, first[r - stride[d]], first[r - stride[d] + 1], first[r], first[r + 1]);
+    for (int64_t d = ndim - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
+  }
+  std::vector<int64_t> object(runs.size());
+  std::fill(at.begin(), at.end(), 0);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = first[r]; k < first[r + 1]; ++k) {
+      const int64_t root = root_of(runs, k);
+      if (root == k) {
+        object[k] = made.size();
+        made.labels.push_back(runs[k].label);
+        for (int64_t d = 0; d < ndim; ++d) {
+          made.begin.push_back(d + 1 < ndim ? at[d] : runs[k].begin);
+          made.end.push_back(d + 1 < ndim ? at[d] + 1 : runs[k].end);
+        }
+        continue;
+      }
+      int64_t *low = made.begin.data() + object[root] * ndim, *high = made.end.data() + object[root] * ndim;
+      for (int64_t d = 0; d < ndim; ++d) {
+        const int64_t begin = d + 1 < ndim ? at[d] : runs[k].begin, end = d + 1 < ndim ? at[d] + 1 : runs[k].end;
+        if (begin < low[d]) low[d] = begin;
+        if (end > high[d]) high[d] = end;
+      }
+    }
+    for (int64_t d = ndim - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
+  }
+  return made;
+}
+
+}  // namespace ndd

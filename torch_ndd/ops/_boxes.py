@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators on bounding boxes share: checks, and outputs with as many boxes as are left."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import _native
+from .._batch import Batch, empty_packed, new_batch
+
+_map_boxes = _native.define(
+    "map_boxes",
+    [
+        ("Tensor", "boxes"),
+        ("Tensor?", "boxes_shapes"),
+        ("Tensor", "table"),
+        ("int", "box_mode"),
+        ("bool", "normalized"),
+        ("bool", "with_size"),
+        ("bool", "cut"),
+        ("float", "threshold"),
+        ("Tensor(a!)", "made"),
+        ("Tensor(b!)", "kept"),
+        ("Tensor(c!)", "counts"),
+    ],
+)
+
+# The rows of a tensor that a mask chooses, in a compiled graph too.
+_native._library.define("kept_rows(Tensor rows, Tensor kept) -> Tensor")
+
+
+@torch.library.impl("ndd::kept_rows", "CompositeExplicitAutograd", lib=_native._library)
+def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    # By NumPy: torch hands 1000 rows to its threads, which takes 20 instead of 0.01 ms where the cores are busy. As bytes, because NumPy has no
+    # bfloat16.
+    if not rows.numel():
+        return rows.new_empty([int(kept.sum()), *rows.shape[1:]])
+    chosen = rows.contiguous().view(torch.uint8).reshape(len(rows), -1).numpy()[kept.numpy()]
+    return torch.from_numpy(chosen).reshape(-1).view(rows.dtype).reshape(-1, *rows.shape[1:])
+
+
+@torch.library.register_fake("ndd::kept_rows", lib=_native._library)
+def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    del kept
+    return rows.new_empty([torch.library.get_ctx().new_dynamic_size(), *rows.shape[1:]])
+
+
+def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
+    """RuntimeError unless they are float32 and every sample has boxes of ``numbers`` numbers."""
+    if boxes.dtype is not torch.float32:
+        raise RuntimeError(f"{op}: boxes must be float32, got {boxes.dtype}; cast them with cast(boxes, dtype=float32)")
+    if torch.compiler.is_compiling():
+        return
+    volumes = boxes._values[0:1].numel() if boxes._shapes is None else boxes._shapes.prod(1)
+    if bool(volumes % numbers) if isinstance(volumes, int) else bool((volumes % numbers).any()):
+        raise RuntimeError(f"{op}: a box has {numbers} numbers, got samples of shape {boxes.shape[0] if boxes._shapes is None else boxes.shape}")
+
+
+def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
+    """The same, and that every sample is a table with a row for each box."""
+    check_boxes(op, boxes, numbers)
+    if boxes.ndim != 2 or not (torch.compiler.is_compiling() or _all_equal(boxes, 1, numbers)):
+        raise RuntimeError(f"{op}: boxes must be a table with a row of {numbers} numbers for each box, got the shapes {boxes.shape}")
+
+
+def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
+    if batch._shapes is None:
+        return batch._values.shape[1 + axis] == extent
+    return bool((batch._shapes[:, axis] == extent).all())
+
+
+def on_host(value: Batch) -> Batch:
+    """Its values where the host can read them."""
+    host = value if value._values.device.type == "cpu" else value.cpu()
+    host._ready()
+    return host
+
+
+def rows_of(batch: Batch) -> torch.Tensor | int:
+    """How many rows each sample has: a number, or int64 (N,)."""
+    return batch._values.shape[1] if batch._shapes is None else batch._shapes[:, 0]
+
+
+def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
+    """RuntimeError unless there is a row of labels for each box."""
+    if labels.ndim < 1:
+        raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
+    if torch.compiler.is_compiling():
+        return
+    given, wanted = rows_of(labels), rows_of(boxes)
+    equal = given == wanted
+    if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
+        raise RuntimeError(f"{op}: there must be as many labels as boxes, got the shapes {labels.shape} and {boxes.shape}")
+
+
+class Kept:
+    """Which boxes are left: a mask over all of them, and how many of each sample."""
+
+    def __init__(self, boxes: Batch) -> None:
+        total = boxes._values.numel() // boxes._values.shape[-1] if boxes._shapes is None and boxes._values.shape[-1] else 0
+        if boxes._shapes is not None:
+            total = int(boxes._shapes[:, 0].sum()) if not torch.compiler.is_compiling() else boxes._values.shape[0] // 4
+        self.mask = torch.empty(total, dtype=torch.bool)
+        self.counts = torch.empty(boxes.batch_size, dtype=torch.int64)
+
+    def of(self, values: torch.Tensor, like: Batch, device: torch.device) -> Batch:
+        """The rows that are left of ``values``, which has those of all samples, in the shape and layout of ``like``, on a device."""
+        trailing: Sequence[Any] = like._values.shape[2:] if like._shapes is None else like._shapes[0, 1:].tolist()
+        if torch.compiler.is_compiling() and like._shapes is not None:
+            trailing = values.shape[1:]
+        rows = values.reshape(len(self.mask), *trailing)
+        all_kept = not torch.compiler.is_compiling() and bool(self.mask.all())
+        left = rows if all_kept else torch.ops.ndd.kept_rows(rows, self.mask)
+        if all_kept:
+            made = new_batch(left.view(like._values.shape), like._shapes)
+        else:
+            shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
+            empty = empty_packed(shapes, values.dtype, torch.device("cpu")) if not torch.compiler.is_compiling() else None
+            made = new_batch(left.reshape(-1), shapes) if empty is None else new_batch(left.reshape(empty._values.shape), empty._shapes)
+        made._layout = like._layout
+        return made if device.type == "cpu" else made.to_device(device)
+
+
+def mapped_boxes(
+    boxes: Batch, labels: Batch | None, table: torch.Tensor, *, mode: int, normalized: bool, with_size: bool, cut: bool, threshold: float
+) -> tuple[Batch, ...]:
+    """Boxes through affine maps, and the labels of those that are left. A row of ``table``, float64 (1 or N, 10), is a map (2, 3) in pixels, then
+    width and height of the old image and of the new one."""
+    device = boxes._values.device
+    host = on_host(boxes)
+    kept, made = Kept(host), torch.empty_like(host._values)
+    _map_boxes(host._values, host._shapes, table, mode, normalized, with_size, cut, threshold, made, kept.mask, kept.counts)
+    out = (kept.of(made.reshape(-1, 4), host, device),)
+    if labels is None:
+        return out
+    given = on_host(labels)
+    return (*out, kept.of(given._values, given, device))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points that follow what happens to an image."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._formulas import per_sample
+from ._outputs import like
+
+_AXES = "xyz"
+
+
+def _flip_formula(
+    points: torch.Tensor,
+    center_x: torch.Tensor,
+    center_y: torch.Tensor,
+    center_z: torch.Tensor,
+    flip_x: torch.Tensor,
+    flip_y: torch.Tensor,
+    flip_z: torch.Tensor,
+    layout: str,
+    *,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    del dtype
+    made = []
+    for k, axis in enumerate(layout or _AXES[: points.shape[-1]]):
+        center, flipped = (center_x, center_y, center_z)[_AXES.index(axis)], (flip_x, flip_y, flip_z)[_AXES.index(axis)]
+        center, flipped = per_sample(center.to(points.device, torch.float32), 2), per_sample(flipped.to(points.device), 2)
+        made.append(torch.where(flipped != 0, 2 * center - points[..., k], points[..., k]))
+    return torch.stack(made, -1)
+
+
+@operator(
+    formula=_flip_formula,
+    kernel="Tensor center_x, Tensor center_y, Tensor center_z, Tensor flip_x, Tensor flip_y, Tensor flip_z, str layout",
+)
+def coord_flip(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    center_x: PerSample[float] = 0.5,
+    center_y: PerSample[float] = 0.5,
+    center_z: PerSample[float] = 0.5,
+    flip_x: PerSample[int] = 1,
+    flip_y: PerSample[int] = 0,
+    flip_z: PerSample[int] = 0,
+    layout: str = "",
+) -> T:
+    """Mirror points as :func:`flip` mirrors their image: ``x`` becomes ``2 * center_x - x``.
+
+    Args:
+        input: float32 (points, dimensions) with one to three dimensions.
+        center_x, center_y, center_z: the middle, 0.5 for coordinates from 0 to 1.
+        flip_x, flip_y, flip_z: whether to mirror along this axis.
+        layout: the order of the coordinates, such as "yx"; by default x comes first.
+
+    Raises:
+        RuntimeError: points of another type or shape, or a layout that does not name each of their axes once.
+
+    >>> coord_flip(torch.tensor([[0.25, 0.5], [1.0, 0.0]])).torch()
+    tensor([[0.7500, 0.5000],
+            [0.0000, 0.0000]])
+    """
+    op = "coord_flip"
+    points: Batch = input  # type: ignore[assignment]
+    if points.dtype is not torch.float32:
+        raise RuntimeError(f"{op}: points must be float32, got {points.dtype}; cast them with cast(points, dtype=float32)")
+    dims = _dimensions(op, points) if points.ndim == 2 else 0
+    known = not isinstance(dims, torch.Tensor)  # not in the graph of ragged points; the kernel looks at them
+    if known and not 1 <= dims <= 3:
+        raise RuntimeError(f"{op}: points must be a table with one to three columns, got the shapes {points.shape}")
+    if not isinstance(layout, str):
+        raise TypeError(f"{op}: layout must be a str, got {layout!r}")
+    axes = _AXES[: dims if known else len(layout)]
+    if layout and sorted(layout) != sorted(axes):
+        raise RuntimeError(f"{op}: layout must name the axes {', '.join(axes)} once each, got {layout!r}")
+    return Launch(like(points), [center_x, center_y, center_z, flip_x, flip_y, flip_z, layout])  # type: ignore[return-value]
+
+
+def _dimensions(op: str, points: Batch) -> Any:
+    """How many coordinates a point has: a number, in the graph of ragged points int64 (N,)."""
+    if points._shapes is None:
+        return points._values.shape[-1]
+    if torch.compiler.is_compiling():
+        return points._shapes[:, -1]
+    if not len(points._shapes):
+        return 2
+    columns = points._shapes[:, -1]
+    if bool((columns != columns[0]).any()):
+        raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
+    return int(columns[0])
+
+
+@operator(
+    per_frame=True,
+    kernel="Tensor? M, Tensor? MT, Tensor? T, int M_frames, int MT_frames, int T_frames, bool frames",
+)
+def coord_transform(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    M: PerSample[Sequence[float]] | None = None,
+    MT: PerSample[Sequence[float]] | None = None,
+    T: PerSample[Sequence[float]] | None = None,
+    dtype: torch.dtype | None = torch.float32,
+) -> Any:
+    """Map points with a matrix: ``out = M in + T``.
+
+    ``transforms.of`` gives the matrix of a pixel operator, so that keypoints follow their image.
+
+    Args:
+        input: points with their coordinates along the last dimension, of any type, with at least two dimensions; with frames ``F`` in front,
+            matrices may be given per frame.
+        M: the matrix, with a column for each coordinate, or its numbers row by row; or one number, by which all coordinates are multiplied.
+        T: what is added: one number, or one for each coordinate of the result.
+        MT: both in one matrix, whose last column is T.
+        dtype: of the result, by default float32; integers are rounded half away from zero and saturated.
+
+    Raises:
+        RuntimeError: ``MT`` beside ``M`` or ``T``, numbers that make no matrix, matrices for another number of frames, a single point.
+
+    >>> coord_transform(torch.tensor([[1.0, 2.0]]), M=[0, 1, 1, 0], T=[10, 20]).torch()
+    tensor([[12., 21.]])
+    """
+    op = "coord_transform"
+    points: Batch = input  # type: ignore[assignment]
+    if points.ndim < 2:
+        raise RuntimeError(f"{op}: the input must have at least two dimensions, points and coordinates; got {points.ndim}")
+    if MT is not None and (M is not None or T is not None):
+        raise RuntimeError(f"{op}: MT is a matrix with its shift; give it or M and T")
+    columns = _dimensions(op, points)
+    rows = columns
+    counts = {name: _numbers_and_frames(value) for name, value in (("M", M), ("MT", MT), ("T", T))}
+    if MT is not None:
+        rows = _matrix_rows(op, "MT", counts["MT"][0], columns + 1)
+    elif M is not None and counts["M"][0] != 1:
+        rows = _matrix_rows(op, "M", counts["M"][0], columns)
+    if T is not None and not isinstance(rows, torch.Tensor) and counts["T"][0] not in (1, rows):
+        raise RuntimeError(f"{op}: T must be one number or {rows}, got {counts['T'][0]}")
+    given = {count for _, count in counts.values()} - {1}
+    has_frames = (points._layout or "").startswith("F") and points.ndim > 2
+    if len(given) > 1 or (has_frames and points._shapes is None and given - {points._values.shape[1]}):
+        raise RuntimeError(f"{op}: matrices for {sorted(given)} frames, the input has {points._values.shape[1] if has_frames else 'none'}")
+    shape: list[Any] = list(points._values.shape[1:]) if points._shapes is None else list(points._shapes.unbind(1))
+    shape[-1] = rows
+    layout = points._layout
+    if given and not has_frames:
+        shape, layout = [*given, *shape], None
+    out = empty_batch(points.batch_size, shape, dtype or torch.float32, points._values.device, layout)
+    frames = [count for _, count in counts.values()]
+    return Launch(out, [M, MT, T, *frames, has_frames or bool(given)])
+
+
+def _numbers_and_frames(value: Any) -> tuple[int, int]:
+    """How many numbers an argument (rows, ...) has for each frame, and for how many frames."""
+    if value is None:
+        return 0, 1
+    total = value.numel() // max(1, len(value))
+    # What is not for frames has been flattened; of numbers for frames the second dimension counts these.
+    frames = value.shape[1] if value.dim() > 2 else 1
+    return total // max(1, frames), frames
+
+
+def _matrix_rows(op: str, name: str, count: int, columns: Any) -> Any:
+    if isinstance(columns, torch.Tensor):
+        return count // columns
+    if columns == 0 or count % columns or not count:
+        raise RuntimeError(f"{op}: {count} numbers are no matrix {name} with {columns} columns")
+    return count // columns

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``dump_image``."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._batch import Batch, new_batch
+from .._operator import DeviceLike, T, operator
+from ._boxes import on_host
+
+
+@operator(view=True, reads_values=True)
+def dump_image(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    input_layout: str = "HWC",
+    suffix: str = "",
+) -> T:
+    """Write images into files of the working directory, to look at them, and pass them on.
+
+    Sample i goes to ``<i>-<suffix>-0.ppm``, which most viewers open; the next call with this suffix overwrites it. The call waits for the images.
+
+    Args:
+        input: uint8 ``HWC`` with 1 or 3 channels.
+        input_layout: "HWC".
+        suffix: part of the files' names.
+
+    Returns:
+        The input.
+
+    Raises:
+        RuntimeError: images of another type or shape, another layout, a file that cannot be written.
+
+    >>> import contextlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    ...     dump_image(torch.zeros(4, 5, 3, dtype=torch.uint8), suffix="black").shape
+    ...     [path.name for path in Path.cwd().iterdir()]
+    (4, 5, 3)
+    ['0-black-0.ppm']
+    """
+    op = "dump_image"
+    images: Batch = input  # type: ignore[assignment]
+    for name, value in (("input_layout", input_layout), ("suffix", suffix)):
+        if not isinstance(value, str):
+            raise TypeError(f"{op}: {name} must be a str, got {value!r}")
+    if input_layout != "HWC" or images._layout not in (None, "HWC"):
+        raise RuntimeError(f"{op}: images must be HWC, got {input_layout if input_layout != 'HWC' else images._layout!r}; transpose them")
+    if images.dtype is not torch.uint8 or images.ndim != 3:
+        raise RuntimeError(f"{op}: images must be uint8 with three dimensions, got {images.dtype} with {images.ndim}")
+    for i, sample in enumerate(on_host(images)):
+        height, width, channels = sample.shape
+        if channels not in (1, 3):
+            raise RuntimeError(f"{op}: images must have 1 or 3 channels, sample {i} has {channels}")
+        _write(Path(f"{i}-{suffix}-0.ppm"), height, width, channels, sample._values)
+    return new_batch(images._values, images._shapes, images._layout)  # type: ignore[return-value]
+
+
+def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:
+    """The binary form of PPM, or of PGM for one channel: https://netpbm.sourceforge.net/doc/ppm.html"""
+    try:
+        path.write_bytes(b"P%d\n%d %d\n255\n" % (6 if channels == 3 else 5, width, height) + pixels.contiguous().numpy().tobytes())
+    except OSError as error:
+        raise RuntimeError(f"dump_image: cannot write {path.absolute()}: {error}") from None

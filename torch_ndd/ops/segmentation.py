@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks: choosing among their polygons, pixels and objects."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import _native
+from .._batch import Batch, empty_batch
+from .._operator import DeviceLike, Launch, PerSample, Random, T, Varying, operator
+from ._boxes import on_host, rows_of
+from ._outputs import columns_of
+
+_FORMATS = ("anchor_shape", "start_end", "box")
+_MOST_DIMENSIONS = 6
+_plan = _native.define(
+    "select_masks_plan",
+    [
+        ("Tensor", "mask_ids"),
+        ("Tensor?", "mask_ids_shapes"),
+        ("Tensor", "polygons"),
+        ("Tensor?", "polygons_shapes"),
+        ("Tensor", "vertices"),
+        ("bool", "reindex_masks"),
+        ("Tensor(a!)", "table"),
+        ("Tensor(b!)", "counts"),
+    ],
+)
+
+
+@operator(name="segmentation.select_masks", kernel="Tensor table", outputs=2, reads_values=True)
+def select_masks(
+    mask_ids: T,
+    polygons: T,
+    vertices: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    reindex_masks: bool = False,
+) -> tuple[T, T]:
+    """The polygons of some masks, and their vertices.
+
+    Args:
+        mask_ids: int32 (masks,), without repetitions.
+        polygons: int32 (polygons, 3): the number of the mask, and where the polygon's vertices begin and end. A mask may have several polygons.
+        vertices: (vertices, coordinates) of any type.
+        reindex_masks: number the masks anew: 0 for the first of ``mask_ids`` and so on.
+
+    Returns:
+        Polygons and vertices of the masks, in the order of ``mask_ids``. Their numbers depend on the values, so the call waits for the inputs.
+
+    Raises:
+        RuntimeError: a mask that is not there or given twice, vertices that are not there, inputs of another type or shape.
+
+    >>> polygons = torch.tensor([[4, 0, 2], [7, 2, 3]], dtype=torch.int32)
+    >>> points = torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> select_masks(torch.tensor([7], dtype=torch.int32), polygons, points)[1].torch()
+    tensor([[4., 5.]])
+    """
+    op = "segmentation.select_masks"
+    ids, rows, points = mask_ids, polygons, vertices
+    assert isinstance(ids, Batch)
+    assert isinstance(rows, Batch)
+    assert isinstance(points, Batch)
+    for name, given, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
+        if given.ndim != ndim:
+            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
+        if name != "vertices" and given.dtype is not torch.int32:
+            raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
+    columns = rows._values.shape[2] if rows._shapes is None else rows._shapes[:, 1]
+    if not (bool((columns == 3).all()) if isinstance(columns, torch.Tensor) else columns == 3):
+        raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
+    host_ids, host_rows = on_host(ids), on_host(rows)
+    available = rows_of(points)
+    available = available.contiguous() if isinstance(available, torch.Tensor) else torch.tensor([available])
+    table = torch.empty(rows._values.numel() // 3, 4, dtype=torch.int64)
+    counts = torch.empty(ids.batch_size, 2, dtype=torch.int64)
+    _plan(host_ids._values, host_ids._shapes, host_rows._values, host_rows._shapes, available, bool(reindex_masks), table, counts)
+    target = points._values.device
+    width: Any = points._values.shape[2] if points._shapes is None else points._shapes[:, 1]
+    out = (
+        empty_batch(ids.batch_size, [counts[:, 0], 3], torch.int32, target),
+        empty_batch(ids.batch_size, [counts[:, 1], width], points.dtype, target),
+    )
+    return Launch(out, [table])  # type: ignore[return-value]
+
+
+@operator(name="segmentation.random_mask_pixel")
+def random_mask_pixel(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    foreground: PerSample[int] = 0,
+    threshold: PerSample[float] | None = None,
+    value: PerSample[int] | None = None,
+    rng: Random = None,
+) -> Any:
+    """The coordinates of a random pixel of a mask, all equally likely.
+
+    Args:
+        input: anything with at least one dimension and one element.
+        foreground: choose from the foreground only, where there is one.
+        threshold: the foreground is what is larger, by default larger than 0.
+        value: the foreground is what is equal.
+        rng: the generator, by default that of the thread.
+
+    Returns:
+        int64, a number for each dimension.
+
+    Raises:
+        RuntimeError: both ``threshold`` and ``value``, a mask without a pixel.
+
+    >>> random_mask_pixel(torch.tensor([[0, 0, 0], [0, 0, 5]]), foreground=1).torch()
+    tensor([1, 2])
+    """
+    op = "segmentation.random_mask_pixel"
+    mask: Batch = input  # type: ignore[assignment]
+    if threshold is not None and value is not None:
+        raise RuntimeError(f"{op}: give either threshold or value")
+    if mask.ndim == 0:
+        raise RuntimeError(f"{op}: the input must have dimensions, got single numbers")
+    return empty_batch(mask.batch_size, [mask.ndim], torch.int64, mask._values.device)
+
+
+@operator(
+    name="segmentation.random_object_bbox",
+    kernel="Tensor? background, Tensor? class_weights, Tensor? classes, Tensor foreground_prob, Tensor? threshold, int k_largest, bool ignore_class, "
+    "int format, Tensor rng",
+    outputs=3,
+)
+def random_object_bbox(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    background: PerSample[int] | None = None,
+    cache_objects: bool = False,
+    class_weights: Varying[Sequence[float]] | None = None,
+    classes: Varying[Sequence[int]] | None = None,
+    foreground_prob: PerSample[float] = 1.0,
+    format: str = "anchor_shape",
+    ignore_class: bool = False,
+    k_largest: int | None = None,
+    output_class: bool = False,
+    threshold: PerSample[Sequence[int]] | None = None,
+    rng: Random = None,
+) -> Any:
+    """The box around a random object of a label mask: pixels of one label that are connected by their sides.
+
+    A label is drawn, then one of its objects, all equally likely. Labels without an object that is large enough do not count. With a probability of
+    ``1 - foreground_prob``, and where there is no object, the box is the whole mask.
+
+    Args:
+        input: integers or bool with one to six dimensions.
+        background: the label that is no object, by default 0, or one less than the smallest of ``classes`` where 0 is among those.
+        cache_objects: without effect: finding the objects again takes about as long as recognising a mask.
+        class_weights: how likely each of ``classes`` is, or, without these, each of 0, 1, 2... but for the background.
+        classes: the labels to choose from, by default all but the background.
+        foreground_prob: the probability of an object.
+        format: what is returned: "anchor_shape", "start_end", or "box", start and end in one.
+        ignore_class: choose from the objects of all labels at once.
+        k_largest: choose from so many objects only, those with the largest boxes.
+        output_class: also return the label, int32.
+        threshold: least extents of the box, one number or one for each dimension.
+        rng: the generator, by default that of the thread.
+
+    Returns:
+        int32: start and shape, start and end, or both in one; then the label where it is asked for.
+
+    Raises:
+        RuntimeError: an input of another type, an unknown format, ``k_largest`` below 1, ``background`` among the classes, not as many weights as
+            classes, ``ignore_class`` together with what concerns classes.
+
+    >>> mask = torch.tensor([[0, 0, 0, 0], [0, 3, 3, 0], [0, 3, 0, 0]])
+    >>> random_object_bbox(mask, format="box", output_class=True)[0].torch()
+    tensor([1, 1, 3, 3], dtype=torch.int32)
+    """
+    op = "segmentation.random_object_bbox"
+    mask: Batch = input  # type: ignore[assignment]
+    del cache_objects
+    if mask.dtype.is_floating_point:
+        raise RuntimeError(f"{op}: the mask must have integers or bool, got {mask.dtype}")
+    if not 1 <= mask.ndim <= _MOST_DIMENSIONS:
+        raise RuntimeError(f"{op}: the mask must have 1 to {_MOST_DIMENSIONS} dimensions, got {mask.ndim}")
+    if not isinstance(format, str):
+        raise TypeError(f"{op}: format must be a str, got {format!r}")
+    if format not in _FORMATS:
+        raise RuntimeError(f"{op}: format must be one of {', '.join(_FORMATS)}, got {format!r}")
+    if ignore_class and (classes is not None or class_weights is not None or output_class):
+        raise RuntimeError(f"{op}: with ignore_class there are no classes, class_weights and output_class")
+    if k_largest is not None and (isinstance(k_largest, bool) or not isinstance(k_largest, int)):
+        raise TypeError(f"{op}: k_largest must be an int, got {k_largest!r}")
+    if k_largest is not None and k_largest < 1:
+        raise RuntimeError(f"{op}: k_largest must be at least 1, got {k_largest}")
+    if threshold is not None and columns_of(threshold) not in (1, mask.ndim):
+        raise RuntimeError(f"{op}: threshold must be one number or {mask.ndim}, got {columns_of(threshold)}")
+    box = format == "box"
+    target, count = mask._values.device, mask.batch_size
+    first = empty_batch(count, [2 * mask.ndim if box else mask.ndim], torch.int32, target)
+    second = empty_batch(count, [0 if box else mask.ndim], torch.int32, target)
+    label = empty_batch(count, [], torch.int32, target)
+    arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS.index(format), rng]
+    results = (first,) if box else (first, second)
+    return Launch((first, second, label), arguments, views=(*results, label) if output_class else results)

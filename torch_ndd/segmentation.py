@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks: choosing among their polygons, pixels and objects."""
+
+from .ops.segmentation import random_mask_pixel as random_mask_pixel
+from .ops.segmentation import random_object_bbox as random_object_bbox
+from .ops.segmentation import select_masks as select_masks
