@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all readers share: epochs, order, shards, padding, reading ahead, and state."""
+"""What all readers share: epochs, order, shards, padding, reading ahead, bad samples, and state."""
 
 import base64
+import inspect
 import json
 import operator
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -17,35 +18,75 @@ from .._batch import Batch
 from .._context import EvalContext
 from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
-from ._order import Order, Position
+from ._captured import captured_epoch
+from ._order import Blocks, Order, Position, shard_of_pass
+from ._state import ReaderState, State, decoded, encoded
 
-STATE_VERSION = 1
+OnError = Literal["raise", "skip", "replace"]
+Outputs = tuple[Any, ...] | dict[str, Any]
 
 
-class ReaderState:
-    """The position of a reader; ``str`` is its serial form, equal states have equal text."""
+class LoaderOptions(TypedDict, total=False):
+    """What every reader takes.
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    - ``shard_id``, ``num_shards``: the shard to begin with and how many there are, one for each process; a complete epoch moves on to the next one.
+    - ``stick_to_shard``: stay in the shard.
+    - ``pad_last_batch``: fill the last batch by repeating the last sample, and small shards too.
+    - ``random_shuffle``: deliver in random order, another one in each epoch: a permutation of the whole data set, whatever its size.
+    - ``seed``: of that order; readers without one have the same order. With the same seed on all ranks a state fits other numbers of ranks.
+    - ``shuffle_after_epoch``, ``shuffle_after_epoch_seed``: the same for readers that keep their shard number.
+    - ``prefetch_queue_depth``: batches that are read ahead.
+    - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` needs no permission.
+    - ``on_error``: what to do about samples that cannot be read. ``"raise"`` a RuntimeError; ``"skip"``: go on with the samples that follow, so that
+      batches stay full; ``"replace"``: repeat another sample of the batch in its place. ``reader.errors`` lists them.
+    - ``initial_fill``, ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``: accepted for DALI's sake.
+    """
 
-    def __str__(self) -> str:
-        return self._text
+    dont_use_mmap: bool | None
+    initial_fill: int | None
+    lazy_init: bool | None
+    num_shards: int | None
+    on_error: OnError
+    pad_last_batch: bool | None
+    prefetch_queue_depth: int | None
+    random_shuffle: bool | None
+    read_ahead: bool | None
+    seed: int | None
+    shard_id: int | None
+    shuffle_after_epoch: bool | None
+    shuffle_after_epoch_seed: int | None
+    skip_cached_images: bool | None
+    stick_to_shard: bool | None
+    tensor_init_bytes: int | None
+    enable_checkpointing: bool
 
-    def __repr__(self) -> str:
-        return f"ReaderState({self._text!r})"
 
-    def __eq__(self, other: object) -> bool:
-        return str(other) == self._text if isinstance(other, ReaderState | str) else NotImplemented
+class ReadError(NamedTuple):
+    """A sample that could not be read."""
 
-    def __hash__(self) -> int:
-        return hash(self._text)
+    sample: int
+    """Its number in the data set."""
+    source: str
+    """Where it was to come from: a path, or a place in a file."""
+    reason: str
+
+
+class BadSamples(Exception):
+    """Some samples of a batch cannot be read: their places in it, and why."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(reasons)
+        self.reasons = dict(reasons)
+
+
+# A damaged disk may yield millions; the latest are kept.
+_ERRORS_KEPT = 10_000
 
 
 class Ahead(NamedTuple):
     """A batch that is being read."""
 
-    position: Position
-    skip: int
+    key: tuple[Blocks | None, Position, int]  # walk, position and number of samples
     after: Position
     samples: np.ndarray
     request: Any
@@ -54,53 +95,57 @@ class Ahead(NamedTuple):
 class Reader(IterableDataset):
     """A data set as a sequence of epochs. A new reader says what samples there are and how some of them are read.
 
-    It is an ``IterableDataset`` of one epoch at a time too, with ``state_dict``. Workers of a ``torch.utils.data.DataLoader`` take turns with the
-    batches.
+    It has two protocols. DALI's: :meth:`next_epoch` yields full batches, and an epoch goes on where the last one ended, also inside of the data.
+    PyTorch's: ``iter(reader)`` yields each sample of the shard exactly once, so that the last batch may be smaller; leaving such a loop ends that
+    epoch, and ``load_state_dict`` makes the next loop deliver the rest of the interrupted one. Workers of a ``torch.utils.data.DataLoader`` take
+    turns with the batches.
     """
 
-    def __init__(
-        self,
-        max_batch_size: int | None,
-        device: DeviceLike,
-        *,
-        shard_id: int | None = None,
-        num_shards: int | None = None,
-        stick_to_shard: bool | None = None,
-        pad_last_batch: bool | None = None,
-        random_shuffle: bool | None = None,
-        initial_fill: int | None = None,
-        seed: int | None = None,
-        shuffle_after_epoch: bool | None = None,
-        shuffle_after_epoch_seed: int | None = None,
-        prefetch_queue_depth: int | None = None,
-        enable_checkpointing: bool = False,
-    ) -> None:
+    def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
+        unknown = sorted(set(options) - set(LoaderOptions.__annotations__))
+        if unknown:
+            raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}")
         if str(device).startswith(("gpu", "cuda")) or torch_device(device).type != "cpu":
             raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
         self._max_batch_size = max_batch_size
-        self._num_shards = self._whole("num_shards", num_shards, 1)
-        self._shard_id = self._whole("shard_id", shard_id, 0)
+        self._num_shards = self._whole(options, "num_shards", 1)
+        self._shard_id = self._whole(options, "shard_id", 0)
         if self._num_shards < 1:
-            raise ValueError(f"{self._op}: num_shards must be positive, got {num_shards}")
+            raise ValueError(f"{self._op}: num_shards must be positive, got {self._num_shards}")
         if not 0 <= self._shard_id < self._num_shards:
-            raise ValueError(f"{self._op}: shard_id must be from 0 to {self._num_shards - 1}, got {shard_id}")
-        self._stick_to_shard = bool(stick_to_shard)
-        self._pad_last_batch = bool(pad_last_batch)
-        self._random_shuffle = bool(random_shuffle)
-        self._initial_fill = self._whole("initial_fill", initial_fill, 1024)
-        self._shuffle_after_epoch = bool(shuffle_after_epoch)
-        seed = self._whole("seed", seed, -1)
-        self._seeds = (0 if seed == -1 else seed, self._whole("shuffle_after_epoch_seed", shuffle_after_epoch_seed, 0))
-        self._depth = self._whole("prefetch_queue_depth", prefetch_queue_depth, 1)
-        self._checkpointing = bool(enable_checkpointing)
+            raise ValueError(f"{self._op}: shard_id must be from 0 to {self._num_shards - 1}, got {self._shard_id}")
+        self._stick_to_shard = bool(options.get("stick_to_shard"))
+        self._pad_last_batch = bool(options.get("pad_last_batch"))
+        self._random_shuffle = bool(options.get("random_shuffle"))
+        self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
+        self._depth = self._whole(options, "prefetch_queue_depth", 1)
+        self._checkpointing = bool(options.get("enable_checkpointing"))
+        self._on_error: str = options.get("on_error", "raise")
+        if self._on_error not in ("raise", "skip", "replace"):
+            raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        seed = self._whole(options, "seed", -1)
+        self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
+        self._errors: deque[ReadError] = deque(maxlen=_ERRORS_KEPT)
         self._started = False
         self._order: Order | None = None
-        self._position = Position()
-        self._epochs = 0  # complete ones
+        self._resumed = False  # the next loop of PyTorch's protocol delivers the rest of an epoch
         self._restored: str | None = None  # a state that was not looked at yet
         self._ahead: deque[Ahead] = deque()
         self._lock = threading.RLock()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        signature = inspect.signature(cls.__init__)
+        own = [one for name, one in signature.parameters.items() if name != "self" and one.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(own) + 1 < len(signature.parameters):  # it passes the options of all readers on
+            known = {one.name for one in own}
+            own += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+                for name, kind in LoaderOptions.__annotations__.items()
+                if name not in known
+            ]
+        cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
 
     # What a reader adds.
 
@@ -108,28 +153,33 @@ class Reader(IterableDataset):
         """Find the samples and return how many there are. RuntimeError when that fails; it is asked again then."""
         raise NotImplementedError
 
+    def _source(self, sample: int) -> str:
+        """Where a sample comes from, for messages."""
+        raise NotImplementedError
+
     def _start(self, samples: np.ndarray) -> Any:
         """Start to read some samples, without waiting."""
         raise NotImplementedError
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
-        """Wait for what :meth:`_start` started. RuntimeError names what cannot be read."""
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
+        """Wait for what :meth:`_start` started. BadSamples tells what cannot be read."""
         raise NotImplementedError
 
     # Epochs.
 
     def next_epoch(
         self, batch_size: int | None = None, ctx: EvalContext | None = None, capture: bool = False, compile: bool = False
-    ) -> Iterator[tuple[Any, ...]]:
+    ) -> Iterator[Any]:
         """Iterate over one epoch: tuples of Batches, or of Tensors when neither this call nor the constructor gives a batch size.
 
-        All batches are full: the last one goes on with the next samples, which the next epoch then starts behind, or repeats the last sample with
-        ``pad_last_batch``. Leaving the loop early is fine; the next epoch is a whole one from there.
+        Readers with named outputs yield dicts of them. All batches are full: the last one goes on with the next samples, which the next epoch then
+        starts behind, or repeats the last sample with ``pad_last_batch``. Leaving the loop early is fine; the next epoch is a whole one from there.
 
         Args:
             batch_size: Samples in a batch; by default ``max_batch_size``.
             ctx: The context in which reading runs.
-            capture: Accepted for DALI's sake; values and order are the same.
+            capture: Make the operator calls of a step for the next batch already, so that they run while the loop's body does something else.
+                Values, order and random numbers are the same, also when the body does not make the same calls in each step.
             compile: The same under its documented name.
 
         Raises:
@@ -140,22 +190,20 @@ class Reader(IterableDataset):
             batch_size = self._max_batch_size
         elif self._max_batch_size is not None and batch_size > self._max_batch_size:
             raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self._max_batch_size}")
-        return self._epoch(batch_size, ctx)
+        return captured_epoch(self, batch_size, ctx) if capture or compile else self._epoch(batch_size, ctx)
 
-    def _epoch(self, batch_size: int | None, ctx: EvalContext | None, worker: int = 0, workers: int = 1) -> Iterator[tuple[Any, ...]]:
-        count = self._batch_size(batch_size)
+    def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
+        """The batches of an epoch; ``steps`` of them, when it was interrupted."""
+        for _ in range(self._steps(batch_size) if steps is None else steps):
+            yield self._step(batch_size, ctx)
         with self._lock:
-            order, begin = self._prepared(), self._position
-            steps = order.steps(self._epochs, count)
-            self._position = order.skip(begin, count, worker)
-        for _ in range(worker, steps, workers):
-            yield self._step(batch_size, ctx, workers - 1)
-        with self._lock:
-            if workers > 1:
-                self._position = order.skip(begin, count, steps)
-            self._epochs += 1
+            self._state = self._state._replace(epochs=self._state.epochs + 1)
 
-    def __call__(self, *, batch_size: int | None = None) -> tuple[Any, ...]:
+    def _steps(self, batch_size: int | None) -> int:
+        with self._lock:
+            return self._prepared().steps(self._state.epochs, self._batch_size(batch_size))
+
+    def __call__(self, *, batch_size: int | None = None) -> Any:
         return self._step(self._max_batch_size if batch_size is None else batch_size, None)
 
     def _batch_size(self, batch_size: int | None) -> int:
@@ -172,8 +220,8 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and random_shuffle exclude each other")
         if self._shuffle_after_epoch and self._stick_to_shard:
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and stick_to_shard exclude each other")
-        if self._initial_fill < 1 or self._depth < 1:
-            raise RuntimeError(f"{self._op}: initial_fill and prefetch_queue_depth must be positive, got {self._initial_fill} and {self._depth}")
+        if self._depth < 1:
+            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be positive, got {self._depth}")
         size = self._scan()
         if size < self._num_shards:
             raise RuntimeError(
@@ -181,6 +229,9 @@ class Reader(IterableDataset):
             )
         if self._restored is not None:
             self._restore(self._restored)
+        if self._state.size not in (None, size):
+            raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
+        self._state = self._state._replace(size=size)
         self._order = Order(
             size,
             self._shard_id,
@@ -188,33 +239,88 @@ class Reader(IterableDataset):
             self._stick_to_shard,
             self._pad_last_batch,
             self._random_shuffle,
-            self._initial_fill,
-            self._seeds[0],
+            self._state.seeds[0],
             self._shuffle_after_epoch,
-            self._seeds[1],
+            self._state.seeds[1],
+            self._state.position.passes,
+            self._state.history,
         )
         return self._order
 
-    def _step(self, batch_size: int | None, ctx: EvalContext | None, skip: int = 0) -> tuple[Any, ...]:
-        """One batch or sample; ``skip`` batches are left to other workers after it."""
+    def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
+        """One batch or sample of the endless sequence or, with ``walk``, of this pass: None where it ends."""
         count = self._batch_size(batch_size)
         with self._lock, ctx or nullcontext():
             order = self._prepared()
             self._started = True
-            ahead = self._ahead
-            if ahead and (ahead[0].position, ahead[0].skip, len(ahead[0].samples)) != (self._position, skip, count):
+            ahead, position = self._ahead, self._state.position
+            if walk and not len(order.rest(position, 1, walk)):
+                return None
+            if ahead and ahead[0].key != (walk, position, count):
                 ahead.clear()
             try:
                 while len(ahead) <= self._depth:
-                    position = ahead[-1].after if ahead else self._position
-                    samples, after = order.take(position, count)
-                    ahead.append(Ahead(position, skip, order.skip(after, count, skip), samples, self._start(samples)))
-                outputs = self._finish(ahead[0].request, ahead[0].samples)
+                    if ahead:
+                        position = ahead[-1].after
+                        if walk and not len(order.rest(position, 1, walk)):
+                            position = Position(position.passes + 1)
+                    samples, after = _taken(order, position, count, walk)
+                    if not len(samples):  # a worker without a block
+                        break
+                    ahead.append(Ahead((walk, position, count), after, samples, self._start(samples)))
+                outputs, after, drawn = self._finished(ahead, walk)
             except BaseException:
                 ahead.clear()  # asking again reads again
                 raise
-            self._position = ahead.popleft().after
-        return outputs if batch_size is not None else tuple(one._sample(0) for one in outputs)
+            self._state = self._state.moved(after, drawn)
+        if outputs is None or batch_size is not None:
+            return outputs
+        return {name: one._sample(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one._sample(0) for one in outputs)
+
+    def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
+        """The oldest batch, the position after it, and how many samples were drawn in place of bad ones."""
+        assert self._order is not None
+        _, after, samples, request = ahead[0]
+        count, drawn, failed = len(samples), 0, 0
+        following = after  # where to look for what replaces a batch that is all bad
+        while len(samples):
+            try:
+                outputs = self._finish(request, samples)
+                ahead.popleft()
+                return outputs, after, drawn
+            except BadSamples as bad:
+                reasons = bad.reasons
+            first = min(reasons)
+            if self._on_error == "raise":
+                raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}")
+            found = {int(samples[k]): reason for k, reason in reasons.items()}
+            self._errors.extend(ReadError(sample, self._source(sample), reason) for sample, reason in found.items())
+            self._state = self._state._replace(errors=self._state.errors + len(found))
+            failed += len(found)
+            if failed > self._order.size + count:
+                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
+            good = samples[~np.isin(samples, list(found))]
+            if self._on_error == "replace":
+                if len(good):
+                    samples = samples.copy()
+                    samples[sorted(reasons)] = np.resize(good, len(reasons))
+                else:
+                    samples, following = self._order.take(following, len(samples))
+            else:
+                more, after = _taken(self._order, after, len(samples) - len(good), walk)
+                drawn += len(samples) - len(good)
+                samples = np.concatenate([good, more])
+                while len(ahead) > 1:  # what was read ahead has been taken
+                    ahead.pop()
+            request = self._start(samples)
+        ahead.clear()
+        return None, after, drawn
+
+    @property
+    def errors(self) -> tuple[ReadError, ...]:
+        """Samples that could not be read since the reader was made, the latest 10,000; :meth:`state_dict` has the number of all."""
+        with self._lock:
+            return tuple(self._errors)
 
     def get_metadata(self, batch_size: int | None = None) -> dict[str, int]:
         """Numbers of samples and shards: ``epoch_size``, ``epoch_size_padded`` (of all shards), ``number_of_shards``, ``shard_id``,
@@ -268,42 +374,89 @@ class Reader(IterableDataset):
     def _restore(self, text: str) -> None:
         try:
             self.load_state_dict(json.loads(text))
-        except (ValueError, TypeError, KeyError) as error:
+        except ValueError as error:
             raise RuntimeError(f"{self._op}: this is no state of a reader: {error}") from None
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the consumer, at any moment, as numbers."""
+        """The position of the consumer, at any moment, as a small dict of numbers. What was read ahead does not count.
+
+        It is the state of all ranks: they have taken equally many steps. It fits any number of shards and any batch size.
+        """
         with self._lock:
             if self._restored is not None:
                 self._restore(self._restored)
-            return {
-                "version": STATE_VERSION,
-                "epochs": self._epochs,
-                "passes": self._position.passes,
-                "offset": self._position.offset,
-                "seeds": list(self._seeds),
-            }
+            return encoded(self._state, self._num_shards, self._shard(self._state.position.passes))
+
+    def _shard(self, passes: int) -> int:
+        return shard_of_pass(passes, self._shard_id, self._num_shards, self._stick_to_shard or self._shuffle_after_epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a position, at any moment. ValueError for what :meth:`state_dict` did not return."""
-        if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
-            raise ValueError(f"{self._op}: this is no state of version {STATE_VERSION}: {state!r}")
-        epochs, passes, offset = (operator.index(state[key]) for key in ("epochs", "passes", "offset"))
-        seed, other = (operator.index(one) for one in state["seeds"])
+        """Go to a position, at any moment. The next loop over the reader delivers the rest of the epoch, divided among the shards of now.
+
+        Raises:
+            ValueError: what :meth:`state_dict` did not return, or a state of one rank of several that have skipped different numbers of bad samples:
+                ``checkpoint.merge`` makes one of them all.
+        """
+        worker = get_worker_info()
+        try:
+            restored = decoded(state, self._num_shards, self._shard, None if worker is None else (worker.id, worker.num_workers))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{self._op}: {error}") from None
         with self._lock:
             self._ahead.clear()
             self._restored, self._order = None, None
-            self._epochs, self._position, self._seeds = epochs, Position(passes, offset), (seed, other)
+            self._state, self._resumed = restored, True
 
     # The protocol of PyTorch.
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Any]:
+        return self._pass(self._max_batch_size)
+
+    def _pass(self, batch_size: int | None) -> Iterator[Any]:
+        """The rest of an epoch that was restored, or the next one."""
         worker = get_worker_info()
-        return self._epoch(self._max_batch_size, None, *((worker.id, worker.num_workers) if worker else ()))
+        blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
+        with self._lock:
+            self._prepared()
+            state = self._state
+            if state.blocks not in (None, blocks) and state.position.offset:
+                raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
+            if not self._resumed and state.position.offset:  # the last loop was left, or next_epoch has begun this pass
+                state = state.moved(Position(state.position.passes + 1), 0)
+            self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
+        return self._batches(batch_size, blocks)
+
+    def _batches(self, batch_size: int | None, blocks: Blocks) -> Iterator[Any]:
+        while True:
+            outputs = self._step(batch_size, None, blocks)
+            if outputs is None:
+                break
+            yield outputs
+        with self._lock:
+            self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make an epoch the next one, as a ``DistributedSampler`` has it; nothing changes when the reader is in that epoch already.
+
+        A ``torch.utils.data.DataLoader`` whose workers are not persistent copies the reader anew in each epoch, and needs this for another order.
+        """
+        with self._lock:
+            if epoch != self._state.position.passes:
+                self._state, self._resumed = self._state.moved(Position(operator.index(epoch))), False
 
     def __len__(self) -> int:
+        """Batches of an epoch."""
+        return self._length(self._max_batch_size)
+
+    def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
         with self._lock:
-            return self._prepared().steps(self._epochs, self._batch_size(self._max_batch_size))
+            order = self._prepared()
+            passes = self._state.position.passes + (self._state.position.offset > 0)
+            return order.steps(passes, self._batch_size(batch_size), drop_last)
+
+    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        with self._lock:
+            return self._prepared().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -316,7 +469,8 @@ class Reader(IterableDataset):
     def __repr__(self) -> str:
         return f"<{self._op}>"
 
-    def _whole(self, argument: str, value: Any, default: int) -> int:
+    def _whole(self, options: LoaderOptions, argument: str, default: int) -> int:
+        value: Any = options.get(argument)
         if value is None:
             return default
         if isinstance(value, Tensor):
@@ -325,3 +479,9 @@ class Reader(IterableDataset):
             return operator.index(value)
         except TypeError:
             raise TypeError(f"{self._op}: {argument} must be an int, got {value!r}") from None
+
+
+def _taken(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
+    if walk is None:
+        return order.take(position, count)
+    return order.rest(position, count, walk), Position(position.passes, position.offset + count)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """In which order a reader delivers its samples: a pure function of its settings and a position."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,8 +9,11 @@ import numpy as np
 
 from .. import _native
 
-# All ranks of a training must agree on what they divide among themselves, whatever their `seed` is.
+# Which samples a shard has in a shuffled pass does not depend on `seed`, so that ranks with different seeds never share a sample.
 _SEED_OF_ALL_RANKS = 0x5EED
+
+# Number of shards, and samples that each of them has delivered: one number for all, or one for each.
+Taken = tuple[int, int | tuple[int, ...]]
 
 
 class Position(NamedTuple):
@@ -17,6 +21,31 @@ class Position(NamedTuple):
 
     passes: int = 0
     offset: int = 0
+
+
+class Blocks(NamedTuple):
+    """What one of several workers reads of a shard: block ``worker`` of every ``workers``, ``size`` samples each.
+
+    >>> Blocks(1, 2, 3).places(2, 4)  # its own samples number 2 to 5
+    array([ 5,  9, 10, 11])
+    """
+
+    worker: int = 0
+    workers: int = 1
+    size: int = 1
+
+    def places(self, begin: int, count: int) -> np.ndarray:
+        """Where samples ``begin`` to ``begin + count`` of the worker are in the shard."""
+        own = np.arange(begin, begin + count)
+        return own if self.workers == 1 else (own // self.size * self.workers + self.worker) * self.size + own % self.size
+
+
+ALL_BLOCKS = Blocks()
+
+
+def shard_of_pass(passes: int, shard_id: int, num_shards: int, sticks: bool) -> int:
+    """The shard that a reader has in a pass."""
+    return shard_id if sticks else (shard_id + passes) % num_shards
 
 
 @dataclass(frozen=True)
@@ -31,6 +60,11 @@ class Order:
     (array([3, 4, 0]), Position(passes=1, offset=1))
     >>> Order(5, pad_last_batch=True).take(Position(0, 3), 3)
     (array([3, 4, 4]), Position(passes=1, offset=0))
+
+    A pass that was begun by another number of shards goes on where they were: what they have left is divided anew. ``history`` tells it.
+
+    >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
+    [array([1, 2]), array([3, 5]), array([6, 7])]
     """
 
     size: int
@@ -39,85 +73,150 @@ class Order:
     stick_to_shard: bool = False
     pad_last_batch: bool = False
     random_shuffle: bool = False
-    initial_fill: int = 1024
     seed: int = 0
     shuffle_after_epoch: bool = False
     shuffle_after_epoch_seed: int = 0
+    history_pass: int = 0
+    history: tuple[Taken, ...] = ()
     _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two that were shuffled
 
     def shard(self, passes: int) -> int:
         """The shard of a pass."""
-        return self.shard_id if self.stick_to_shard or self.shuffle_after_epoch else (self.shard_id + passes) % self.num_shards
+        return shard_of_pass(passes, self.shard_id, self.num_shards, self.stick_to_shard or self.shuffle_after_epoch)
 
-    def bounds(self, shard: int) -> tuple[int, int]:
-        """Where a shard begins and ends among all samples."""
-        return self.size * shard // self.num_shards, self.size * (shard + 1) // self.num_shards
+    def length(self, passes: int) -> int:
+        """Samples of this reader in a pass; fewer in one that others have begun."""
+        begin, end = self._bounds(passes)
+        return end - begin
 
     @property
     def padded_shard(self) -> int:
         """Samples of a shard when all have as many as the largest."""
         return -(-self.size // self.num_shards)
 
-    def steps(self, epochs: int, batch_size: int) -> int:
+    def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
         """Batches of an epoch, after so many complete ones."""
-        begin, end = self.bounds(self.shard(epochs))
-        return -(-(self.padded_shard if self.pad_last_batch else end - begin) // batch_size)
+        begin, end = _part(self.size, self.shard(epochs), self.num_shards)
+        samples = self.padded_shard if self.pad_last_batch else end - begin
+        return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
+
+    def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
+        """Batches of the rest of a pass."""
+        samples = (self._padded_length(position.passes) if self.pad_last_batch else self.length(position.passes)) - position.offset
+        return max(0, samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size))
 
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
-        """The next ``count`` samples, int64, and the position after them."""
+        """The next ``count`` samples of the endless sequence, int64, and the position after them."""
         passes, offset = position
-        after = self.skip(position, count, 1)
         if self.pad_last_batch:
-            begin, end = self.bounds(self.shard(passes))
-            return self._slice(passes, np.minimum(np.arange(offset, offset + count), end - begin - 1)), after
+            if offset >= self._padded_length(passes):
+                passes, offset = passes + 1, 0
+            samples = self._padded(passes, np.arange(offset, offset + count))
+            ended = offset + count >= self._padded_length(passes)
+            return samples, Position(passes + 1, 0) if ended else Position(passes, offset + count)
         parts = []
         while count:
-            begin, end = self.bounds(self.shard(passes))
-            number = min(count, end - begin - offset)
-            parts.append(self._slice(passes, np.arange(offset, offset + number)))
-            count -= number
-            passes, offset = passes + 1, 0
-        return parts[0] if len(parts) == 1 else np.concatenate(parts), after
+            part = self.rest(Position(passes, offset), count)
+            parts.append(part)
+            count -= len(part)
+            offset += len(part)
+            if offset >= self.length(passes):
+                passes, offset = passes + 1, 0
+        return parts[0] if len(parts) == 1 else np.concatenate(parts), Position(passes, offset)
 
-    def skip(self, position: Position, count: int, batches: int) -> Position:
-        """The position after ``batches`` of ``count`` samples."""
+    def rest(self, position: Position, count: int, blocks: Blocks = ALL_BLOCKS) -> np.ndarray:
+        """The next ``count`` samples of this pass, int64; fewer where it ends, none after that. With padding the last one is repeated.
+
+        The offset counts the samples of the worker that ``blocks`` describes.
+        """
         passes, offset = position
+        places = blocks.places(offset, count)
         if self.pad_last_batch:
-            while batches:
-                left = -(-(self.padded_shard - offset) // count)  # batches of this pass
-                if batches < left:
-                    return Position(passes, offset + batches * count)
-                passes, offset, batches = passes + 1, 0, batches - left
-            return Position(passes, offset)
-        offset += batches * count
-        while True:
-            begin, end = self.bounds(self.shard(passes))
-            if offset < end - begin:
-                return Position(passes, offset)
-            passes, offset = passes + 1, offset - (end - begin)
+            return self._padded(passes, places) if places[0] < self._padded_length(passes) else places[:0]
+        return self._samples(passes, places[places < self.length(passes)])
 
-    def _slice(self, passes: int, places: np.ndarray) -> np.ndarray:
+    def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
+        # A shard that is empty, because few samples were left for many, repeats what precedes it.
+        return self._samples(passes, np.minimum(places, self.length(passes) - 1))
+
+    def _padded_length(self, passes: int) -> int:
+        return -(-self._left(passes) // self.num_shards)
+
+    def _bounds(self, passes: int) -> tuple[int, int]:
+        return _part(self._left(passes), self.shard(passes), self.num_shards)
+
+    def _left(self, passes: int) -> int:
+        """Samples of a pass for all shards."""
+        begun = self._begun(passes)
+        return self.size if begun is None else int(begun[1].sum())
+
+    def _begun(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """What others have left of a pass: first places and lengths of intervals."""
+        if passes != self.history_pass or not self.history:
+            return None
+        if -1 not in self._passes:
+            begins, lengths = np.zeros(1, np.int64), np.array([self.size])
+            for shards, taken in self.history:
+                begins, lengths = _left_by(begins, lengths, shards, taken)
+            self._passes[-1] = np.stack([begins, lengths])
+        begins, lengths = self._passes[-1]
+        return begins, lengths
+
+    def _samples(self, passes: int, places: np.ndarray) -> np.ndarray:
+        places = np.maximum(places + self._bounds(passes)[0], 0)
+        begun = self._begun(passes)
+        if begun is not None and len(places):
+            places = _places(*begun, places)
         if self.random_shuffle or self.shuffle_after_epoch:
             return self._shuffled_pass(passes)[places]
-        return places + self.bounds(self.shard(passes))[0]
+        return places
 
     def _shuffled_pass(self, passes: int) -> np.ndarray:
         found = self._passes.get(passes)
         if found is None:
-            begin, end = self.bounds(self.shard(passes))
+            found = np.arange(self.size)
             if self.shuffle_after_epoch:
-                found = _shuffled(np.arange(self.size), self.size, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)[begin:end]
+                _shuffle(found, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)
             else:
-                # A list that is sorted by class would stay nearly so with a small reservoir.
-                everything = _shuffled(np.arange(self.size), self.size, _SEED_OF_ALL_RANKS, 0)
-                found = _shuffled(everything[begin:end], self.initial_fill, self.seed, passes)
-            for old in list(self._passes)[:-1]:
+                shards = self.history[0][0] if passes == self.history_pass and self.history else self.num_shards
+                if shards > 1 and not self.stick_to_shard:
+                    _shuffle(found, _SEED_OF_ALL_RANKS, passes)
+                for shard in range(shards):
+                    begin, end = _part(self.size, shard, shards)
+                    _shuffle(found[begin:end], self.seed, passes, shard)
+            for old in [key for key in self._passes if key >= 0][:-1]:
                 del self._passes[old]
             self._passes[passes] = found
         return found
 
 
-def _shuffled(order: np.ndarray, fill: int, seed: int, epoch: int) -> np.ndarray:
-    order = np.ascontiguousarray(order, dtype=np.int64)
-    _native.shuffle(order.ctypes.data, len(order), fill, seed & (2**64 - 1), epoch)
-    return order
+def _part(size: int, shard: int, shards: int) -> tuple[int, int]:
+    """Where a shard begins and ends."""
+    return size * shard // shards, size * (shard + 1) // shards
+
+
+def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The intervals that remain of some, when each shard has taken its first samples."""
+    total = int(lengths.sum())
+    edges = total * np.arange(shards + 1) // shards if total * shards < 2**62 else np.array([total * i // shards for i in range(shards + 1)])
+    left = np.stack([np.minimum(edges[:-1] + np.asarray(taken), edges[1:]), edges[1:]], 1)  # in numbers of samples
+    ends = np.cumsum(lengths)
+    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between two neighbours everything is left or nothing, in one interval
+    first, last = cuts[:-1], cuts[1:]
+    shard = np.searchsorted(left[:, 1], first, "right")
+    kept = np.zeros(len(first), bool)
+    inside = shard < shards
+    kept[inside] = first[inside] >= left[shard[inside], 0]
+    first, last = first[kept], last[kept]
+    return _places(begins, lengths, first), last - first
+
+
+def _places(begins: np.ndarray, lengths: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Where the samples with these numbers are in a sequence of intervals."""
+    ends = np.cumsum(lengths)
+    which = np.searchsorted(ends, numbers, "right")
+    return begins[which] + numbers - (ends - lengths)[which]
+
+
+def _shuffle(order: np.ndarray, seed: int, epoch: int, shard: int = 0) -> None:
+    _native.shuffle(order.ctypes.data, len(order), seed & (2**64 - 1), epoch, shard)

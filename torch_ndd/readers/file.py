@@ -4,20 +4,21 @@
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import Unpack
 
-from .. import _native
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
-from ._base import Reader
+from ._base import LoaderOptions, Reader
+from ._ranges import Path, Ranges, Sources, as_paths, pack_paths
+from ._remote import names_in, ranges_of, read_all
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
-Path = str | os.PathLike[str]
 
 # Name, blanks, number; the name may have blanks inside.
 _LINE = re.compile(rb"(.*\S)\s+([+-]?\d+)")
@@ -37,23 +38,12 @@ class File(Reader):
 
     Args:
         max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``, ``dont_use_mmap``, ``lazy_init``, ``skip_cached_images`` and ``tensor_init_bytes``.
+        name: Accepted for DALI's sake, as ``num_inputs``.
         device: ``"cpu"``.
         case_sensitive_filter: ``*.jpg`` shall not match ``A.JPG``.
         dir_filters: Patterns of the subdirectories of ``file_root``; only those that match get labels.
         file_filters: Patterns of file names, by default the usual endings of images and sounds.
-        random_shuffle: Deliver in random order: all samples are shuffled once, the same on all ranks, then each pass goes through a reservoir.
-        initial_fill: Samples in the reservoir.
-        seed: Of the reservoir; readers without one have the same order.
-        shuffle_after_epoch: Shuffle all samples for every epoch, the same on all ranks, which keep their shards.
-        shuffle_after_epoch_seed: Of that order.
-        shard_id: The shard to begin with; a complete epoch moves on to the next one.
-        num_shards: Parts of the data set, one for each process.
-        stick_to_shard: Stay in the shard.
-        pad_last_batch: Fill the last batch by repeating the last sample, and small shards too.
-        prefetch_queue_depth: Batches that are read ahead.
-        read_ahead: Accepted; files are always read ahead.
-        enable_checkpointing: Allow :meth:`get_state`.
+        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
 
     Raises:
         ValueError: at once, for shards that do not exist and for a device without files.
@@ -78,46 +68,17 @@ class File(Reader):
         *,
         case_sensitive_filter: bool | None = None,
         dir_filters: str | Sequence[str] | None = None,
-        dont_use_mmap: bool | None = None,
         file_filters: str | Sequence[str] | None = None,
         file_list: Path | None = None,
         file_root: Path | None = None,
         files: Path | Sequence[Path] | None = None,
-        initial_fill: int | None = None,
         labels: Any = None,
-        lazy_init: bool | None = None,
-        num_shards: int | None = None,
-        pad_last_batch: bool | None = None,
-        prefetch_queue_depth: int | None = None,
-        random_shuffle: bool | None = None,
-        read_ahead: bool | None = None,
-        seed: int | None = None,
-        shard_id: int | None = None,
-        shuffle_after_epoch: bool | None = None,
-        shuffle_after_epoch_seed: int | None = None,
-        skip_cached_images: bool | None = None,
-        stick_to_shard: bool | None = None,
-        tensor_init_bytes: int | None = None,
-        enable_checkpointing: bool = False,
+        **loader: Unpack[LoaderOptions],
     ) -> None:
-        super().__init__(
-            max_batch_size,
-            device,
-            shard_id=shard_id,
-            num_shards=num_shards,
-            stick_to_shard=stick_to_shard,
-            pad_last_batch=pad_last_batch,
-            random_shuffle=random_shuffle,
-            initial_fill=initial_fill,
-            seed=seed,
-            shuffle_after_epoch=shuffle_after_epoch,
-            shuffle_after_epoch_seed=shuffle_after_epoch_seed,
-            prefetch_queue_depth=prefetch_queue_depth,
-            enable_checkpointing=enable_checkpointing,
-        )
+        super().__init__(max_batch_size, device, loader)
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
-        self._given = None if files is None else _paths([files] if isinstance(files, str | os.PathLike) else files)
+        self._given = None if files is None else pack_paths(as_paths(files))
         self._given_labels = None if labels is None else np.asarray(labels)
         self._filters = _patterns(file_filters)
         self._dir_filters = _patterns(dir_filters)
@@ -163,22 +124,19 @@ class File(Reader):
         joined = "|".join(fnmatch.translate(pattern) for pattern in patterns) if patterns else ""
         return re.compile(os.fsencode(joined), 0 if self._case_sensitive else re.IGNORECASE)
 
-    def _start(self, samples: np.ndarray) -> "_Request":
+    def _source(self, sample: int) -> str:
         assert self._index is not None
-        return _Request(self._index, samples)
+        return self._index.ranges.place(sample)
 
-    def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, Batch]:
+    def _start(self, samples: np.ndarray) -> Any:
+        assert self._index is not None
+        return self._index.ranges.start(samples)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         index = self._index
         assert index is not None
-        lengths = torch.empty((len(samples), 1), dtype=torch.int64)
-        failed, reason = request.wait(lengths)
-        if failed >= 0:
-            raise RuntimeError(f"{self._op}: sample {failed} ({index.path(samples[failed])}): {reason}")
-        contents = request.contents()
-        rows = lengths.numpy()
-        dense = bool((rows == rows[0]).all())
-        files = new_batch(contents.view(len(rows), int(rows[0, 0]))) if dense else new_batch(contents, lengths)
-        files._sources = tuple(map(index.path, samples.tolist()))
+        files = request.finish()
+        files._sources = Sources(index.ranges.path, samples)
         labels = samples if index.labels is None else index.labels[samples]
         return files, new_batch(torch.from_numpy(labels.astype(np.int32)[:, None]))
 
@@ -187,53 +145,22 @@ class _Index:
     """Paths in one piece of memory, not as a Python object each: ten million of 30 bytes take 0.4 GB."""
 
     def __init__(self, root: bytes | None, paths: bytes, offsets: np.ndarray, labels: np.ndarray | None) -> None:
-        self.root = b"" if not root else os.path.join(root, b"")
-        self.paths, self.offsets, self.labels = paths, offsets, labels
+        self.ranges, self.labels = whole_files(root, paths, offsets), labels
         self.size = len(offsets) - 1
-        if self.root and any(paths.startswith(b"/", begin) for begin in offsets[:-1].tolist()):
-            # Absolute paths stay as they are.
-            joined = [os.path.join(self.root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-            self.root, (self.paths, self.offsets) = b"", _packed(joined)
-
-    def path(self, sample: int) -> str:
-        """The path of a sample, readable even when it is no text."""
-        return (self.root + self.paths[self.offsets[sample] : self.offsets[sample + 1]]).decode(errors="replace")
 
 
-class _Request:
-    """Files that are being read."""
-
-    def __init__(self, index: _Index, samples: np.ndarray) -> None:
-        self._process = os.getpid()
-        self._handle = _native.files_start(index.root, index.paths, index.offsets.ctypes.data, samples.ctypes.data, len(samples))
-        self._index, self._samples = index, samples
-
-    def wait(self, lengths: torch.Tensor) -> tuple[int, str]:
-        """Fill the lengths; the number of a file that could not be read, or -1, and the reason."""
-        if self._process != os.getpid():  # the threads that read it are in the parent
-            self.__init__(self._index, self._samples)
-        failed = _native.files_wait(self._handle, lengths.data_ptr())
-        return failed, _native.files_error(self._handle).decode(errors="replace")
-
-    def contents(self) -> torch.Tensor:
-        """What was read. To be called once."""
-        return torch.ops.ndd.file_contents(self._handle)
-
-    def __del__(self, process: Any = os.getpid, release: Any = _native.files_release) -> None:
-        if self._process == process():
-            release(self._handle)
+def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
+    """The files of paths that begin at ``root`` unless they are absolute."""
+    root = b"" if not root else os.path.join(root, b"")
+    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
+    if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
+        joined = [os.path.join(root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return ranges_of(b"", *pack_paths(joined))
+    return ranges_of(root, paths, offsets)
 
 
 def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return None if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _paths(files: Iterable[Path]) -> tuple[bytes, np.ndarray]:
-    return _packed([os.fsencode(one) for one in files])
-
-
-def _packed(paths: list[bytes]) -> tuple[bytes, np.ndarray]:
-    return b"".join(paths), np.cumsum([0, *map(len, paths)], dtype=np.int64)
 
 
 def _int32(op: str, labels: np.ndarray) -> np.ndarray:
@@ -246,33 +173,30 @@ def _int32(op: str, labels: np.ndarray) -> np.ndarray:
 def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
     names, labels = [], []
     try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                line = line.rstrip()
-                if not line:
-                    continue
-                found = _LINE.fullmatch(line)
-                if found is None:
-                    text = line.decode(errors="replace")
-                    raise RuntimeError(f'{op}: "{os.fsdecode(path)}", line {number}: expected a path and a label, got {text!r}')
-                names.append(found[1])
-                labels.append(int(found[2]))
+        lines = read_all(path).split(b"\n")
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip()
+        if not line:
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None:
+            text = line.decode(errors="replace")
+            raise RuntimeError(f'{op}: "{os.fsdecode(path)}", line {number}: expected a path and a label, got {text!r}')
+        names.append(found[1])
+        labels.append(int(found[2]))
     if not names:
         raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}"')
-    return _Index(os.path.dirname(path) if root is None else root, *_packed(names), _int32(op, np.array(labels, np.int64)))
+    return _Index(os.path.dirname(path) if root is None else root, *pack_paths(names), _int32(op, np.array(labels, np.int64)))
 
 
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:
     parts, offsets, counts = bytearray(), [np.zeros(1, np.int64)], []
     try:
-        with os.scandir(root) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir() and folders.match(entry.name))
-        for name in names:
-            with os.scandir(os.path.join(root, name)) as entries:
-                found = sorted(os.path.join(name, entry.name) for entry in entries if files.match(entry.name) and entry.is_file())
-            packed, ends = _packed(found)
+        for name in names_in(root, folders, True):
+            found = [os.path.join(name, one) for one in names_in(os.path.join(root, name), files, False)]
+            packed, ends = pack_paths(found)
             offsets.append(ends[1:] + len(parts))
             parts += packed
             counts.append(len(found))

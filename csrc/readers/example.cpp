@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/example.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kLongestCopied = 1024;  // strings that are taken along while we look
+
+[[noreturn]] void damaged(const std::string& what) { throw std::runtime_error("the Example is damaged: " + what); }
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t length() const { return end - begin; }
+};
+
+// Protobuf's wire format. Nothing is read outside of the range.
+class Fields {
+ public:
+  Fields(RecordBytes& record, Range range) : record_(record), rest_(range) {}
+
+  bool empty() const { return rest_.begin == rest_.end; }
+
+  bool next() {
+    if (empty()) return false;
+    const uint64_t key = varint();
+    number = key >> 3;
+    wire = int(key & 7);
+    switch (wire) {
+      case 0: scalar = varint(); break;
+      case 1: value = take(8); break;
+      case 2: value = take(varint()); break;
+      case 5: value = take(4); break;
+      default: damaged("a field of wire type " + std::to_string(wire));
+    }
+    if (number == 0) damaged("a field without a number");
+    return true;
+  }
+
+  uint64_t varint() {
+    const auto bytes = record_.at(rest_.begin, std::min<int64_t>(10, rest_.length()));
+    uint64_t result = 0;
+    for (size_t k = 0; k < bytes.size(); ++k) {
+      const auto byte = static_cast<unsigned char>(bytes[k]);
+      if (k < 9 || byte < 2) result |= uint64_t(byte & 127) << (7 * k);
+      if (byte < 128) {
+        rest_.begin += int64_t(k) + 1;
+        return result;
+      }
+    }
+    damaged(bytes.size() == 10 ? "a number of more than 10 bytes" : "it ends inside of a number");
+  }
+
+  uint64_t number = 0, scalar = 0;
+  int wire = 0;
+  Range value;
+
+ private:
+  Range take(uint64_t bytes) {
+    if (bytes > uint64_t(rest_.length())) {
+      damaged("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
+    }
+    const Range taken{rest_.begin, rest_.begin + int64_t(bytes)};
+    rest_.begin = taken.end;
+    return taken;
+  }
+
+  RecordBytes& record_;
+  Range rest_;
+};
+
+constexpr const char* kTypeNames[] = {"int64", "string", "float32"};
+constexpr Feature::Type kLists[] = {Feature::string, Feature::float32, Feature::int64};  // fields 1, 2, 3 of a feature
+
+// What an Example has for a feature.
+struct Value {
+  bool present = false;
+  int64_t count = 0;    // elements of numbers, or strings
+  std::string numbers;  // int64 or float32
+  Range text;           // the first string
+
+  void add(const void* number, size_t bytes) {
+    numbers.append(static_cast<const char*>(number), bytes);
+    ++count;
+  }
+};
+
+void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& found) {
+  for (Fields field(record, list); field.next();) {
+    if (field.number != 1) continue;
+    if (type == Feature::string) {
+      if (field.wire != 2) damaged("a list of strings with something else in it");
+      if (found.count++ == 0) found.text = field.value;
+    } else if (field.wire == 2 && type == Feature::float32) {
+      if (field.value.length() % 4) damaged("float32 numbers that take " + std::to_string(field.value.length()) + " bytes");
+      found.numbers.append(record.at(field.value.begin, field.value.length()));
+      found.count += field.value.length() / 4;
+    } else if (field.wire == 2) {
+      for (Fields packed(record, field.value); !packed.empty();) {
+        const uint64_t number = packed.varint();
+        found.add(&number, 8);
+      }
+    } else if (field.wire == 5 && type == Feature::float32) {
+      found.numbers.append(record.at(field.value.begin, 4));
+      ++found.count;
+    } else if (field.wire == 0 && type == Feature::int64) {
+      found.add(&field.scalar, 8);
+    } else {
+      damaged("a list of numbers with something else in it");
+    }
+  }
+}
+
+Value parse_feature(RecordBytes& record, Range message, const Feature& feature) {
+  Value found;
+  for (Fields field(record, message); field.next();) {
+    if (field.number < 1 || field.number > 3 || field.wire != 2) continue;
+    const Feature::Type type = kLists[field.number - 1];
+    if (type != feature.type) {
+      throw std::runtime_error("feature \"" + feature.name + "\" is a list of " + kTypeNames[type] + ", not of " + kTypeNames[feature.type]);
+    }
+    found.present = true;
+    parse_list(record, field.value, type, found);
+  }
+  return found;
+}
+
+void check(const Value& value, const Feature& feature) {
+  const auto fail = [&](const std::string& what) { throw std::runtime_error("feature \"" + feature.name + "\" has " + what); };
+  if (feature.type == Feature::string) {
+    if (value.count != 1) fail(std::to_string(value.count) + " strings, not one");
+  } else if (feature.count >= 0) {
+    if (value.count != feature.count) fail(std::to_string(value.count) + " elements, not " + std::to_string(feature.count));
+  } else if (value.count % feature.row != 0) {
+    fail(std::to_string(value.count) + " elements, which are no rows of " + std::to_string(feature.row));
+  }
+}
+
+}  // namespace
+
+void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts) {
+  std::vector<Range> found(features.size());
+  for (Fields example(record, {begin, end}); example.next();) {
+    if (example.number != 1 || example.wire != 2) continue;
+    for (Fields map(record, example.value); map.next();) {
+      if (map.number != 1 || map.wire != 2) continue;
+      Range key, value;
+      for (Fields entry(record, map.value); entry.next();) {
+        if (entry.wire == 2 && entry.number == 1) key = entry.value;
+        if (entry.wire == 2 && entry.number == 2) value = entry.value;
+      }
+      for (size_t k = 0; k < features.size(); ++k) {
+        const bool same = key.length() == int64_t(features[k].name.size()) && record.at(key.begin, key.length()) == features[k].name;
+        if (same) found[k] = value;
+      }
+    }
+  }
+  for (size_t k = 0; k < features.size(); ++k) {
+    Value value = parse_feature(record, found[k], features[k]);
+    if (!value.present) {
+      parts[k].add(features[k].missing);
+      continue;
+    }
+    check(value, features[k]);
+    if (features[k].type != Feature::string) {
+      parts[k].add(std::move(value.numbers));
+    } else if (value.text.length() <= kLongestCopied) {
+      parts[k].add(std::string(record.at(value.text.begin, value.text.length())));
+    } else {
+      parts[k].add_range(value.text.begin, value.text.length());
+    }
+  }
+}
+
+}  // namespace ndd

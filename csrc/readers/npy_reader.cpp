@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches of .npy files, or of windows of them: the header says the shape, then the elements go to their place in the batch.
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <unordered_map>
+
+#include <torch/csrc/stable/library.h>
+
+#include "readers/npy_window.h"
+#include "readers/record_request.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kKeptOpen = 64;  // files between their two steps
+
+// Headers of files that were read before, for readers that trust them.
+class NpyHeaders {
+ public:
+  bool find(int64_t file, NpyHeader& header) {
+    const std::lock_guard<std::mutex> lock(kept_files_mutex());
+    const auto found = known_.find(file);
+    if (found == known_.end()) return false;
+    header = found->second;
+    return true;
+  }
+
+  void keep(int64_t file, const NpyHeader& header) {
+    const std::lock_guard<std::mutex> lock(kept_files_mutex());
+    known_.emplace(file, header);
+  }
+
+ private:
+  std::unordered_map<int64_t, NpyHeader> known_;
+};
+
+class NpyRequest : public ReadRequest {
+ public:
+  NpyRequest(std::shared_ptr<NpyHeaders> headers, GivenRanges files, std::vector<NpyRoi> rois, float fill)
+      : ReadRequest(int64_t(files.parts.size())), known_(std::move(headers)), files_(std::move(files)), rois_(std::move(rois)), fill_(fill),
+        opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()), offsets_(files_.parts.size() + 1) {}
+
+  const std::vector<NpyHeader>& headers() const { return headers_; }
+  const std::vector<NpyWindow>& windows() const { return windows_; }
+  Tensor take_bytes() { return tensor_of(std::move(memory_), offsets_.back()); }
+
+ protected:
+  void measure(int64_t part) override {
+    const auto k = size_t(part);
+    NpyHeader& header = headers_[k];
+    const int64_t file = files_.parts[k].file;
+    if (!known_ || !known_->find(file, header)) {
+      auto opened = std::make_shared<const OpenFile>(files_.path(part));
+      header = read_npy_header(*opened);
+      if (header.volume > (opened->size() - header.data) / header.item_bytes) {
+        throw std::runtime_error("the file has " + std::to_string(opened->size()) + " bytes, its array ends at byte " +
+                                 std::to_string(double(header.data) + double(header.volume) * double(header.item_bytes)));
+      }
+      if (known_) known_->keep(file, header);
+      if (part < kKeptOpen) opened_[k] = std::move(opened);
+    }
+    windows_[k] = npy_window(header, rois_[rois_.size() == 1 ? 0 : k]);
+  }
+
+  void allocate() override {
+    const NpyHeader* first = nullptr;
+    int64_t at = 0, largest = 0;
+    for (int64_t i = 0; i < size(); ++i) {
+      const NpyHeader& header = headers_[size_t(i)];
+      offsets_[size_t(i)] = at;
+      if (failures().count(i)) continue;
+      if (!first) first = &header;
+      if (header.dtype != first->dtype || header.shape.size() != first->shape.size()) {
+        fail(i, "the array has another type or number of dimensions than the first one of the batch");
+        continue;
+      }
+      const int64_t volume = windows_[size_t(i)].volume;
+      if (volume > (std::numeric_limits<int64_t>::max() / 4 - at) / header.item_bytes) {
+        fail(i, "more elements than there can be");
+        continue;
+      }
+      if (volume > windows_[size_t(largest)].volume) largest = i;
+      at += volume * header.item_bytes;
+    }
+    offsets_.back() = at;
+    try {
+      memory_ = allocate_memory(at);
+    } catch (const std::exception& error) {
+      fail(largest, error.what());
+    }
+  }
+
+  void read(int64_t part) override {
+    const auto k = size_t(part);
+    if (!memory_ || windows_[k].volume == 0) return;
+    auto file = std::move(opened_[k]);
+    if (!file) file = std::make_shared<const OpenFile>(files_.path(part));
+    read_npy_window(*file, headers_[k], windows_[k], fill_, memory_.get() + offsets_[k]);
+  }
+
+ private:
+  const std::shared_ptr<NpyHeaders> known_;
+  const GivenRanges files_;
+  const std::vector<NpyRoi> rois_;  // one, or one for each sample
+  const float fill_;
+  std::vector<std::shared_ptr<const OpenFile>> opened_;
+  std::vector<NpyHeader> headers_;
+  std::vector<NpyWindow> windows_;
+  std::vector<int64_t> offsets_;
+  Memory memory_;
+};
+
+NpyRequest& arrays(int64_t handle) { return dynamic_cast<NpyRequest&>(**reinterpret_cast<ReadRequestPtr*>(handle)); }
+
+// The elements of all samples, one after the other. To be called once.
+Tensor npy_bytes(int64_t handle) { return arrays(handle).take_bytes(); }
+
+}  // namespace
+}  // namespace ndd
+
+STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("npy_bytes(int handle) -> Tensor"); }
+STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("npy_bytes", TORCH_BOX(&ndd::npy_bytes)); }
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+using Headers = std::shared_ptr<ndd::NpyHeaders>;
+
+NDD_EXPORT void* ndd_npy_headers_make() { return new Headers(std::make_shared<ndd::NpyHeaders>()); }
+NDD_EXPORT void ndd_npy_headers_release(void* headers) { delete static_cast<Headers*>(headers); }
+
+// Starts to read whole files, as ndd_ranges_start. limits: start and end, each (rows, columns) with rows 0, 1 or n; flags: start is relative, end is
+// relative, end is a shape, there are axes.
+NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, int64_t n,
+                               const double* start, int64_t start_rows, int64_t start_columns, const double* end, int64_t end_rows,
+                               int64_t end_columns, const int64_t* flags, const int64_t* axes, int64_t n_axes, int64_t policy, double fill) {
+  std::vector<ndd::NpyRoi> rois(static_cast<size_t>(std::max<int64_t>({1, start_rows, end_rows})));
+  for (size_t i = 0; i < rois.size(); ++i) {
+    const auto row = [i](const double* values, int64_t rows, int64_t columns) {
+      if (rows == 0) return std::vector<double>();
+      const double* begin = values + (rows == 1 ? 0 : int64_t(i)) * columns;
+      return std::vector<double>(begin, begin + columns);
+    };
+    rois[i].start = {row(start, start_rows, start_columns), flags[0] != 0};
+    rois[i].end = {row(end, end_rows, end_columns), flags[1] != 0};
+    rois[i].is_shape = flags[2] != 0;
+    rois[i].has_axes = flags[3] != 0;
+    rois[i].axes.assign(axes, axes + n_axes);
+    rois[i].policy = ndd::NpyRoi::Policy(policy);
+  }
+  auto request = std::make_shared<ndd::NpyRequest>(headers ? *static_cast<Headers*>(headers) : nullptr,
+                                                   ndd::given_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois), float(fill));
+  ndd::start_reading(request);
+  return new ndd::ReadRequestPtr(std::move(request));
+}
+
+// When all is read: type and number of dimensions of the first sample, then the shapes of all.
+NDD_EXPORT int64_t ndd_npy_shapes(void* handle, int64_t* dtype, int64_t* shapes) {
+  const auto& request = ndd::arrays(reinterpret_cast<int64_t>(handle));
+  const auto ndim = int64_t(request.windows().front().extent.size());
+  *dtype = int64_t(request.headers().front().dtype);
+  if (shapes) {
+    for (const auto& window : request.windows()) shapes = std::copy(window.extent.begin(), window.extent.end(), shapes);
+  }
+  return ndim;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/npy_window.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "ndd/saturate.h"
+
+namespace ndd {
+namespace {
+
+// Reading a page more costs less than another call: gaps up to this size are read along.
+constexpr int64_t kGap = 64 << 10;
+constexpr int64_t kTile = 32;
+
+std::vector<int64_t> chosen_axes(const NpyRoi& roi, int64_t ndim) {
+  std::vector<int64_t> axes;
+  if (!roi.has_axes) {
+    for (int64_t axis = 0; axis < ndim; ++axis) axes.push_back(axis);
+    return axes;
+  }
+  for (const int64_t axis : roi.axes) {
+    if (axis < -ndim || axis >= ndim) throw std::runtime_error("roi_axes: there is no axis " + std::to_string(axis) + " of " + std::to_string(ndim));
+    const int64_t one = axis < 0 ? axis + ndim : axis;
+    if (std::find(axes.begin(), axes.end(), one) != axes.end()) throw std::runtime_error("roi_axes: axis " + std::to_string(one) + " occurs twice");
+    axes.push_back(one);
+  }
+  return axes;
+}
+
+double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
+  if (limit.values.size() != 1 && limit.values.size() != axes) {
+    throw std::runtime_error("the ROI has " + std::to_string(limit.values.size()) + " values for " + std::to_string(axes) + " axes");
+  }
+  const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? double(extent) : 1.0);
+  if (!(std::abs(value) < 9e15)) throw std::runtime_error("the ROI must be finite");
+  return value;
+}
+
+// Strided elements of one size. `order` has the axes from the outermost to the innermost; the last two are walked in tiles, so that an array in
+// Fortran order is not read with a miss of the cache for each element.
+template <class T>
+void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* out_strides, const int64_t* extents, int64_t ndim) {
+  if (ndim == 0) {
+    *out = *in;
+  } else if (ndim == 1) {
+    for (int64_t i = 0; i < extents[0]; ++i) out[i * out_strides[0]] = in[i * in_strides[0]];
+  } else if (ndim == 2) {
+    for (int64_t i = 0; i < extents[0]; i += kTile) {
+      for (int64_t j = 0; j < extents[1]; j += kTile) {
+        for (int64_t y = i; y < std::min(i + kTile, extents[0]); ++y) {
+          for (int64_t x = j; x < std::min(j + kTile, extents[1]); ++x) out[y * out_strides[0] + x * out_strides[1]] = in[y * in_strides[0] + x * in_strides[1]];
+        }
+      }
+    }
+  } else {
+    for (int64_t i = 0; i < extents[0]; ++i) copy_axes(in + i * in_strides[0], in_strides + 1, out + i * out_strides[0], out_strides + 1, extents + 1, ndim - 1);
+  }
+}
+
+void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
+  for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
+}
+
+// The part of the array that is read, its axes in the order of the file.
+class Reading {
+ public:
+  Reading(const OpenFile& file, const NpyHeader& header, std::vector<int64_t> shape, std::vector<int64_t> begin, std::vector<int64_t> extent,
+          std::vector<int64_t> out_strides)
+      : file_(file), header_(header), begin_(std::move(begin)), extent_(std::move(extent)), out_strides_(std::move(out_strides)), strides_(shape.size()) {
+    int64_t stride = 1;
+    for (size_t k = shape.size(); k-- > 0; stride *= shape[k]) strides_[k] = stride;
+  }
+
+  // The axes from `axis` on; `at` and `out` are elements from the start of the array and of the output.
+  void read(size_t axis, int64_t at, char* out) {
+    const size_t ndim = extent_.size();
+    int64_t last = 0, needed = 1, first = 0;
+    bool in_order = true;
+    int64_t out_stride = 1;
+    for (size_t k = ndim; k-- > axis;) {
+      first += begin_[k] * strides_[k];
+      last += (begin_[k] + extent_[k] - 1) * strides_[k];
+      in_order = in_order && (extent_[k] == 1 || out_strides_[k] == out_stride);
+      needed *= extent_[k];
+      out_stride *= extent_[k];
+    }
+    const int64_t item = header_.item_bytes, span = last - first + 1;
+    if (span == needed && in_order) {
+      file_.read(out, header_.data + (at + first) * item, span * item);
+      if (header_.swapped) swap_bytes(out, span, item);
+    } else if ((span - needed) * item <= kGap || span <= 2 * needed) {
+      scratch_.resize(size_t(span * item));
+      file_.read(scratch_.data(), header_.data + (at + first) * item, span * item);
+      if (header_.swapped) swap_bytes(scratch_.data(), span, item);
+      copy(axis, out);
+    } else {
+      for (int64_t i = 0; i < extent_[axis]; ++i) read(axis + 1, at + (begin_[axis] + i) * strides_[axis], out + i * out_strides_[axis] * item);
+    }
+  }
+
+ private:
+  void copy(size_t axis, char* out) const {
+    switch (header_.item_bytes) {
+      case 1: return copy_items<uint8_t>(axis, out);
+      case 2: return copy_items<uint16_t>(axis, out);
+      case 4: return copy_items<uint32_t>(axis, out);
+      default: return copy_items<uint64_t>(axis, out);
+    }
+  }
+
+  template <class T>
+  void copy_items(size_t axis, char* out) const {
+    // Innermost the axes that are contiguous in the file and in the output; where they differ, these two make the tiles.
+    std::vector<size_t> order;
+    for (size_t k = axis; k < extent_.size(); ++k) order.push_back(k);
+    if (order.size() > 2) {
+      const auto smallest = std::min_element(order.begin(), order.end() - 1, [&](size_t a, size_t b) { return out_strides_[a] < out_strides_[b]; });
+      std::rotate(smallest, smallest + 1, order.end() - 1);
+    }
+    std::vector<int64_t> in_strides, out_strides, extents;
+    for (const size_t k : order) {
+      in_strides.push_back(strides_[k]);
+      out_strides.push_back(out_strides_[k]);
+      extents.push_back(extent_[k]);
+    }
+    copy_axes(reinterpret_cast<const T*>(scratch_.data()), in_strides.data(), reinterpret_cast<T*>(out), out_strides.data(), extents.data(),
+              int64_t(order.size()));
+  }
+
+  const OpenFile& file_;
+  const NpyHeader& header_;
+  const std::vector<int64_t> begin_, extent_, out_strides_;
+  std::vector<int64_t> strides_;
+  std::vector<char> scratch_;
+};
+
+void fill_with(DType dtype, float value, char* out, int64_t items) {
+  for_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::fill_n(reinterpret_cast<T*>(out), items, saturate<T>(value));
+  });
+}
+
+}  // namespace
+
+NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
+  const auto ndim = int64_t(header.shape.size());
+  NpyWindow window{std::vector<int64_t>(size_t(ndim)), header.shape, header.volume};
+  if (!roi.given() || ndim == 0) return window;
+  const auto axes = chosen_axes(roi, ndim);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto axis = size_t(axes[k]);
+    const int64_t length = header.shape[axis];
+    const double begin = roi.start.values.empty() ? 0.0 : value_of(roi.start, k, axes.size(), length);
+    double end = roi.end.values.empty() ? double(length) : value_of(roi.end, k, axes.size(), length);
+    if (roi.is_shape) {
+      if (end < 0) throw std::runtime_error("the shape of the ROI must not be negative");
+      end += begin;
+    }
+    int64_t first = std::llround(begin), last = std::llround(end);
+    const auto text = "the ROI [" + std::to_string(first) + ", " + std::to_string(last) + ") of axis " + std::to_string(axis);
+    if (end < begin) throw std::runtime_error(text + " ends before its start");
+    if (roi.policy == NpyRoi::trim_to_shape) {
+      first = std::clamp<int64_t>(first, 0, length);
+      last = std::clamp<int64_t>(last, 0, length);
+    } else if (roi.policy == NpyRoi::error && (first < 0 || last > length)) {
+      throw std::runtime_error(text + " leaves the extent " + std::to_string(length) + "; out_of_bounds_policy=\"pad\" or \"trim_to_shape\" allows it");
+    }
+    window.start[axis] = first;
+    window.extent[axis] = last - first;
+  }
+  window.volume = 1;
+  const bool empty = std::find(window.extent.begin(), window.extent.end(), 0) != window.extent.end();
+  for (const int64_t extent : window.extent) {
+    if (!empty && window.volume > (int64_t{1} << 58) / extent) throw std::runtime_error("the ROI has more elements than there can be");
+    window.volume = empty ? 0 : window.volume * extent;
+  }
+  return window;
+}
+
+void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWindow& window, float fill, char* out) {
+  if (window.volume == 0) return;
+  const size_t ndim = header.shape.size();
+  std::vector<int64_t> shape = header.shape, begin(ndim), extent(ndim), strides(ndim);
+  int64_t stride = 1, out_begin = 0;
+  bool padded = false, inside = true;
+  for (size_t k = ndim; k-- > 0; stride *= window.extent[k]) {
+    const int64_t first = std::clamp<int64_t>(window.start[k], 0, shape[k]), last = std::clamp<int64_t>(window.start[k] + window.extent[k], 0, shape[k]);
+    begin[k] = first;
+    extent[k] = last - first;
+    strides[k] = stride;
+    padded = padded || extent[k] < window.extent[k];
+    inside = inside && extent[k] > 0;
+    out_begin += (first - window.start[k]) * stride;
+  }
+  if (padded) fill_with(header.dtype, fill, out, window.volume);
+  if (!inside) return;
+  if (header.fortran_order) {
+    for (auto* axes : {&shape, &begin, &extent, &strides}) std::reverse(axes->begin(), axes->end());
+  }
+  Reading(file, header, shape, begin, extent, strides).read(0, 0, out + out_begin * header.item_bytes);
+}
+
+}  // namespace ndd

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of arrays in .npy files: which one, and reading it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "readers/npy_header.h"
+
+namespace ndd {
+
+// One of the limits of a window, for some axes.
+struct NpyLimit {
+  std::vector<double> values;  // none: not given; one: for all axes
+  bool relative = false;       // to the extents
+};
+
+struct NpyRoi {
+  enum Policy { error, pad, trim_to_shape };
+
+  NpyLimit start, end;
+  bool is_shape = false;  // `end` counts from the start
+  std::vector<int64_t> axes;
+  bool has_axes = false;
+  Policy policy = error;
+  bool given() const { return !start.values.empty() || !end.values.empty(); }
+};
+
+struct NpyWindow {
+  std::vector<int64_t> start, extent;
+  int64_t volume = 1;
+};
+
+// std::runtime_error for a window that cannot be.
+NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi);
+// Fills `out` with the window in C order; what lies outside of the array with `fill`.
+void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWindow& window, float fill, char* out);
+
+}  // namespace ndd

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/open_files.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+// A process may have 1024 files open, usually.
+constexpr size_t kMostKept = 32;
+
+std::runtime_error system_error(int code) { return std::runtime_error(std::generic_category().message(code)); }
+
+}  // namespace
+
+std::mutex& kept_files_mutex() {
+  static std::mutex* mutex = [] {
+    pthread_atfork([] { kept_files_mutex().lock(); }, [] { kept_files_mutex().unlock(); }, [] { kept_files_mutex().unlock(); });
+    return new std::mutex;
+  }();
+  return *mutex;
+}
+
+OpenFile::OpenFile(const std::string& path) {
+  // Without waiting for the other end of a pipe; for files it makes no difference.
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) throw system_error(errno);
+  struct stat status;
+  int code = fstat(descriptor_, &status) == 0 ? 0 : errno;
+  if (code == 0 && S_ISDIR(status.st_mode)) code = EISDIR;
+  if (code == 0 && S_ISREG(status.st_mode)) {
+    size_ = status.st_size;
+    return;
+  }
+  close(descriptor_);
+  throw code != 0 ? system_error(code) : std::runtime_error("this is no regular file");
+}
+
+OpenFile::~OpenFile() { close(descriptor_); }
+
+int64_t OpenFile::read_some(char* out, int64_t begin, int64_t length) const {
+  int64_t done = 0;
+  while (done < length) {
+    const ssize_t got = pread(descriptor_, out + done, size_t(length - done), begin + done);
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR) throw system_error(errno);
+    if (got > 0) done += got;
+  }
+  return done;
+}
+
+void OpenFile::read(char* out, int64_t begin, int64_t length) const {
+  if (read_some(out, begin, length) < length) throw std::runtime_error("the file became shorter while it was read");
+}
+
+struct OpenFiles::Kept {
+  std::vector<std::pair<int64_t, OpenFilePtr>> files;  // the one used last is at the end
+};
+
+OpenFiles::OpenFiles() : kept_(new Kept) {}
+OpenFiles::~OpenFiles() = default;
+
+OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
+  auto& files = kept_->files;
+  const auto found = [&] { return std::find_if(files.begin(), files.end(), [=](const auto& one) { return one.first == number; }); };
+  {
+    std::lock_guard<std::mutex> lock(kept_files_mutex());
+    const auto at = found();
+    if (at != files.end()) {
+      std::rotate(at, at + 1, files.end());
+      return files.back().second;
+    }
+  }
+  auto opened = std::make_shared<const OpenFile>(path);
+  OpenFilePtr surplus;  // is closed after the lock
+  std::lock_guard<std::mutex> lock(kept_files_mutex());
+  if (found() == files.end()) {
+    files.emplace_back(number, opened);
+    if (files.size() > kMostKept) {
+      surplus = files.front().second;
+      files.erase(files.begin());
+    }
+  }
+  return opened;
+}
+
+}  // namespace ndd

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are open for reading. Only pread is used on them: they have no position, so threads and forked processes can share them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace ndd {
+
+// Of what readers keep between their batches. One for all, so that a forked child can be sure of it.
+std::mutex& kept_files_mutex();
+
+class OpenFile {
+ public:
+  // std::runtime_error says why it cannot be opened.
+  explicit OpenFile(const std::string& path);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int64_t size() const { return size_; }  // when it was opened
+  // All of [begin, begin + length), or std::runtime_error.
+  void read(char* out, int64_t begin, int64_t length) const;
+  // Up to `length` bytes: less at the end of the file only.
+  int64_t read_some(char* out, int64_t begin, int64_t length) const;
+
+ private:
+  int descriptor_ = -1;
+  int64_t size_ = 0;
+};
+using OpenFilePtr = std::shared_ptr<const OpenFile>;
+
+// Keeps the last few of a reader's files open, by number: opening one costs as much as reading 20 kB.
+class OpenFiles {
+ public:
+  OpenFiles();
+  ~OpenFiles();
+  OpenFilePtr get(int64_t number, const std::string& path);
+
+ private:
+  struct Kept;
+  std::unique_ptr<Kept> kept_;
+};
+
+}  // namespace ndd

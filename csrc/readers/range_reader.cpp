@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/range_reader.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include "ndd/host_memory.h"
+#include "readers/record_request.h"
+
+namespace ndd {
+namespace {
+
+// Files that stay open between their measuring and their reading; the others are opened twice.
+constexpr int64_t kKeptOpen = 64;
+constexpr int64_t kAlignment = 64;
+
+}  // namespace
+
+void FreeMemory::operator()(char* data) const {
+  pooled > 0 ? give_back_host_memory(data, pooled) : std::free(data);
+}
+
+Memory allocate_memory(int64_t bytes) {
+  const auto wanted = size_t(std::max<int64_t>(1, bytes));
+  try {
+    // Large buffers come from the pool: host_memory.cpp has the measurements.
+    if (wanted >= kPooledHostMemory) {
+      const HostBlock block = take_host_memory(wanted);
+      return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes});
+    }
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  }
+  Memory made(static_cast<char*>(std::malloc(wanted)));
+  if (!made) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  return made;
+}
+
+Tensor tensor_of(Memory memory, int64_t bytes) {
+  const FreeMemory release = memory.get_deleter();
+  char* data = memory.release();
+  return torch::stable::from_blob(data, {bytes}, {1}, torch::stable::Device(torch::headeronly::DeviceType::CPU), torch::headeronly::ScalarType::Byte,
+                                  [data, release](void*) { release(data); });
+}
+
+void check_range(FileRange& range, int64_t file_size) {
+  if (range.begin < 0 || range.begin > file_size || range.length > file_size - range.begin) {
+    throw std::runtime_error("the file has " + std::to_string(file_size) + " bytes, this part ends at byte " +
+                             std::to_string(range.begin + std::max<int64_t>(0, range.length)));
+  }
+  if (range.length < 0) range.length = file_size - range.begin;
+}
+
+GivenRanges given_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+                         const int64_t* lengths, int64_t n) {
+  GivenRanges given;
+  given.parts.reserve(size_t(n));
+  given.path_of.reserve(size_t(n));
+  int64_t last = -1;
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t file = numbers[k];
+    if (file >= 0 && (given.paths.empty() || file != last)) {
+      given.paths.emplace_back(root).append(paths + offsets[file], size_t(offsets[file + 1] - offsets[file]));
+      last = file;
+    }
+    given.path_of.push_back(int32_t(given.paths.size()) - 1);
+    if (file < 0) {
+      given.parts.push_back({-1, 0, 0});
+    } else {
+      given.parts.push_back({file, begins ? begins[k] : 0, lengths ? lengths[k] : -1});
+    }
+  }
+  return given;
+}
+
+RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, GivenRanges given, int64_t components)
+    : ReadRequest(int64_t(given.parts.size())), files_(std::move(files)), given_(std::move(given)), components_(components),
+      opened_(given_.parts.size()) {}
+
+OpenFilePtr RangeRequest::open(int64_t part) const {
+  const std::string& path = given_.path(part);
+  return files_ ? files_->get(given_.parts[size_t(part)].file, path) : std::make_shared<const OpenFile>(path);
+}
+
+void RangeRequest::measure(int64_t k) {
+  Part& part = given_.parts[size_t(k)];
+  Part found = part;
+  part.length = 0;  // of a part that fails
+  if (part.file < 0) return;
+  OpenFilePtr file = open(k);
+  check_range(found, file->size());
+  part = found;
+  if (files_ || k < kKeptOpen) opened_[size_t(k)] = std::move(file);
+}
+
+void RangeRequest::allocate() {
+  const int64_t n = size();
+  offsets_.assign(size_t(n) + 1, 0);
+  const int64_t samples = components_ > 0 ? n / components_ : n;
+  int64_t at = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    if (samples > 0 && k % samples == 0) at = (at + kAlignment - 1) / kAlignment * kAlignment;
+    offsets_[size_t(k)] = at;
+    if (given_.parts[size_t(k)].length > std::numeric_limits<int64_t>::max() / 4 - at) throw std::runtime_error("more bytes than there can be");
+    at += given_.parts[size_t(k)].length;
+  }
+  offsets_[size_t(n)] = at;
+  try {
+    memory_ = allocate_memory(at);
+  } catch (const std::exception& error) {
+    const auto largest = std::max_element(given_.parts.begin(), given_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
+    for (Part& part : given_.parts) part.file = -1;
+    fail(largest - given_.parts.begin(), error.what());
+  }
+}
+
+void RangeRequest::read(int64_t k) {
+  const Part& part = given_.parts[size_t(k)];
+  if (part.file < 0 || part.length == 0 || !memory_) return;
+  OpenFilePtr file = std::move(opened_[size_t(k)]);
+  if (!file) file = open(k);
+  file->read(memory_.get() + offsets_[size_t(k)], part.begin, part.length);
+}
+
+namespace {
+
+using Request = std::shared_ptr<ReadRequest>;
+
+RangeRequest& ranges(int64_t handle) { return dynamic_cast<RangeRequest&>(**reinterpret_cast<Request*>(handle)); }
+
+// The bytes of a finished request. The tensor owns the memory.
+Tensor range_bytes(int64_t handle) { return ranges(handle).take_bytes(); }
+
+}  // namespace
+}  // namespace ndd
+
+STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("range_bytes(int handle) -> Tensor"); }
+STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("range_bytes", TORCH_BOX(&ndd::range_bytes)); }
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+using Files = std::shared_ptr<ndd::OpenFiles>;
+
+// Files that stay open while a reader lives.
+NDD_EXPORT void* ndd_open_files_make() { return new Files(std::make_shared<ndd::OpenFiles>()); }
+NDD_EXPORT void ndd_open_files_release(void* files) { delete static_cast<Files*>(files); }
+
+// Starts to read n = components * samples ranges, as given_ranges takes them; without `files`, each file is opened for itself.
+NDD_EXPORT void* ndd_ranges_start(void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers,
+                                  const int64_t* begins, const int64_t* lengths, int64_t n, int64_t components) {
+  ndd::GivenRanges given = ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n);
+  auto request = std::make_shared<ndd::RangeRequest>(files ? *static_cast<Files*>(files) : nullptr, std::move(given), components);
+  ndd::start_reading(request);
+  return new ndd::ReadRequestPtr(std::move(request));
+}
+
+// The lengths of the parts and where they begin, when all is read.
+NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offsets) {
+  const auto& request = ndd::ranges(reinterpret_cast<int64_t>(handle));
+  for (int64_t k = 0; k < request.size(); ++k) {
+    lengths[k] = request.parts()[size_t(k)].length;
+    offsets[k] = request.offsets()[size_t(k)];
+  }
+}
+
+// Of any request: waits until it is read; the number of parts that failed.
+NDD_EXPORT int64_t ndd_read_wait(void* handle) {
+  const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
+  ndd::wait_until_read(request);
+  return int64_t(request->failures().size());
+}
+
+// The k-th of the parts that failed, and why.
+NDD_EXPORT const char* ndd_read_failure(void* handle, int64_t k, int64_t* part) {
+  auto found = (*static_cast<ndd::ReadRequestPtr*>(handle))->failures().begin();
+  std::advance(found, k);
+  *part = found->first;
+  return found->second.c_str();
+}
+
+NDD_EXPORT void ndd_read_release(void* handle) {
+  auto* request = static_cast<ndd::ReadRequestPtr*>(handle);
+  ndd::abandon(*request);
+  delete request;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/read_ahead.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace ndd {
+
+constexpr int kThreads = 2;
+// Parts that a thread takes at once: few enough that all threads end together, and not more lock operations than needed.
+int64_t parts_at_once(int64_t size) { return std::max<int64_t>(1, size / 16); }
+
+class ReadAhead {
+ public:
+  // Never destroyed: its threads live as long as the process. The child of a fork has none of them and starts anew.
+  static ReadAhead& instance() {
+    static ReadAhead* made = [] {
+      auto* created = new ReadAhead;
+      pthread_atfork(nullptr, nullptr, [] { new (&instance()) ReadAhead; });
+      return created;
+    }();
+    return *made;
+  }
+
+  void start(const ReadRequestPtr& request) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!started_) {
+      started_ = true;
+      // As a std::function: std::thread of a lambda would make a visible symbol with our name.
+      for (int k = 0; k < kThreads; ++k) std::thread(std::function<void()>([this] { work(); })).detach();
+    }
+    open_.push_back(request);
+    arrived_.notify_one();
+  }
+
+  void wait(const ReadRequestPtr& request) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (request->state_ != ReadRequest::finished) {
+      if (has_work(*request)) {
+        advance(*request, lock);
+      } else {
+        progressed_.wait(lock);
+      }
+    }
+  }
+
+  void abandon(const ReadRequestPtr& request) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    request->abandoned_ = true;
+    open_.erase(std::remove(open_.begin(), open_.end(), request), open_.end());
+  }
+
+ private:
+  static bool has_work(const ReadRequest& request) {
+    switch (request.state_) {
+      case ReadRequest::measuring:
+      case ReadRequest::reading:
+        return request.next_ < request.size_ || request.unfinished_ == 0;
+      default:
+        return false;
+    }
+  }
+
+  void work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      while (!open_.empty() && (open_.front()->abandoned_ || open_.front()->state_ == ReadRequest::finished)) open_.pop_front();
+      const auto found = std::find_if(open_.begin(), open_.end(), [](const ReadRequestPtr& one) { return !one->abandoned_ && has_work(*one); });
+      if (found == open_.end()) {
+        arrived_.wait(lock);
+        continue;
+      }
+      const ReadRequestPtr request = *found;
+      advance(*request, lock);
+    }
+  }
+
+  // Does one piece of a request that has work. The lock is held before and after, not while parts are read.
+  void advance(ReadRequest& request, std::unique_lock<std::mutex>& lock) {
+    const ReadRequest::State state = request.state_;
+    const int64_t begin = request.next_, end = std::min(begin + parts_at_once(request.size_), request.size_);
+    request.next_ = end;
+    std::vector<std::pair<int64_t, std::string>> failed;
+    // What failed to be measured has nothing to read.
+    std::vector<char> skipped(size_t(end - begin));
+    for (int64_t part = begin; part < end; ++part) skipped[size_t(part - begin)] = request.failures_.count(part) > 0;
+    lock.unlock();
+    for (int64_t part = begin; part < end; ++part) {
+      if (skipped[size_t(part - begin)]) continue;
+      try {
+        state == ReadRequest::measuring ? request.measure(part) : request.read(part);
+      } catch (const std::exception& error) {
+        failed.emplace_back(part, error.what());
+      }
+    }
+    lock.lock();
+    for (auto& [part, reason] : failed) request.failures_.emplace(part, std::move(reason));
+    request.unfinished_ -= end - begin;
+    if (request.unfinished_ > 0 || request.state_ != state) return;
+    request.state_ = state == ReadRequest::measuring ? ReadRequest::allocating : ReadRequest::completing;
+    lock.unlock();
+    try {
+      state == ReadRequest::measuring ? request.allocate() : request.complete();
+    } catch (const std::exception& error) {
+      request.fail(0, error.what());
+    }
+    lock.lock();
+    if (state == ReadRequest::measuring && request.size_ > 0) {
+      request.state_ = ReadRequest::reading;
+      request.next_ = 0;
+      request.unfinished_ = request.size_;
+      arrived_.notify_all();  // the other threads can read along
+      progressed_.notify_all();
+    } else {
+      request.state_ = ReadRequest::finished;
+      progressed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable arrived_, progressed_;
+  std::deque<ReadRequestPtr> open_;  // oldest first
+  bool started_ = false;
+};
+
+void start_reading(const ReadRequestPtr& request) { ReadAhead::instance().start(request); }
+void wait_until_read(const ReadRequestPtr& request) { ReadAhead::instance().wait(request); }
+void abandon(const ReadRequestPtr& request) { ReadAhead::instance().abandon(request); }
+
+}  // namespace ndd

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches that threads of their own read ahead: decoding never waits for a disk, and a disk never holds up a decoding thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace ndd {
+
+// A batch of `size` parts in three steps: all parts are measured, memory is allocated, all parts are read. A std::exception that a step throws is
+// the reason why that part cannot be read; the others are still tried, so that one look tells all that is wrong.
+class ReadRequest {
+ public:
+  explicit ReadRequest(int64_t size) : size_(size), unfinished_(size) {}
+  virtual ~ReadRequest() = default;
+  ReadRequest(const ReadRequest&) = delete;
+  ReadRequest& operator=(const ReadRequest&) = delete;
+
+  int64_t size() const { return size_; }
+  // After wait(): by part, why it could not be read.
+  const std::map<int64_t, std::string>& failures() const { return failures_; }
+
+ protected:
+  virtual void measure(int64_t part) = 0;
+  virtual void allocate() = 0;
+  virtual void read(int64_t part) = 0;
+  // Only in allocate() and complete().
+  void fail(int64_t part, const std::string& reason) { failures_.emplace(part, reason); }
+  // When all was read, by the thread that read the last part.
+  virtual void complete() {}
+
+ private:
+  friend class ReadAhead;
+  enum State { measuring, allocating, reading, completing, finished };
+
+  void run(State step, int64_t part);
+
+  const int64_t size_;
+  State state_ = measuring;
+  int64_t next_ = 0, unfinished_;
+  bool abandoned_ = false;
+  std::map<int64_t, std::string> failures_;
+};
+using ReadRequestPtr = std::shared_ptr<ReadRequest>;
+
+// Two threads take up what was started, oldest first.
+void start_reading(const ReadRequestPtr& request);
+// Helps until all is read.
+void wait_until_read(const ReadRequestPtr& request);
+// Nobody will wait for it.
+void abandon(const ReadRequestPtr& request);
+
+}  // namespace ndd

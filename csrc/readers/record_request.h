@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of several parts: each part becomes a batch of its own. A look at the record finds the parts; large ones are then read to where they
+// belong, without another copy.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "readers/range_reader.h"
+
+namespace ndd {
+
+// The bytes of a record, read a few kB at a time where somebody looks.
+class RecordBytes {
+ public:
+  RecordBytes(const OpenFile& file, int64_t begin, int64_t length) : file_(file), begin_(begin), length_(length) {}
+
+  int64_t length() const { return length_; }
+  // [begin, begin + length) of the record; it must be inside. Valid until the next call.
+  std::string_view at(int64_t begin, int64_t length) {
+    if (begin < window_begin_ || begin + length > window_begin_ + int64_t(window_.size())) {
+      window_.resize(size_t(std::min(std::max(length, kWindow), length_ - begin)));
+      window_begin_ = begin;
+      file_.read(&window_[0], begin_ + begin, int64_t(window_.size()));
+    }
+    return {window_.data() + (begin - window_begin_), size_t(length)};
+  }
+
+ private:
+  static constexpr int64_t kWindow = 512;  // what tells the parts is short; the parts themselves are skipped
+  const OpenFile& file_;
+  const int64_t begin_, length_;
+  std::string window_;
+  int64_t window_begin_ = 0;
+};
+
+// One part of a record: bytes, and ranges of the record, in this order.
+struct RecordPart {
+  struct Piece {
+    std::string bytes;
+    int64_t begin = 0, length = 0;  // of a range; without one the bytes count
+    int64_t size() const { return length > 0 ? length : int64_t(bytes.size()); }
+  };
+  std::vector<Piece> pieces;
+
+  void add(std::string bytes) { pieces.push_back({std::move(bytes), 0, 0}); }
+  void add_range(int64_t begin, int64_t length) {
+    if (length > 0) pieces.push_back({{}, begin, length});
+  }
+  int64_t size() const {
+    int64_t total = 0;
+    for (const auto& piece : pieces) total += piece.size();
+    return total;
+  }
+};
+
+class RecordRequest : public ReadRequest {
+ public:
+  RecordRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, int64_t outputs)
+      : ReadRequest(int64_t(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
+        samples_(ranges_.parts.size(), std::vector<RecordPart>(size_t(outputs))), outputs_(static_cast<size_t>(outputs)) {}
+
+  // Of one output of all samples.
+  struct Output {
+    Memory memory;
+    std::vector<int64_t> offsets;
+  };
+  std::vector<Output>& outputs() { return outputs_; }
+
+ protected:
+  // Finds the parts. std::runtime_error says what is wrong with the record.
+  virtual void parse(RecordBytes& record, std::vector<RecordPart>& parts) const = 0;
+  void measure(int64_t sample) final;
+  void allocate() final;
+  void read(int64_t sample) final;
+
+ private:
+  OpenFilePtr open(int64_t sample) const { return files_->get(ranges_.parts[size_t(sample)].file, ranges_.path(sample)); }
+
+  const std::shared_ptr<OpenFiles> files_;
+  GivenRanges ranges_;
+  std::vector<std::vector<RecordPart>> samples_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace ndd

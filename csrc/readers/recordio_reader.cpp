@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of MXNet's images: flag (4 bytes), label (4), two numbers (16), as many labels as the flag says, the image.
+#include <cstring>
+#include <stdexcept>
+
+#include "readers/record_request.h"
+#include "readers/recordio.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kImageHeader = 24;
+
+class ImageRecordRequest : public RecordRequest {
+ public:
+  ImageRecordRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges) : RecordRequest(std::move(files), std::move(ranges), 2) {}
+
+ protected:
+  // Output 0 is the image, output 1 its labels.
+  void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
+    Content content = content_of(record);
+    const std::string header = content.take(record, kImageHeader);
+    if (int64_t(header.size()) < kImageHeader) throw std::runtime_error("the record has no room for the header of an image");
+    uint32_t labels;
+    std::memcpy(&labels, header.data(), 4);
+    std::string values = labels > 0 ? content.take(record, int64_t{4} * labels) : header.substr(4, 4);
+    if (labels > 0 && values.size() < size_t{4} * labels) throw std::runtime_error("the record has no room for " + std::to_string(labels) + " labels");
+    parts[1].add(std::move(values));
+    parts[0].pieces = std::move(content.pieces);
+  }
+
+ private:
+  // The bytes of a record, put together.
+  struct Content : RecordPart {
+    // Up to so many bytes from its front.
+    std::string take(RecordBytes& record, int64_t bytes) {
+      std::string taken;
+      while (bytes > 0 && !pieces.empty()) {
+        auto& piece = pieces.front();
+        const int64_t count = std::min(bytes, piece.size());
+        if (piece.length > 0) {
+          taken.append(record.at(piece.begin, count));
+          piece.begin += count;
+          piece.length -= count;
+        } else {
+          taken.append(piece.bytes, 0, size_t(count));
+          piece.bytes.erase(0, size_t(count));
+        }
+        bytes -= count;
+        if (piece.size() == 0) pieces.erase(pieces.begin());
+      }
+      return taken;
+    }
+  };
+
+  static Content content_of(RecordBytes& record) {
+    Content content;
+    for (int64_t at = 0;;) {
+      const int64_t available = record.length() - at;
+      const RecordIOPart part = recordio_part(record.at(at, std::min(available, kRecordIOHeader)).data(), available);
+      if ((at == 0) != (part.kind < 2)) throw std::runtime_error("the parts of a record are not in order");
+      if (at > 0) content.add(std::string(reinterpret_cast<const char*>(&kRecordIOMagic), 4));
+      content.add_range(at + kRecordIOHeader, part.length);
+      if (part.kind == 0 || part.kind == 3) return content;
+      at = std::min(at + kRecordIOHeader + (part.length + 3) / 4 * 4, record.length());
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ndd
+
+// As ndd_ranges_start.
+extern "C" __attribute__((visibility("default"))) void* ndd_image_records_start(void* files, const char* root, const char* paths,
+                                                                                const int64_t* offsets, const int32_t* numbers,
+                                                                                const int64_t* begins, const int64_t* lengths, int64_t n) {
+  auto request = std::make_shared<ndd::ImageRecordRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
+                                                           ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n));
+  ndd::start_reading(request);
+  return new ndd::ReadRequestPtr(std::move(request));
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "readers/scan.h"
+
+#include <algorithm>
+#include <exception>
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+using ndd::Scan;
+
+// kind: 0 TFRecord, 1 RecordIO, 2 tar.
+NDD_EXPORT void* ndd_scan(int kind, const char* path) {
+  try {
+    return new Scan(kind == 0 ? ndd::scan_tfrecords(path) : kind == 1 ? ndd::scan_recordio(path) : ndd::scan_tar(path));
+  } catch (const std::exception& error) {
+    auto* scan = new Scan;
+    scan->error = error.what();
+    return scan;
+  }
+}
+
+NDD_EXPORT int64_t ndd_scan_size(void* scan) { return int64_t(static_cast<Scan*>(scan)->begins.size()); }
+NDD_EXPORT const char* ndd_scan_error(void* scan) { return static_cast<Scan*>(scan)->error.c_str(); }
+NDD_EXPORT const char* ndd_scan_reason(void* scan) { return static_cast<Scan*>(scan)->reason.c_str(); }
+NDD_EXPORT int64_t ndd_scan_damaged(void* scan) { return static_cast<Scan*>(scan)->damaged; }
+
+NDD_EXPORT void ndd_scan_ranges(void* scan, int64_t* begins, int64_t* lengths) {
+  const auto& s = *static_cast<Scan*>(scan);
+  std::copy(s.begins.begin(), s.begins.end(), begins);
+  std::copy(s.lengths.begin(), s.lengths.end(), lengths);
+}
+
+// The names one after the other; without `out` only where each begins and the last one ends.
+NDD_EXPORT void ndd_scan_names(void* scan, int64_t* offsets, char* out) {
+  const auto& names = static_cast<Scan*>(scan)->names;
+  int64_t at = 0;
+  for (size_t k = 0; k < names.size(); ++k) {
+    if (out) {
+      std::copy(names[k].begin(), names[k].end(), out + at);
+    } else {
+      offsets[k] = at;
+    }
+    at += int64_t(names[k].size());
+  }
+  if (!out) offsets[names.size()] = at;
+}
+
+NDD_EXPORT void ndd_scan_release(void* scan) { delete static_cast<Scan*>(scan); }

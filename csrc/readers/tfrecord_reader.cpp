@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFRecords: length (8 bytes), checksum of the length (4), an Example, its checksum (4).
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+#include "readers/example.h"
+#include "readers/file_window.h"
+#include "readers/record_request.h"
+#include "readers/scan.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kHeader = 12, kFooter = 4;
+
+template <class T>
+T loaded(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+// Bytes of the Example, or std::runtime_error. `available`: bytes from the header on.
+int64_t example_length(const char* header, int64_t available) {
+  if (available < kHeader) throw std::runtime_error("the record ends within its header");
+  const auto length = loaded<uint64_t>(header);
+  if (masked_crc32c(header, 8) != loaded<uint32_t>(header + 8)) throw std::runtime_error("the checksum of the record's length is wrong");
+  if (available < kHeader + kFooter || length > uint64_t(available - kHeader - kFooter)) {
+    throw std::runtime_error("the record has " + std::to_string(length) + " bytes and the file ends before");
+  }
+  return int64_t(length);
+}
+
+class ExampleRequest : public RecordRequest {
+ public:
+  ExampleRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, std::vector<Feature> features)
+      : RecordRequest(std::move(files), std::move(ranges), int64_t(features.size())), features_(std::move(features)) {}
+
+ protected:
+  void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
+    const int64_t available = record.length();
+    const int64_t length = example_length(record.at(0, std::min(available, kHeader)).data(), available);
+    if (length != available - kHeader - kFooter) throw std::runtime_error("the record has another length than its index says");
+    parse_example(record, kHeader, kHeader + length, features_, parts);
+  }
+
+ private:
+  const std::vector<Feature> features_;
+};
+
+}  // namespace
+
+uint32_t masked_crc32c(const char* data, int64_t bytes) {
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> made{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82F63B78u : 0u);
+      made[i] = value;
+    }
+    return made;
+  }();
+  uint32_t crc = ~0u;
+  for (int64_t i = 0; i < bytes; ++i) crc = table[(crc ^ uint8_t(data[i])) & 255] ^ (crc >> 8);
+  crc = ~crc;
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+Scan scan_tfrecords(const std::string& path) {
+  FileWindow file(path);
+  Scan scan;
+  for (int64_t at = 0; at < file.size();) {
+    const int64_t available = file.size() - at;
+    try {
+      const char* header = file.at(at, std::min(kHeader, available));
+      if (!header) throw std::runtime_error("the file became shorter while it was read");
+      const int64_t length = kHeader + example_length(header, available) + kFooter;
+      scan.begins.push_back(at);
+      scan.lengths.push_back(length);
+      at += length;
+    } catch (const std::exception& error) {
+      const char* magic = at == 0 ? file.at(0, std::min<int64_t>(2, available)) : nullptr;
+      if (magic && available >= 2 && magic[0] == '\x1f' && magic[1] == '\x8b') throw std::runtime_error("it is compressed by gzip: decompress it");
+      if (at == 0) throw;
+      scan.damaged = at;
+      scan.reason = error.what();
+      break;
+    }
+  }
+  return scan;
+}
+
+}  // namespace ndd
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+// As ndd_ranges_start, and the features to be found in each record: names and the elements of those that are missing, each with offsets.
+NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers,
+                                    const int64_t* begins, const int64_t* lengths, int64_t n, const char* names, const int64_t* name_offsets,
+                                    const char* missing, const int64_t* missing_offsets, const int64_t* types, const int64_t* counts,
+                                    const int64_t* rows, int64_t n_features) {
+  std::vector<ndd::Feature> features;
+  for (int64_t k = 0; k < n_features; ++k) {
+    features.push_back({std::string(names + name_offsets[k], size_t(name_offsets[k + 1] - name_offsets[k])), ndd::Feature::Type(types[k]), counts[k],
+                        rows[k], std::string(missing + missing_offsets[k], size_t(missing_offsets[k + 1] - missing_offsets[k]))});
+  }
+  auto request = std::make_shared<ndd::ExampleRequest>(
+      *static_cast<std::shared_ptr<ndd::OpenFiles>*>(files), ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features));
+  ndd::start_reading(request);
+  return new ndd::ReadRequestPtr(std::move(request));
+}

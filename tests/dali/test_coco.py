@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""readers.COCO against DALI's, bit for bit. Where DALI crashes or hangs is in known_differences.md."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from _dali_readers import ORDERS, assert_same_epochs, assert_same_error, dali, epochs
+
+import torch_ndd as ndd
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # DALI's, about older names of arguments
+
+
+def run_lengths(mask: np.ndarray) -> list[int]:
+    flat = mask.flatten(order="F").astype(np.int8)
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], flat, [1 - flat[-1]]])))
+    return np.diff(np.concatenate([[0], ends])).tolist()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> dict[str, Any]:
+    """Annotations out of order, of several kinds, some without a category or an image."""
+    for i in range(1, 6):
+        (tmp_path / f"{i}.jpg").write_bytes(bytes([i]) * i)
+    square = [[1, 1, 5, 1, 5, 5], [2, 2, 14, 2, 14, 8.5, 2, 8]]
+    mask = np.zeros((10, 20))
+    mask[2:7, 3:9] = 1
+    lengths = {"size": [10, 20], "counts": run_lengths(mask)}
+
+    def annotation(image: int, category: int, box: list[float], segmentation: Any = None, crowd: int = 0) -> dict[str, Any]:
+        shape = {} if segmentation is None else {"segmentation": segmentation}
+        return {"image_id": image, "category_id": category, "bbox": box, "iscrowd": crowd, **shape}
+
+    document = {
+        "images": [{"id": i, "file_name": f"{i}.jpg", "width": 20, "height": 10} for i in (3, 1, 5, 2, 4)],
+        "annotations": [
+            annotation(5, 3, [1, 2, 3, 4], square),
+            annotation(1, 7, [5, 6, 7.25, 8.5], [square[1]]),
+            annotation(3, 9, [0, 0, 0.05, 5], square),
+            annotation(3, 9, [0, 0, 5, 0.1], []),
+            annotation(5, 9, [1.5, 1, 9, 9], lengths, 1),
+            annotation(77, 9, [1, 1, 2, 2]),
+            annotation(4, 11, [1, 1, 2, 2]),
+            annotation(4, 3, [1, 1, -2, 2]),
+        ],
+        "categories": [{"id": 7}, {"id": 3}, {"id": 9}],
+    }
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(document))
+    return {"annotations_file": str(path), "file_root": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ltrb": True},
+        {"ratio": True},
+        {"ltrb": True, "ratio": True, "image_ids": True},
+        {"save_img_ids": True, "include_iscrowd": False},
+        {"skip_empty": True},
+        {"size_threshold": 5.0, "skip_empty": True},
+        {"size_threshold": 0.0},
+        {"avoid_class_remapping": True},
+        {"polygon_masks": True},
+        {"polygon_masks": True, "ratio": True, "image_ids": True},
+        {"masks": True, "ltrb": True},
+        {"masks": True, "polygon_masks": True},
+        {"pixelwise_masks": True, "image_ids": True},
+        {"pixelwise_masks": True, "avoid_class_remapping": True},
+        {"images": ["5.jpg", "1.jpg", "5.jpg"], "image_ids": True},
+        {"images": ["5.jpg", "none", "2.jpg"], "skip_empty": True},
+    ],
+    ids=str,
+)
+def test_annotations(made: dict[str, Any], options: dict[str, Any]) -> None:
+    if "pixelwise_masks" in options:  # DALI crashes for annotations without a segmentation
+        path = Path(made["annotations_file"])
+        document = json.loads(path.read_text())
+        document["annotations"] = [one for one in document["annotations"] if one.get("segmentation")]
+        path.write_text(json.dumps(document))
+    assert_same_epochs("COCO", None, {**made, **options}, count=1)
+
+
+@pytest.mark.parametrize(("batch_size", "options"), ORDERS, ids=str)
+def test_orders(made: dict[str, Any], batch_size: int | None, options: dict[str, Any]) -> None:
+    assert_same_epochs("COCO", batch_size, {**made, **options, "image_ids": True, "polygon_masks": True})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"file_root": None},
+        {"annotations_file": None},
+        {"annotations_file": "/nowhere.json"},
+        {"file_root": "/nowhere"},
+        {"images": ["none"]},
+        {"polygon_masks": True, "pixelwise_masks": True},
+        {"num_shards": 100},
+    ],
+    ids=str,
+)
+def test_misuse(made: dict[str, Any], options: dict[str, Any]) -> None:
+    assert_same_error("COCO", {key: value for key, value in {**made, **options}.items() if value is not None})
+
+
+@pytest.mark.parametrize("box", [[1, 2, 3], [1, 2, 3, 4, 5]])
+def test_boxes_of_another_length(made: dict[str, Any], box: list[float]) -> None:
+    document = json.loads(Path(made["annotations_file"]).read_text())
+    document["annotations"][0]["bbox"] = box
+    Path(made["annotations_file"]).write_text(json.dumps(document))
+    assert_same_error("COCO", made)
+
+
+@pytest.mark.parametrize("module", [ndd, dali], ids=["of torch_ndd", "of DALI"])
+def test_each_reads_what_the_other_has_preprocessed(made: dict[str, Any], tmp_path: Path, module: Any) -> None:
+    folder = str(tmp_path / "meta")
+    os.mkdir(folder)
+    save = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": folder}
+    epochs(module, "COCO", None, {**made, **save, "polygon_masks": True, "image_ids": True, "ltrb": True}, 1)
+    read = {"preprocessed_annotations": folder, "file_root": made["file_root"]}
+    assert_same_epochs("COCO", 2, read)
+    assert_same_epochs("COCO", None, {**read, "polygon_masks": True, "image_ids": True})
+    assert_same_epochs("COCO", None, {**read, "masks": True})
+    for option in ({"ratio": True}, {"skip_empty": True}, {"images": ["1.jpg"]}, {"annotations_file": made["annotations_file"]}):
+        assert_same_error("COCO", {**read, **option})
+
+
+@pytest.mark.parametrize(("batch_size", "options"), [ORDERS[1], ORDERS[4]], ids=str)
+def test_photographs(dali_extra: Path, batch_size: int, options: dict[str, Any]) -> None:
+    folder = dali_extra / "db/coco"
+    given = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "image_ids": True, "polygon_masks": True}
+    assert_same_epochs("COCO", batch_size, {**given, **options})
+
+
+def test_maps_of_labels_of_photographs(dali_extra: Path) -> None:
+    folder = dali_extra / "db/coco_pixelwise"
+    given = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "pixelwise_masks": True}
+    assert_same_epochs("COCO", 2, given, count=1)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes for torchdata against DALI's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchdata.nodes")
+
+from _dali import dali
+
+import torch_ndd as ndd
+
+
+def epochs(module: Any, folder: Path, batch_size: int, **options: Any) -> list[Any]:
+    nodes = module.pytorch.nodes
+    files = [str(one) for one in sorted(folder.iterdir())]
+    reader = nodes.Reader(module.readers.File, batch_size=batch_size, files=files, **options)
+    node = nodes.ToTorch(nodes.DictMapper(reader, lambda data: data + 1))
+    result: list[Any] = []
+    for _ in range(3):
+        node.reset()
+        result.append([[one.tolist() for one in step] for step in node])
+    return [*result, dict(reader.get_metadata())]
+
+
+@pytest.mark.parametrize("options", [{}, {"pad_last_batch": True}, {"num_shards": 3, "shard_id": 1}], ids=str)
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_epochs(tmp_path: Path, batch_size: int, options: dict[str, Any]) -> None:
+    for i in range(10):
+        (tmp_path / f"{i}.jpg").write_bytes(bytes([i] * 3))
+    assert epochs(ndd, tmp_path, batch_size, **options) == epochs(dali, tmp_path, batch_size, **options)
+
+
+def outcome(module: Any, folder: Path, **options: Any) -> Any:
+    try:
+        node = module.pytorch.nodes.Reader(module.readers.File, file_root=str(folder), **options)
+        node.reset()
+        return list(next(node))
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("names", [None, ("a", "b"), "ab", ("a", "b", "c")])
+def test_names(tmp_path: Path, names: Any) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/1.jpg").write_bytes(b"x")
+    for batch_size in (1, None):
+        options = {"output_names": names, "batch_size": batch_size}
+        assert outcome(ndd, tmp_path, **options) == outcome(dali, tmp_path, **options)

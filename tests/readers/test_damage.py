@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged files: an exception or a skipped sample each time, no crash, no hang, no leak. 2,000 of each kind with TORCH_NDD_DAMAGED=2000."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COUNT = int(os.environ.get("TORCH_NDD_DAMAGED", "2000" if os.environ.get("CI") else "200"))
+PROGRAM = Path(__file__).with_name("_damage.py")
+NEEDS = {"caffe": "lmdb", "caffe2": "lmdb", "coco": "pycocotools", "manifest": "soundfile", "sound": "soundfile", "parquet": "pyarrow"}
+
+
+@pytest.mark.figures
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", NEEDS)
+def test_damaged_files(kind: str) -> None:
+    pytest.importorskip(NEEDS[kind])
+    paths = os.pathsep.join([str(PROGRAM.parents[1]), *sys.path])
+    run = subprocess.run(
+        [sys.executable, str(PROGRAM), kind, str(COUNT), "1"],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    outcome = json.loads(run.stdout.splitlines()[-1])
+    total = outcome["read"] + outcome["skipped"] + outcome["refused"]
+    print(f"{kind}: {total} damaged files, {outcome['read']} read, {outcome['skipped']} with skipped samples, {outcome['refused']} refused, ", end="")
+    print(f"at most {outcome['slowest']} s each, memory x {outcome['memory']}")
+    assert total == COUNT
+    assert outcome["slowest"] < 5
+    assert outcome["memory"] < 1.05

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import torch_ndd as ndd
+from torch_ndd.testing import assert_resumable
+
+fits = pytest.importorskip("astropy.io.fits")
+EXTRA = Path(os.environ.get("DALI_EXTRA_PATH", "/work/shared/dali_extra")) / "db/single/fits"
+
+
+def new(**options: Any) -> Any:
+    return ndd.experimental.readers.Fits(**options)
+
+
+def write(path: Path, *images: np.ndarray) -> Path:
+    fits.HDUList([fits.PrimaryHDU(), *map(fits.ImageHDU, images)]).writeto(path)
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [write(tmp_path / f"{i}.fits", np.full((2 + i % 3, 4), i, np.int16), np.full((2, 2), i / 2, np.float32)) for i in range(7)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64", "uint16", "uint32", "int8"])
+def test_types(tmp_path: Path, dtype: str) -> None:
+    array = (np.arange(24).reshape(2, 3, 4) + 1).astype(dtype)
+    ((image,),) = new(files=[write(tmp_path / "a.fits", array)]).next_epoch()
+    assert np.asarray(image).dtype == dtype
+    assert np.array_equal(np.asarray(image), array)
+
+
+def test_parts(files: list[Path]) -> None:
+    reader = new(files=files, hdu_indices=[3, 2])
+    made = next(iter(reader.next_epoch(batch_size=7)))
+    assert [one.shape[4] for one in made] == [(2, 2), (3, 4)]
+    assert [float(one.torch().mean()) for one in made[0]] == [i / 2 for i in range(7)]
+    assert bytes(ndd.get_property(made[0].select(3), key="source_info").torch()) == bytes(files[3])
+
+
+def test_dtypes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.fits", np.array([1.5, -7.0, 300.0], np.float32), np.array([1, 2], np.int16))
+    for dtypes, expected in (([ndd.uint8, ndd.float32], [[2, 0, 255], [1.0, 2.0]]), (ndd.int64, [[2, -7, 300], [1, 2]])):
+        (made,) = new(files=path, hdu_indices=[2, 3], dtypes=dtypes).next_epoch()
+        assert [one.torch().tolist() for one in made] == expected
+
+
+def test_scaled_and_compressed(tmp_path: Path) -> None:
+    scaled = fits.ImageHDU(np.arange(6, dtype=np.int16))
+    scaled.header["BSCALE"], scaled.header["BZERO"] = 2.0, 10.0
+    packed = fits.CompImageHDU(np.arange(3000, dtype=np.int32).reshape(50, 60), compression_type="RICE_1")
+    fits.HDUList([fits.PrimaryHDU(), scaled, packed]).writeto(tmp_path / "a.fits")
+    ((first, second),) = new(files=[tmp_path / "a.fits"], hdu_indices=[2, 3]).next_epoch()
+    assert first.torch().tolist() == [10.0, 12.0, 14.0, 16.0, 18.0, 20.0]
+    assert np.array_equal(second.torch(), np.arange(3000).reshape(50, 60))
+
+
+def test_where_files_are(files: list[Path], tmp_path: Path) -> None:
+    def values(reader: Any) -> list[int]:
+        return [int(image.torch()[0, 0]) for (image,) in reader.next_epoch()]
+
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub" / "8.fits", np.full((2, 4), 8, np.int16))
+    assert values(new(file_root=tmp_path)) == [*range(7), 8]
+    assert values(new(file_root=tmp_path, file_filter="[23].fits")) == [2, 3]
+    (tmp_path / "list.txt").write_text("5.fits\nsub/8.fits\n")
+    assert values(new(file_list=tmp_path / "list.txt")) == [5, 8]
+    assert values(new(file_root=tmp_path, files=["4.fits"])) == [4]
+
+
+def test_resumes(files: list[Path]) -> None:
+    assert_resumable(lambda rank, world, size: new(max_batch_size=size, files=files, shard_id=rank, num_shards=world, random_shuffle=True))
+    assert len(list(pickle.loads(pickle.dumps(new(files=files))).next_epoch())) == 7
+
+
+def test_bad_files(files: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "bad.fits").write_bytes(b"SIMPLE  = no")
+    fits.PrimaryHDU(np.zeros((2, 2))).writeto(tmp_path / "one.fits")
+    table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=np.arange(3))])
+    fits.HDUList([fits.PrimaryHDU(), table]).writeto(tmp_path / "table.fits")
+    reasons = {"bad.fits": "", "one.fits": "no HDU 2, only 1", "table.fits": "HDU 2 holds no image", "missing.fits": "No such file"}
+    for name, reason in reasons.items():
+        with pytest.raises(RuntimeError, match=rf"experimental\.readers\.Fits: .*{name}.*{reason}"):
+            list(new(files=[files[0], tmp_path / name]).next_epoch(batch_size=2))
+    reader = new(files=[tmp_path / "bad.fits", *files], on_error="skip")
+    assert len(list(reader.next_epoch(batch_size=4))) == 2
+    assert reader.errors[0].source.endswith("bad.fits")
+
+
+def test_arguments(files: list[Path]) -> None:
+    for options, reason in (
+        ({}, "file_root is required"),
+        ({"files": files, "file_list": "x"}, "not both"),
+        ({"files": files, "hdu_indices": [0]}, "numbers from 1"),
+        ({"files": files, "hdu_indices": [2, 3], "dtypes": [ndd.uint8] * 3}, "3 dtypes for 2 hdu_indices"),
+    ):
+        with pytest.raises(RuntimeError, match=reason):
+            list(new(**options).next_epoch())
+
+
+@pytest.mark.skipif(not EXTRA.exists(), reason="DALI_EXTRA_PATH holds no FITS files")
+def test_dali_extra() -> None:
+    for path, part in ((EXTRA / "compressed/cat-3504008_640_red_rice.fits", 2), (EXTRA / "int64/cat-3113513_640_red.fits", 1)):
+        ((image,),) = new(files=[path], hdu_indices=part).next_epoch()
+        with fits.open(path) as file:
+            assert np.array_equal(np.asarray(image), file[part - 1].data)

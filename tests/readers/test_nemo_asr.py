@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+import torch_ndd as ndd
+from torch_ndd.testing import assert_resumable
+
+RATE = 8000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    ramp = np.arange(RATE, dtype=np.int16)
+    soundfile.write(tmp_path / "ramp.wav", ramp, RATE)
+    soundfile.write(tmp_path / "two.wav", np.stack([ramp, ramp + 100], 1), RATE)
+    return tmp_path
+
+
+def manifest(folder: Path, *entries: Any) -> Path:
+    path = folder / "manifest.json"
+    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in entries))
+    return path
+
+
+def sounds(path: Path, **options: Any) -> list[np.ndarray]:
+    return [np.asarray(sound) for sound, *_ in ndd.readers.NemoAsr(manifest_filepaths=path, **options).next_epoch()]
+
+
+def test_parts_of_a_file(folder: Path) -> None:
+    # DALI reads `offset`, and delivers the beginning of the file all the same.
+    part = {"audio_filepath": "ramp.wav", "offset": 0.25, "duration": 0.5}
+    late = {"audio_filepath": "ramp.wav", "offset": 0.75, "duration": 0.5}
+    beyond = {"audio_filepath": "ramp.wav", "offset": 5}
+    first, second, third = sounds(manifest(folder, part, late, beyond), dtype=ndd.int16)
+    assert first.tolist() == list(range(2000, 6000))
+    assert second.tolist() == list(range(6000, 8000))
+    assert third.tolist() == []
+
+
+def test_types_and_channels(folder: Path) -> None:
+    path = manifest(folder, {"audio_filepath": "two.wav"})
+    ramp = np.arange(RATE)
+    assert np.array_equal(sounds(path, dtype=ndd.int16)[0], ramp + 50)
+    assert np.array_equal(sounds(path, dtype=ndd.int16, downmix=False)[0], np.stack([ramp, ramp + 100], 1))
+    assert np.allclose(sounds(path)[0], (ramp + 50) / 32768, atol=1e-7)
+    assert sounds(path, sample_rate=4000.0)[0].shape == (4000,)
+
+
+def test_entries_over_several_lines(folder: Path) -> None:
+    path = manifest(folder, '{\n "audio_filepath": "ramp.wav",\n "text": "a"\n}\n{"audio_filepath": "ramp.wav",\n "text": "b"}')
+    texts = [bytes(np.asarray(text)) for _, _, text in ndd.readers.NemoAsr(manifest_filepaths=path).next_epoch()]
+    assert texts == [b"a", b"b"]
+
+
+NO_ENTRIES = ["garbage", '{"audio_filepath": ', "[1]", "{}", '{"audio_filepath": 5}', '{"audio_filepath": "ramp.wav", "text": 5}']
+NO_NUMBERS = [f'"{name}": {value}' for name in ("duration", "offset") for value in ('"x"', "1e999", "true", "[]", "9" * 400)]
+
+
+@pytest.mark.parametrize(
+    "entry", [*NO_ENTRIES, *(f'{{"audio_filepath": "ramp.wav", "{n}": {v}}}' for n in ("duration", "offset") for v in NO_NUMBERS)]
+)
+def test_parts_that_are_no_entries(folder: Path, entry: str) -> None:
+    good = {"audio_filepath": "ramp.wav"}
+    with pytest.warns(UserWarning, match=r"readers\.NemoAsr: 1 parts of .*manifest\.json were skipped"):
+        assert len(sounds(manifest(folder, good, entry, good))) == 2
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "text"])
+def test_damaged_sounds(folder: Path, damage: str) -> None:
+    content = (folder / "ramp.wav").read_bytes()
+    if damage != "missing":
+        (folder / "bad.wav").write_bytes({"empty": b"", "cut": content[:30], "text": b"no sound"}[damage])
+    path = manifest(folder, {"audio_filepath": "ramp.wav"}, {"audio_filepath": str(folder / "bad.wav")})
+    with pytest.raises(RuntimeError, match=r"readers\.NemoAsr: sample 0 \(.*bad\.wav\): "):
+        sounds(path)
+    reader = ndd.readers.NemoAsr(2, manifest_filepaths=path, on_error="skip")
+    assert [sound.shape for sound, *_ in reader] == [[(RATE,)]]
+    assert len(reader.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"dtype": ndd.float64}, "Unsupported output type: float64"), ({"quality": 101.0}, "quality"), ({"num_shards": 5}, "number of input samples")],
+)
+def test_misuse(folder: Path, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(RuntimeError, match=text):
+        sounds(manifest(folder, {"audio_filepath": "ramp.wav"}), **options)
+
+
+def test_other_manifests(folder: Path) -> None:
+    (folder / "binary.json").write_bytes(b"\xff\xfe\x00")
+    for name, text in (("binary.json", "is no text"), ("none.json", "cannot be read"), (".", "cannot be read")):
+        with pytest.raises(RuntimeError, match=text):
+            sounds(folder / name)
+
+
+@pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
+def test_resume(folder: Path, options: dict[str, Any]) -> None:
+    path = manifest(folder, *({"audio_filepath": "ramp.wav", "offset": 0.01 * i, "duration": 0.001 * (i % 3), "text": str(i)} for i in range(11)))
+    make = lambda rank, world, size: ndd.readers.NemoAsr(size, manifest_filepaths=path, shard_id=rank, num_shards=world, **options)  # noqa: E731
+    assert assert_resumable(make).cuts > 50

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers stay open while their reader lives, a few of them, also in forked processes."""
+
+import gc
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from readers._files import write_tar
+
+import torch_ndd as ndd
+from torch_ndd.readers._ranges import Ranges, pack_paths
+
+
+def opened(folder: Path) -> int:
+    """How many files below a folder this process has open."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(folder))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    return [write_tar(tmp_path / f"{k:03}.tar", [(f"{i}.txt", f"{k} {i}".encode()) for i in range(3)]) for k in range(50)]
+
+
+def texts(reader: ndd.readers.Webdataset) -> list[str]:
+    return [bytes(one.torch().tolist()).decode() for (batch,) in reader for one in batch]
+
+
+def test_files_are_kept_and_closed(shards: list[Path], tmp_path: Path) -> None:
+    expected = [f"{k} {i}" for k in range(50) for i in range(3)]
+    reader = ndd.readers.Webdataset(7, paths=shards, ext="txt")
+    assert texts(reader) == expected
+    assert 0 < opened(tmp_path) <= 32
+    assert texts(reader) == expected
+    reader = ndd.readers.Webdataset(7, paths=shards, ext="txt", random_shuffle=True)
+    gc.collect()
+    assert opened(tmp_path) == 0
+    assert sorted(texts(reader)) == sorted(expected)
+    for _ in zip(range(3), reader, strict=False):  # left while batches are read ahead
+        pass
+    del reader, _
+    gc.collect()
+    assert opened(tmp_path) == 0
+
+
+def test_forked_processes_read_on(shards: list[Path]) -> None:
+    reader = ndd.readers.Webdataset(7, paths=shards, ext="txt")
+    batches = iter(reader)
+    next(batches)
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                rest = [bytes(one.torch().tolist()).decode() for (batch,) in batches for one in batch]
+                status = int(rest != [f"{k} {i}" for k in range(50) for i in range(3)][7:])
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(list(batches)) == 21
+
+
+def test_all_that_is_wrong_with_a_batch_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    files, length = ["a", "none", "a", "a", "."], np.array([3, 3, 11, -1, 1])
+    ranges = Ranges(os.fsencode(f"{tmp_path}/"), *pack_paths(files), np.arange(5, dtype=np.int32), np.array([2, 0, 0, 8, 0]), length)
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        ranges.start(np.arange(5)).finish()
+    assert {k: reason.split(",")[0] for k, reason in caught.value.reasons.items()} == {  # type: ignore[attr-defined]
+        1: "No such file or directory",
+        2: "the file has 10 bytes",
+        4: "Is a directory",
+    }
+    found = ranges.start(np.array([[3, 0], [-1, 3]])).finish_all()
+    assert [[bytes(one.torch().tolist()) for one in batch] for batch in found] == [[b"89", b"234"], [b"", b"89"]]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RuntimeError, match="no regular file"):
+        next(ndd.readers.File(files=[tmp_path / "pipe"]).next_epoch())

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of URLs: the memory of fsspec, and a web server of this process that understands ranges, fails now and then, and counts."""
+
+import io
+import json
+import re
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import numpy as np
+import pytest
+from readers._files import example, ints, tfrecord
+
+import torch_ndd as ndd
+from torch_ndd import tfrecord as tf
+from torch_ndd.readers import _remote
+from torch_ndd.testing import assert_resumable
+
+
+class Handler(BaseHTTPRequestHandler):
+    root: ClassVar[Path]
+    requests: ClassVar[list[str]] = []
+    failures: ClassVar[int] = 0
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.do_GET(body=False)
+
+    def do_GET(self, body: bool = True) -> None:
+        path = self.root / self.path.lstrip("/")
+        type(self).requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
+        if body and self.failures:
+            type(self).failures -= 1
+            return self.answer(503, b"busy")
+        if path.is_dir():
+            names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
+            return self.answer(200, "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode(), body, "text/html")
+        if not path.is_file():
+            return self.answer(404, b"nothing here", body)
+        content = path.read_bytes()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if wanted is None:
+            return self.answer(200, content, body)
+        first, last = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)
+        if first >= len(content):
+            return self.answer(416, b"", body)
+        return self.answer(206, content[first : last + 1], body, headers={"Content-Range": f"bytes {first}-{last}/{len(content)}"})
+
+    def answer(self, code: int, content: bytes, body: bool = True, kind: str = "application/octet-stream", headers: Any = None) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(content)), "Content-Type": kind, "Accept-Ranges": "bytes", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    Handler.root, Handler.requests, Handler.failures = tmp_path, [], 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["memory", "http"])
+def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Stores files by name and returns the URL of their folder."""
+    monkeypatch.setattr(_remote, "_PAUSE", 0.01)
+    url = "memory://data" if request.param == "memory" else request.getfixturevalue("server")
+    memory = fsspec.filesystem("memory")
+
+    def store(files: dict[str, bytes]) -> str:
+        for name, content in files.items():
+            if request.param == "memory":
+                memory.pipe_file(f"/data/{name}", content)
+            else:
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_bytes(content)
+        return url
+
+    yield store
+    if memory.exists("/data"):
+        memory.rm("/data", recursive=True)
+
+
+def contents(batch: Any) -> list[bytes]:
+    return [bytes(np.asarray(one)) for one in batch.tensors]
+
+
+FILES = {f"{folder}/{i}.jpg": f"{folder}{i}".encode() * i for folder in ("b", "a") for i in range(4)}
+
+
+@pytest.mark.parametrize("kind", ["file_root", "files", "file_list", "file_list without file_root"])
+def test_files(put: Any, kind: str) -> None:
+    url = put({**FILES, "list.txt": "".join(f"{name} {k}\n" for k, name in enumerate(FILES)).encode()})
+    options: dict[str, Any] = {"file_root": url}
+    if kind != "file_root":
+        options = {"files": list(FILES), **options} if kind == "files" else {"file_list": f"{url}/list.txt", **options}
+    if kind == "file_list without file_root":
+        del options["file_root"]
+    names = sorted(FILES) if kind == "file_root" else list(FILES)
+    reader = ndd.readers.File(**options)
+    epoch = [(contents(files), labels.torch().flatten().tolist(), list(files._sources)) for files, labels in reader.next_epoch(4)]
+    assert [one for files, _, _ in epoch for one in files] == [FILES[name] for name in names]
+    assert [one for _, labels, _ in epoch for one in labels] == ([0] * 4 + [1] * 4 if kind == "file_root" else list(range(8)))
+    assert epoch[0][2][1] == f"{url}/{names[1]}"
+
+
+def test_whole_urls_among_paths(put: Any, tmp_path: Path) -> None:
+    url = put(FILES)
+    (tmp_path / "here.jpg").write_bytes(b"here")
+    ((files, _),) = ndd.readers.File(files=[f"{url}/a/2.jpg", tmp_path / "here.jpg"]).next_epoch(2)
+    assert contents(files) == [b"a2a2", b"here"]
+
+
+def test_errors_name_the_url(put: Any) -> None:
+    url = put(FILES)
+    with pytest.raises(RuntimeError, match=rf"readers\.File: sample 1 \({url}/none\.jpg\): .*none\.jpg"):
+        next(ndd.readers.File(files=["a/1.jpg", "none.jpg"], file_root=url).next_epoch(2))
+    reader = ndd.readers.File(2, files=["a/1.jpg", "none.jpg", "a/2.jpg"], file_root=url, on_error="skip")
+    assert [one for files, _ in reader for one in contents(files)] == [b"a1", b"a2a2"]
+    for options in ({"file_list": f"{url}/none.txt"}, {"file_root": f"{url}/none"}):
+        with pytest.raises(RuntimeError, match=rf"readers\.File: .*{url}/none.*cannot be (read|opened)"):
+            next(ndd.readers.File(**options).next_epoch())
+
+
+@pytest.mark.parametrize("put", ["memory"], indirect=True)
+def test_resume(put: Any) -> None:
+    url = put(FILES)
+    make = lambda rank, world, size: ndd.readers.File(size, file_root=url, shard_id=rank, num_shards=world, random_shuffle=True)  # noqa: E731
+    assert assert_resumable(make, worlds=((1, 1), (2, 3)), batch_sizes=(1, 3)).cuts > 10
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def test_archives(put: Any) -> None:
+    samples = {f"{i}.{ext}": f"{ext}{i}".encode() * 100 for i in range(5) for ext in ("jpg", "cls")}
+    url = put({"x.tar": tar_of(samples)})
+    (batch,) = ndd.readers.Webdataset(paths=f"{url}/x.tar", ext=["jpg", "cls"]).next_epoch(5)
+    assert [contents(one) for one in batch] == [[samples[f"{i}.{ext}"] for i in range(5)] for ext in ("jpg", "cls")]
+
+
+def test_records(put: Any) -> None:
+    records = [tfrecord(example({"x": ints([i, 8])})) for i in range(3)]
+    begins = np.cumsum([0, *map(len, records)])
+    index = "".join(f"{begin} {len(record)}\n" for begin, record in zip(begins, records, strict=False))
+    url = put({"x.tfrecord": b"".join(records), "x.idx": index.encode()})
+    for options in ({}, {"index_path": f"{url}/x.idx"}):
+        reader = ndd.readers.TFRecord(path=f"{url}/x.tfrecord", features={"x": tf.FixedLenFeature([2], tf.int64, 0)}, **options)
+        (batch,) = reader.next_epoch(3)
+        assert batch["x"].torch().tolist() == [[0, 8], [1, 8], [2, 8]]
+
+
+def test_arrays(put: Any) -> None:
+    arrays, files = [np.arange(6, dtype=np.int16).reshape(2, 3) + i for i in range(4)], {}
+    for i, array in enumerate(arrays):
+        made = io.BytesIO()
+        np.save(made, array)
+        files[f"{i}.npy"] = made.getvalue()
+    url = put(files)
+    ((batch,),) = ndd.readers.Numpy(file_root=url, file_filter="*.npy").next_epoch(4)
+    assert batch.torch().tolist() == [one.tolist() for one in arrays]
+
+
+def test_annotations(put: Any) -> None:
+    document = {
+        "images": [{"id": 1, "file_name": "a/2.jpg"}, {"id": 2, "file_name": "b/1.jpg"}],
+        "annotations": [{"image_id": 2, "category_id": 1, "bbox": [1, 2, 3, 4]}],
+        "categories": [{"id": 1}],
+    }
+    url = put({**FILES, "x.json": json.dumps(document).encode()})
+    ((images, boxes, _),) = ndd.readers.COCO(annotations_file=f"{url}/x.json", file_root=url).next_epoch(2)
+    assert contents(images) == [b"a2a2", b"b1"]
+    assert boxes.shape == [(0, 4), (1, 4)]
+
+
+def test_speech(put: Any) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    made = io.BytesIO()
+    soundfile.write(made, np.arange(100, dtype=np.int16), 8000, format="WAV")
+    url = put({"x.wav": made.getvalue(), "x.json": b'{"audio_filepath": "x.wav", "text": "a"}'})
+    ((sound, _, _),) = ndd.readers.NemoAsr(manifest_filepaths=f"{url}/x.json", dtype=ndd.int16).next_epoch()
+    assert sound.torch().tolist() == list(range(100))
+
+
+def test_a_busy_server_is_asked_again(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_remote, "_PAUSE", 0.01)
+    (tmp_path / "x.jpg").write_bytes(b"content")
+    read = partial(ndd.readers.File, files=["x.jpg"], file_root=server)
+    Handler.failures = 3
+    ((files, _),) = read().next_epoch(1)
+    assert contents(files) == [b"content"]
+    Handler.failures = 1000
+    with pytest.raises(RuntimeError, match=rf"{server}/x\.jpg.*503"):
+        next(read().next_epoch(1))
+    assert Handler.failures > 980  # it gives up
+
+
+def test_neighbours_are_one_request(server: str, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    (tmp_path / "x.bin").write_bytes(content)
+    begins = np.arange(0, 200_000, 2000)
+    lengths = np.full(len(begins), 1500)
+    ranges = _remote.ranges_of(b"", *_paths(f"{server}/x.bin"), np.zeros(len(begins), np.int32), begins, lengths)
+    batch = ranges.start(np.arange(len(begins))[::-1]).finish()
+    assert contents(batch) == [content[begin : begin + 1500] for begin in begins[::-1]]
+    assert [one.split()[0] for one in Handler.requests].count("GET") == 1
+
+
+def test_ranges_beyond_the_end(put: Any) -> None:
+    url = put({"x.bin": b"0123456789"})
+    paths = _paths(f"{url}/x.bin")
+    begin, length = np.array([2, 8, 4]), np.array([3, 5, -1])
+    ranges = _remote.ranges_of(b"", *paths, np.zeros(3, np.int32), begin, length)
+    assert contents(ranges.start(np.array([0, 2, -1])).finish()) == [b"234", b"456789", b""]
+    with pytest.raises(Exception) as error:  # noqa: PT011  (BadSamples, which is for readers)
+        ranges.start(np.array([0, 1])).finish()
+    assert "ends at byte 10, before byte 13" in error.value.reasons[1]  # type: ignore[attr-defined]
+
+
+def _paths(*paths: str) -> tuple[bytes, np.ndarray]:
+    return "".join(paths).encode(), np.cumsum([0, *map(len, paths)])
+
+
+def test_protocols_without_a_package() -> None:
+    with pytest.raises(RuntimeError, match="nothing://x"):
+        next(ndd.readers.File(files=["nothing://x"]).next_epoch())

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from readers._files import GZIP, write_tar
+
+import torch_ndd as ndd
+from torch_ndd import index
+from torch_ndd.testing import assert_resumable
+
+FILES = [
+    ("d", None),
+    ("d/1.jpg", b"J1"),
+    ("d/1.cls", b"0"),
+    ("d/2.JPG", b"J2"),
+    ("d/2.cls", b"11"),
+    ("d/3.png", b"P3"),
+    ("d/3.jpg", b"J3"),
+    ("d/4.cls", b"4"),
+    (".hidden.jpg", b"no"),
+    ("d/.hidden.jpg", b"no"),
+    ("5.seg.png", b"s5"),
+    ("5.png", b"p5"),
+    ("d/1.jpg", b"again"),
+    ("8.jpg", b"first"),
+    ("8.jpg", b"second"),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_tar(tmp_path / "a.tar", FILES)
+
+
+def read(ext: Any, *paths: Path, **options: Any) -> list[tuple[bytes, ...]]:
+    reader = ndd.readers.Webdataset(paths=paths, ext=ext, **options)
+    return [tuple(np.asarray(one).tobytes() for one in sample) for sample in reader.next_epoch()]
+
+
+@pytest.mark.parametrize("indexed", [None, "v1.2", "v1.1"])
+def test_components(path: Path, indexed: str | None) -> None:
+    options: dict[str, Any] = {}
+    if indexed:
+        place = path.with_suffix(".idx")
+        index.wds(str(path), str(place))
+        if indexed == "v1.1":
+            words = [line.split() for line in place.read_text().splitlines()[1:]]
+            lines = [" ".join(word for k, word in enumerate(line) if k % 4 < 3) for line in words]
+            place.write_text(f"v1.1 {len(lines)}\n" + "\n".join(lines) + "\n")
+        options["index_paths"] = [place, place]
+    twice = (path, path)
+    assert read("jpg", *twice, **options) == [(b"J1",), (b"",), (b"J3",), (b"",), (b"",), (b"again",), (b"first",)] * 2
+    assert read(["jpg;png", "cls"], path, **({"index_paths": place} if indexed else {})) == [
+        (b"J1", b"0"), (b"", b"11"), (b"P3", b""), (b"", b"4"), (b"p5", b""), (b"again", b""), (b"first", b"")
+    ]  # fmt: skip
+    assert read("seg.png", *twice, **options)[4] == (b"s5",)
+    assert read("jpg", *twice, case_sensitive_extensions=False, **options)[1] == (b"J2",)
+    assert read(["jpg", "cls"], *twice, missing_component_behavior="skip", **options) == [(b"J1", b"0")] * 2
+    assert read(["cls", "cls"], *twice, missing_component_behavior="Skip", **options)[:2] == [(b"0", b"0"), (b"11", b"11")]
+    with pytest.raises(RuntimeError, match=r"a\.tar\": sample 1 has no file"):
+        read(["jpg", "cls"], *twice, missing_component_behavior="error", **options)
+
+
+def test_types(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("1.f4", struct.pack("<2f", 1, 2)), ("1.i2", struct.pack("<h", -3)), ("2.f4", b""), ("2.i2", b"\1\0\2\0")])
+    reader = ndd.readers.Webdataset(2, paths=path, ext=["i2", "f4", "f4"], dtypes=[ndd.int16, ndd.types.FLOAT, ndd.types.UINT8])
+    ((numbers, floats, raw),) = reader.next_epoch()
+    assert [one.torch().tolist() for one in numbers] == [[-3], [1, 2]]
+    assert [one.torch().tolist() for one in floats] == [[1, 2], []]
+    assert (floats.dtype, raw.shape) == (ndd.float32, [(8,), (0,)])
+    reader = ndd.readers.Webdataset(paths=path, ext="f4", dtypes=ndd.types.FLOAT64, on_error="skip", max_batch_size=2)
+    assert [batch.shape for (batch,) in reader] == [[(1,), (0,)]]
+    write_tar(path, [("1.f4", b"abc"), ("2.f4", b"abcd")])
+    with pytest.raises(RuntimeError, match=r"sample 0 \(.*a\.tar at byte 512\): 3 bytes of f4 are no whole number"):
+        read("f4", path, dtypes=ndd.float32)
+    reader = ndd.readers.Webdataset(2, paths=path, ext="f4", dtypes=ndd.float32, on_error="skip")
+    assert [batch.shape for (batch,) in reader] == [[(1,)]]
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names(tmp_path: Path, form: int) -> None:
+    long = "x" * 90 + "/" + "y" * 150
+    files = [(f"{name}.{ext}", f"{name[:3]} {ext}".encode()) for name in (long, "z/ä b", "last") for ext in ("jpg", "cls")]
+    path = write_tar(tmp_path / "a.tar", files, form)
+    expected = [(b"xxx jpg", b"xxx cls"), ("z/ä jpg".encode(), "z/ä cls".encode()), (b"las jpg", b"las cls")]
+    assert read(["jpg", "cls"], path) == expected
+    index.wds(str(path), str(tmp_path / "idx"))
+    assert read(["jpg", "cls"], path, index_paths=tmp_path / "idx") == expected
+
+
+def test_ustar_prefix_and_other_entries(tmp_path: Path) -> None:
+    long = "x" * 90 + "/" + "y" * 90
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, kind in (
+            (f"{long}.jpg", tarfile.REGTYPE),
+            ("link.jpg", tarfile.SYMTYPE),
+            ("hard.jpg", tarfile.LNKTYPE),
+            ("z.jpg", tarfile.AREGTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "z.jpg" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+            archive.addfile(info)
+    reader = ndd.readers.Webdataset(paths=path, ext="jpg")
+    sources = [bytes(np.asarray(ndd.get_property(one, key="source_info"))) for (one,) in reader.next_epoch()]
+    assert sources == [f"{path}:512:{long}.jpg".encode(), f"{path}:2048:z.jpg".encode()]
+
+
+def test_damaged_archives(path: Path) -> None:
+    whole = path.read_bytes()
+    with tarfile.open(path) as archive:
+        begins = [member.offset for member in archive if member.isfile()]
+    wrong = bytearray(whole)
+    wrong[begins[4] + 3] ^= 1  # the header of d/3.png
+    for data, byte, reason in ((wrong, begins[4], "checksum"), (whole[: begins[4] + 100], begins[4], "ends within a header")):
+        path.write_bytes(data)
+        with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {byte}\): .*{reason}"):
+            read("cls", path)
+        reader = ndd.readers.Webdataset(1, paths=path, ext="cls", on_error="skip")
+        assert [one.torch().flatten().tolist() for (one,) in reader] == [[48], [49, 49]]
+        assert [one.sample for one in reader.errors] == [2]
+    path.write_bytes(whole[: begins[4] + 512 + 1])
+    with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {begins[4] + 512}\): the file has"):
+        read("png", path)
+    for data, reason in ((GZIP * 20, "gzip"), (b"x" * 600, "checksum|octal"), (b"x", "header")):
+        path.write_bytes(data)
+        with pytest.raises(RuntimeError, match=rf'readers\.Webdataset: ".*a\.tar": .*({reason})'):
+            read("png", path)
+    for data in (b"", bytes(1024)):
+        path.write_bytes(data)
+        with pytest.raises(RuntimeError, match="number of input samples: 0"):
+            read("png", path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "garbage\n",
+        "v1.0 1\njpg 0 1\n",
+        "v1.2 x\n",
+        "v1.2 3\njpg 512 1 a.jpg\n",
+        "v1.2 1\njpg 512\n",
+        "v1.2 1\njpg 513 1 a.jpg\n",
+        "v1.2 1\njpg a 1 a.jpg\n",
+    ],
+)
+def test_damaged_indices(path: Path, text: str) -> None:
+    path.with_suffix(".idx").write_text(text)
+    with pytest.raises(RuntimeError, match=r"readers\.Webdataset: the index .*a\.idx\" is damaged"):
+        read("jpg", path, index_paths=path.with_suffix(".idx"))
+
+
+def test_indices_that_lie(path: Path) -> None:
+    path.with_suffix(".idx").write_text("v1.2 2\njpg 1024 2 d/1.jpg\njpg 1024 99999999999 d/2.jpg\n")
+    reader = ndd.readers.Webdataset(1, paths=path, ext="jpg", index_paths=path.with_suffix(".idx"), on_error="skip")
+    assert [one.torch().flatten().tolist() for (one,) in reader] == [[74, 49]]
+    assert "this part ends at byte 100000001023" in reader.errors[0].reason
+
+
+def test_mistakes(path: Path) -> None:
+    for options, message in (
+        ({"ext": []}, "ext is empty"),
+        ({"missing_component_behavior": "x"}, "missing_component_behavior"),
+        ({"dtypes": [ndd.uint8, ndd.uint8]}, "2 dtypes for 1"),
+        ({"dtypes": ndd.types.BOOL}, "no type of an output"),
+        ({"index_paths": ["a", "b"]}, "2 index files for 1"),
+        ({"index_paths": "/none"}, '"/none" cannot be read'),
+        ({"paths": "/none"}, "No such file"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            next(ndd.readers.Webdataset(**{"paths": path, "ext": "jpg", **options}).next_epoch())
+    with pytest.raises(TypeError):
+        ndd.readers.Webdataset(paths=path)  # type: ignore[call-arg]
+
+
+def test_batches_and_sources(path: Path) -> None:
+    reader = pickle.loads(pickle.dumps(ndd.readers.Webdataset(paths=path, ext=["jpg", "cls"], max_batch_size=4)))
+    (images, classes), _ = reader.next_epoch()
+    assert images.shape == [(2,), (0,), (2,), (0,)]
+    sources = [bytes(np.asarray(one)).decode() for one in ndd.get_property(classes, key="source_info").tensors]
+    assert sources == [f"{path}:2048:d/1.cls", f"{path}:4096:d/2.cls", "", f"{path}:7168:d/4.cls"]
+
+
+@pytest.mark.figures
+def test_resumes(path: Path) -> None:
+    write_tar(path, [(f"{i}.{ext}", f"{i}{ext}".encode()) for i in range(11) for ext in ("jpg", "cls")])
+
+    def make(rank: int, world: int, batch_size: int) -> ndd.readers.Webdataset:
+        return ndd.readers.Webdataset(batch_size, paths=path, ext=["jpg", "cls"], random_shuffle=True, shard_id=rank, num_shards=world)
+
+    resumed = assert_resumable(make)
+    print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")

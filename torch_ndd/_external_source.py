@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ExternalSource``: data of the user's own as Tensors and Batches."""
+
+import inspect
+import operator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from ._batch import Batch, as_batch, repeated
+from ._context import EvalContext
+from ._device import DeviceLike
+from ._tensor import Tensor, as_tensor
+
+_CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class ExternalSource:
+    """Calls or iterates over ``source``: each call of this object takes its next item.
+
+    An item that is a Batch stays one; any other becomes a Tensor by :func:`as_tensor`. A call with ``batch_size=N`` returns Batches: a Tensor is
+    repeated N times, and a Batch has to have N samples. With ``per_sample`` it takes N items, one for each sample, and the last batch has what is
+    left. At the end a call raises StopIteration, and any error of the source goes through.
+
+    Args:
+        source: A callable without parameters, an iterable, an iterator, or a generator function without parameters. With ``per_sample`` a
+            callable may have one parameter, the number of the sample from 0.
+        num_outputs: Outputs of a call. For more than one an item is a tuple or list of so many, and the call returns a tuple.
+        cycle: What follows the end of an iterable or a generator function. ``None``, False, ``"no"``: StopIteration, from then on. True,
+            ``"quiet"``: its beginning. ``"raise"``: StopIteration once, then its beginning.
+        device: Where the outputs shall be; looked up at each call.
+        layout: Of the samples; one, or a sequence with one for each output.
+        dtype: Convert to this type; one, or a sequence with one for each output.
+        per_sample: An item is one sample of a batch (beyond DALI).
+
+    Raises:
+        ValueError: a callable with parameters or with ``cycle``, an unknown ``cycle``, not ``num_outputs`` layouts or types; at a call, an item
+            without ``num_outputs`` parts, or a Batch of another size.
+        TypeError: nothing to call or to iterate over, a generator that shall cycle; at a call, both Tensors and Batches in an item.
+
+    >>> source = ExternalSource([[1, 2], [3, 4]], cycle="quiet", dtype=torch.float32)
+    >>> [source().torch().tolist() for _ in range(3)]
+    [[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]
+    >>> ExternalSource(range(10), per_sample=True)(batch_size=4).torch().tolist()
+    [0, 1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        source: Callable[..., Any] | Iterable[Any],
+        num_outputs: int = 1,
+        *,
+        cycle: bool | str | None = None,
+        device: DeviceLike = "cpu",
+        layout: str | Sequence[str | None] | None = None,
+        dtype: Any = None,
+        per_sample: bool = False,
+    ) -> None:
+        if source is None:
+            raise AssertionError("ExternalSource: source must be given")
+        if isinstance(num_outputs, bool) or not hasattr(num_outputs, "__index__"):
+            raise TypeError(f"ExternalSource: num_outputs must be an int, got {num_outputs!r}")
+        if num_outputs <= 0:
+            raise ValueError(f"ExternalSource: num_outputs must be positive, got {num_outputs}")
+        self._count = operator.index(num_outputs)
+        self._per_sample = bool(per_sample)
+        self._layouts = self._for_each("layout", layout)
+        self._dtypes = self._for_each("dtype", dtype)
+        self._device = device
+        self._numbered = False
+        self._begin: Callable[[], Iterator[Any]]
+        self._cycle = self._checked_cycle(cycle)
+        if inspect.isgeneratorfunction(source):
+            self._check_parameters(source, 0)
+            self._begin = source
+        elif hasattr(source, "__iter__") and not isinstance(source, type):
+            if inspect.isgenerator(source) and self._cycle != "no":
+                raise TypeError("ExternalSource: Cannot cycle through a generator; pass the generator function instead of what it returned")
+            self._begin = lambda: iter(source)  # type: ignore[arg-type]
+        elif callable(source):
+            if cycle is not None:
+                raise ValueError("ExternalSource: cycle is for iterables and generator functions; source is a plain callable")
+            self._numbered = self._check_parameters(source, int(self._per_sample)) == 1
+            self._begin = lambda: self._called(source)
+        elif hasattr(source, "__getitem__"):
+            self._begin = lambda: iter(source)  # the old protocol of sequences
+        else:
+            raise TypeError(
+                f"ExternalSource: source must be callable, iterable or a generator function without parameters, not {type(source).__name__}"
+            )
+        self._items: Iterator[Any] | None = None
+        self._captured_by: object = None  # the loop that is going on
+        self._lock = threading.RLock()
+
+    def __call__(self, *, batch_size: int | None = None) -> Any:
+        """The next item: a Tensor or a Batch, or a tuple of ``num_outputs`` of them. StopIteration at the end.
+
+        Args:
+            batch_size: Return Batches of so many samples.
+        """
+        if self._captured_by is not None:
+            raise RuntimeError("ExternalSource: it was already used through the .captured() method, whose loop is not over")
+        return self._next(batch_size)
+
+    def captured(self, batch_size: int, ctx: EvalContext | None = None) -> Iterator[Any]:
+        """Iterate to the end of the source once, by batches; values are those of plain calls.
+
+        With ``cycle="raise"`` each such loop begins anew, with ``cycle="no"`` later loops are empty. Leaving a loop early is fine.
+
+        Args:
+            batch_size: Samples in a batch, as in a call.
+            ctx: The context in which the source runs.
+
+        Raises:
+            RuntimeError: at the first step, inside another such loop over this source.
+        """
+        if self._captured_by is not None:
+            raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
+        self._captured_by = loop = object()
+        try:
+            while True:
+                try:
+                    with ctx or nullcontext():
+                        item = self._next(batch_size)
+                except StopIteration:
+                    return
+                yield item
+        finally:
+            if self._captured_by is loop:
+                self._captured_by = None
+
+    def _next(self, batch_size: int | None) -> Any:
+        with self._lock:
+            if batch_size is None or not self._per_sample:
+                made = self._outputs(self._item(), batch_size)
+            else:
+                made = self._batch_of_samples(operator.index(batch_size))
+        return made if self._count > 1 else made[0]
+
+    def _item(self) -> Any:
+        if self._items is None:
+            self._items = self._begin()
+        try:
+            return next(self._items)
+        except StopIteration:
+            if self._cycle == "no":
+                raise
+            self._items = None
+            if self._cycle == "raise":
+                raise
+        self._items = self._begin()
+        return next(self._items)
+
+    def _batch_of_samples(self, size: int) -> tuple[Batch, ...]:
+        if size <= 0:
+            raise ValueError(f"ExternalSource: batch_size must be positive, got {size}")
+        rows: list[Sequence[Any]] = []
+        while len(rows) < size:
+            try:
+                # Only between batches does a source begin anew, so that every pass ends with what is left of it.
+                rows.append(self._parts(next(self._items) if rows and self._items is not None else self._item()))
+            except StopIteration:
+                if not rows:
+                    raise
+                break
+        columns = zip(*rows, strict=True)
+        return tuple(as_batch(list(c), t, self._device, s) for c, t, s in zip(columns, self._dtypes, self._layouts, strict=True))
+
+    def _parts(self, item: Any) -> Sequence[Any]:
+        if self._count == 1:
+            return (item,)
+        if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != self._count:
+            what = f"{len(item)}" if isinstance(item, tuple | list) else f"one {type(item).__name__}"
+            raise ValueError(f"ExternalSource: Expected {self._count} outputs from the source, as a tuple or list, got {what}")
+        return item
+
+    def _outputs(self, item: Any, batch_size: int | None) -> tuple[Any, ...]:
+        made = tuple(self._output(one, dtype, layout) for one, dtype, layout in zip(self._parts(item), self._dtypes, self._layouts, strict=True))
+        if batch_size is not None:
+            return tuple(_of_size(one, operator.index(batch_size)) for one in made)
+        if len({isinstance(one, Batch) for one in made}) > 1:
+            raise TypeError("ExternalSource: Outputs must be uniformly Tensors or uniformly Batches unless batch_size is given")
+        return made
+
+    def _output(self, item: Any, dtype: Any, layout: str | None) -> Tensor | Batch:
+        return (as_batch if isinstance(item, Batch) else as_tensor)(item, dtype, self._device, layout)
+
+    def _called(self, source: Callable[..., Any]) -> Iterator[Any]:
+        return _Calls(source, self._numbered)
+
+    def _for_each(self, argument: str, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            if len(value) != self._count:
+                raise ValueError(f"ExternalSource: {argument}: Expected a sequence of size {self._count}, got {len(value)}")
+            return tuple(value)
+        return (value,) * self._count
+
+    @staticmethod
+    def _checked_cycle(cycle: Any) -> str:
+        if cycle is None or (isinstance(cycle, bool | str) and cycle in _CYCLES):
+            return _CYCLES[cycle]
+        raise ValueError(f'ExternalSource: Invalid value {cycle!r} of cycle: it is None, False, "no", True, "quiet" or "raise"')
+
+    @staticmethod
+    def _check_parameters(source: Callable[..., Any], most: int) -> int:
+        """How many positional parameters a source has."""
+        try:
+            parameters = inspect.signature(source).parameters.values()
+        except (TypeError, ValueError):  # written in C
+            return 0
+        if any(p.kind in _VARIADIC for p in parameters if p.default is p.empty):
+            raise TypeError("ExternalSource: source must have no parameters, not *args, **kwargs or keyword-only ones")
+        positional = [p for p in parameters if p.kind not in _VARIADIC]
+        if len(positional) > most and not (inspect.isgeneratorfunction(source) and all(p.default is not p.empty for p in positional)):
+            most_text = "at most one parameter, the number of the sample" if most else "no parameters"
+            raise ValueError(f"ExternalSource: source must be a callable with {most_text}, got {inspect.signature(source)}")
+        return len(positional)
+
+
+class _Calls:
+    """A callable as an iterator that goes on after an error and after StopIteration."""
+
+    def __init__(self, source: Callable[..., Any], numbered: bool) -> None:
+        self._source, self._numbered, self._number = source, numbered, 0
+
+    def __iter__(self) -> "_Calls":
+        return self
+
+    def __next__(self) -> Any:
+        item = self._source(self._number) if self._numbered else self._source()
+        self._number += 1
+        return item
+
+
+def _of_size(one: Tensor | Batch, size: int) -> Batch:
+    if isinstance(one, Tensor):
+        if size < 0:
+            raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
+        return repeated(one, size)
+    if one.batch_size != size:
+        raise ValueError(f"ExternalSource: Expected batch size {size}, got {one.batch_size}")
+    return one

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PyTorch is told about Tensor and Batch: how to take them apart, to load and to collate them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from ._batch import Batch, as_batch, new_batch
+from ._tensor import Tensor, new_tensor
+
+
+def _flatten_batch(value: Batch) -> tuple[list[Any], Any]:
+    return [value._ready(), value._shapes], value.layout
+
+
+def _unflatten_batch(children: Iterable[Any], layout: Any) -> Batch:
+    values, shapes = children
+    return new_batch(values, shapes, layout)
+
+
+def _register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any]) -> None:
+    pytree.register_pytree_node(kind, flatten, unflatten, serialized_type_name=f"torch_ndd.{kind.__name__}")
+
+
+def _collate(samples: Sequence[Any], *, collate_fn_map: Any = None) -> Batch:
+    """A DataLoader that makes batches of a reader's samples gets a Batch of them, of one shape or not."""
+    return as_batch(list(samples))
+
+
+_register(Batch, _flatten_batch, _unflatten_batch)
+_register(Tensor, lambda value: ([value._ready()], value.layout), lambda children, layout: new_tensor(next(iter(children)), layout))
+torch.serialization.add_safe_globals([Tensor, Batch])  # for torch.load(weights_only=True)
+default_collate_fn_map[Tensor] = _collate

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes for ``torchdata.nodes``: a reader, a function on one of its outputs, and torch tensors, all with state."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torchdata.nodes import BaseNode
+
+from .._batch import Batch
+from .._cuda import Stream
+from .._tensor import Tensor
+from ..readers import Reader as AnyReader
+
+
+class _Node(BaseNode[Any]):
+    """Remembers the CUDA device that is current at ``reset``, and takes it in ``next``, whichever thread calls that."""
+
+    _cuda: int | None = None
+
+    def reset(self, initial_state: dict[str, Any] | None = None) -> None:
+        super().reset(initial_state)
+        self._cuda = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._cuda is None else torch.cuda.device(self._cuda)
+
+
+class Reader(_Node):
+    """The epochs of a reader as dicts of Batches, or of Tensors where ``batch_size`` is None: what ``next_epoch(batch_size)`` yields.
+
+    Each ``reset`` begins the next epoch. The state is small, of JSON's types and valid at any moment; ``reset(state)`` goes on where it was taken,
+    with the rest of that epoch, in a node of the same reader, also with another batch size.
+
+    Args:
+        reader_type: A class of :mod:`torch_ndd.readers`.
+        batch_size: Samples of a batch; it is the reader's ``max_batch_size`` too unless that is given.
+        output_names: Names of the outputs; by default ``("data", "label")`` for two of them, and those of readers that deliver dicts.
+        **kwargs: Given to ``reader_type``.
+
+    Raises:
+        ValueError: at the first step, when there are no names for the outputs, or not as many.
+        RuntimeError: ``next`` before ``reset``.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for k in range(4):
+    ...     _ = (folder / f"{k}.jpg").write_bytes(bytes([k]))
+    >>> def node():
+    ...     return ToTorch(Reader(ndd.readers.File, batch_size=2, files=sorted(folder.iterdir())))
+    >>> first = node()
+    >>> [values.tolist() for values in next(first)]
+    [[[0], [1]], [[0], [1]]]
+    >>> second = node()
+    >>> second.reset(first.state_dict())
+    >>> [labels.tolist() for data, labels in second]
+    [[[2], [3]]]
+    """
+
+    def __init__(self, reader_type: type[AnyReader], *, batch_size: int | None, output_names: Sequence[str] | None = None, **kwargs: Any) -> None:
+        super().__init__()
+        if "max_batch_size" in inspect.signature(reader_type).parameters:
+            kwargs.setdefault("max_batch_size", batch_size)
+        self._reader = reader_type(**kwargs)
+        self._batch_size = batch_size
+        self._names = None if output_names is None else tuple(output_names)
+        self._epoch: Iterator[Any] | None = None
+        self._left: int | None = None  # samples of this epoch, all ranks together; None for all of them
+
+    def reset(self, initial_state: dict[str, Any] | None = None) -> None:
+        """Begin the next epoch, or go on where a state was taken."""
+        super().reset(initial_state)
+        self._left = None
+        if initial_state is not None:
+            self._reader.load_state_dict(initial_state["reader"])
+            self._left = initial_state["left"]
+        count, shards = self._batch_size or 1, self._reader._num_shards
+        steps = None if self._left is None else math.ceil(self._left / (count * shards))
+        self._epoch = self._reader._epoch(self._batch_size, None, steps)
+
+    def next(self) -> dict[str, Any]:
+        """The next batch. StopIteration at the end of the epoch."""
+        if self._epoch is None:
+            raise RuntimeError("pytorch.nodes.Reader: next() was called before reset()")
+        step = self._batch_size or 1
+        with self._on_device():
+            if self._left is None:
+                self._left = self._reader._steps(self._batch_size) * step * self._reader._num_shards
+            outputs = next(self._epoch)
+        self._left = max(0, self._left - step * self._reader._num_shards)
+        return self._named(outputs)
+
+    def _named(self, outputs: Any) -> dict[str, Any]:
+        name = type(self._reader).__name__
+        if isinstance(outputs, dict):
+            names, outputs = tuple(outputs) if self._names is None else self._names, tuple(outputs.values())
+        elif self._names is not None:
+            names = self._names
+        elif len(outputs) == 2:
+            names = ("data", "label")
+        else:
+            raise ValueError(f"pytorch.nodes.Reader: Cannot infer output names for reader {name} with {len(outputs)} outputs; give output_names")
+        if len(names) != len(outputs):
+            found = f"{len(names)} names, and reader {name} has {len(outputs)}"
+            raise ValueError(f"pytorch.nodes.Reader: Number of output names does not match number of outputs: {found}")
+        return dict(zip(names, outputs, strict=True))
+
+    def get_state(self) -> dict[str, Any]:
+        """The position; what was read ahead does not count."""
+        return {"reader": self._reader.state_dict(), "left": self._left}
+
+    def get_metadata(self) -> dict[str, int]:
+        """That of the reader."""
+        return self._reader.get_metadata()
+
+
+class _Following(_Node):
+    def __init__(self, source: BaseNode[Any]) -> None:
+        super().__init__()
+        self._source = source
+
+    def reset(self, initial_state: dict[str, Any] | None = None) -> None:
+        """Reset the source, to its state where one is given."""
+        super().reset(initial_state)
+        self._source.reset(None if initial_state is None else initial_state["source"])
+
+    def get_state(self) -> dict[str, Any]:
+        """The state of the source."""
+        return {"source": self._source.state_dict()}
+
+
+class DictMapper(_Following):
+    """Replaces one entry of the dicts that come from a node by what a function makes of it.
+
+    Args:
+        source: A node that yields dicts, such as :class:`Reader`.
+        map_fn: The function.
+        key: Of the entry.
+
+    Raises:
+        KeyError: at a step, when there is no such entry.
+    """
+
+    def __init__(self, source: BaseNode[dict[str, Any]], map_fn: Callable[[Any], Any], key: str = "data") -> None:
+        super().__init__(source)
+        self._function, self._key = map_fn, key
+
+    def next(self) -> dict[str, Any]:
+        """The next dict; that of the source is left as it is."""
+        values = dict(next(self._source))
+        with self._on_device():
+            values[self._key] = self._function(values[self._key])
+        return values
+
+
+class ToTorch(_Following):
+    """Makes tuples of torch tensors from the dicts that come from a node, in their order.
+
+    Where one of the entries is on a GPU, those in host memory are copied there.
+
+    Args:
+        source: A node that yields dicts of Batches and Tensors.
+        output_stream: The CUDA stream that waits for the tensors; by default the one that is current now.
+
+    Raises:
+        ValueError: at a step, for samples of different shapes, and for entries on different GPUs.
+    """
+
+    def __init__(self, source: BaseNode[dict[str, Any]], output_stream: Any = None) -> None:
+        super().__init__(source)
+        if output_stream is None:
+            self._stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
+        else:
+            self._stream = (output_stream if isinstance(output_stream, Stream) else Stream(stream=output_stream))._torch
+
+    def next(self) -> tuple[torch.Tensor, ...]:
+        """The next tensors."""
+        values = list(next(self._source).values())
+        with self._on_device(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            on_gpu = {device for one in values if (device := _device(one)).type != "cpu"}
+            if len(on_gpu) > 1:
+                raise ValueError(f"pytorch.nodes.ToTorch: the entries are on different GPUs: {', '.join(sorted(map(str, on_gpu)))}")
+            target = on_gpu.pop() if on_gpu else torch.device("cpu")
+            return tuple(_to_torch(one, target) for one in values)
+
+
+def _device(value: Any) -> torch.device:
+    return value._values.device if isinstance(value, Batch | Tensor) else torch.as_tensor(value).device
+
+
+def _to_torch(value: Any, target: torch.device) -> torch.Tensor:
+    if isinstance(value, Batch | Tensor):
+        return (value.to_device(target) if value._values.device != target else value).torch()
+    return torch.as_tensor(value).to(target)

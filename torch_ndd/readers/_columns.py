@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of Arrow as batches."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._batch import Batch, new_batch
+from ._base import BadSamples
+from ._ranges import packed_batch
+
+
+def is_bytes(kind: Any, types: Any) -> bool:
+    """Whether a type is one of bytes or text."""
+    tests = (types.is_binary, types.is_large_binary, types.is_string, types.is_large_string, types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def is_list(kind: Any, types: Any) -> bool:
+    """Whether a type is one of lists."""
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def number_type(kind: Any, types: Any) -> np.dtype | None:
+    """The NumPy type of numbers, True and False, dates and times; None for what is none."""
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return np.dtype(np.int64 if kind.bit_width == 64 else np.int32)
+    return None
+
+
+def unsupported(kind: Any, types: Any) -> bool:
+    """Whether values of this type cannot become a batch."""
+    while is_list(kind, types):
+        kind = kind.value_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return not is_bytes(kind, types) and number_type(kind, types) is None
+
+
+def to_batch(array: Any, arrow: Any) -> Batch:
+    """A column as a batch: numbers without dimensions, lists with one each, bytes and text as uint8. BadSamples for what has no place in it."""
+    types = arrow.types
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if is_bytes(array.type, types):
+        return _bytes(array, arrow)
+    if is_list(array.type, types):
+        return _lists(array, arrow)
+    return new_batch(torch.from_numpy(_numbers(array, arrow, np.arange(len(array)))))
+
+
+def _bytes(array: Any, arrow: Any) -> Batch:
+    large = array.cast(arrow.large_binary()) if not arrow.types.is_large_binary(array.type) else array
+    _, offsets, data = large.buffers()
+    ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1] if offsets is not None else np.zeros(1, np.int64)
+    lengths = np.diff(ends)
+    content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None and len(lengths) else np.zeros(0, np.uint8)
+    if large.null_count:  # nothing is written for these
+        lengths = np.where(np.asarray(large.is_valid()), lengths, 0)
+        if lengths.sum() != len(content):
+            raise ValueError("a column of bytes is damaged")
+    return packed_batch(torch.from_numpy(content.copy()), lengths)
+
+
+def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
+    """The values; ``sample`` tells to which sample each belongs."""
+    if arrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    dtype = number_type(array.type, arrow.types)
+    assert dtype is not None
+    if array.null_count and dtype.kind != "f":
+        missing = sample[~np.asarray(array.is_valid())]
+        raise BadSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
+    if arrow.types.is_temporal(array.type):
+        array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
+    return np.require(array.to_numpy(zero_copy_only=False), dtype, ["C", "W", "O"])
+
+
+def _lists(array: Any, arrow: Any) -> Batch:
+    count = len(array)
+    sample = np.arange(count)
+    if array.null_count:
+        missing = np.flatnonzero(~np.asarray(array.is_valid()))
+        raise BadSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+    extents: list[np.ndarray] = []  # of each dimension, by sample
+    rows = np.ones(count, np.int64)  # lists of a sample at this depth
+    while is_list(array.type, arrow.types):
+        if array.null_count:
+            missing = sample[~np.asarray(array.is_valid())]
+            raise BadSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+        if arrow.types.is_fixed_size_list(array.type):
+            lengths = np.full(len(array), array.type.list_size, np.int64)
+        else:
+            lengths = np.asarray(arrow.compute.list_value_length(array)).astype(np.int64)
+        first = np.minimum(np.cumsum(rows) - rows, max(len(lengths) - 1, 0))
+        extent = np.where(rows > 0, lengths[first] if len(lengths) else 0, 0)
+        ragged = np.flatnonzero(lengths != np.repeat(extent, rows))
+        if len(ragged):
+            raise BadSamples(dict.fromkeys(sample[ragged].tolist(), "its lists are of different lengths"))
+        extents.append(extent)
+        sample = np.repeat(sample, lengths)
+        rows = rows * extent
+        array = array.flatten()
+    if is_bytes(array.type, arrow.types):
+        raise ValueError("lists of bytes or text are not supported")
+    values, shapes = torch.from_numpy(_numbers(array, arrow, sample)), np.stack(extents, 1)
+    if len(values) != shapes.prod(1).sum():
+        raise ValueError("a column of lists is damaged")
+    if count and (shapes == shapes[0]).all():
+        return new_batch(values.view(count, *shapes[0].tolist()))
+    return new_batch(values, torch.from_numpy(shapes))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields of a protocol buffers message, without its schema. Every length is checked."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_MOST = 10  # bytes of a varint
+
+
+def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Number, wire type and value of each field: an int for a varint, else its bytes. ValueError for a damaged message.
+
+    >>> [(number, value) for number, _, value in fields(memoryview(bytes([0x28, 0x96, 0x01])))]
+    [(5, 150)]
+    """
+    at, end = 0, len(message)
+    while at < end:
+        key = message[at]
+        if key < 0x80:  # nearly all
+            at += 1
+        else:
+            key, at = _varint(message, at)
+        number, wire = key >> 3, key & 7
+        if not 0 < number < 2**29:
+            raise ValueError(f"field number {number} at byte {at}")
+        if wire == VARINT:
+            value, at = _varint(message, at)
+            yield number, wire, value
+            continue
+        if wire == BYTES:
+            length, at = _varint(message, at)
+        elif wire in (FIXED64, FIXED32):
+            length = 8 if wire == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {wire} at byte {at}")
+        if length > end - at:
+            raise ValueError(f"field {number} at byte {at} has {length} bytes, {end - at} are left")
+        yield number, wire, message[at : at + length]
+        at += length
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for k in range(min(_MOST, len(message) - at)):
+        byte = message[at + k]
+        value |= (byte & 0x7F) << 7 * k
+        if byte < 0x80:
+            return value & (2**64 - 1), at + k + 1
+    raise ValueError(f"the number at byte {at} has no end")
+
+
+def int32(value: int) -> int:
+    """A varint as the int32 that it encodes."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def packed_int32(values: memoryview) -> np.ndarray:
+    """Varints one after the other, int32."""
+    data = np.frombuffer(values, np.uint8)
+    if not len(data):
+        return np.zeros(0, np.int32)
+    last = np.flatnonzero(data < 0x80)
+    if not len(last) or last[-1] != len(data) - 1:
+        raise ValueError("the last of the packed numbers has no end")
+    first = np.concatenate([[0], last[:-1] + 1])
+    if (last - first).max() >= _MOST:
+        raise ValueError("one of the packed numbers has no end")
+    shift = np.arange(len(data)) - np.repeat(first, last - first + 1)
+    bits = np.where(shift < 5, (data & 0x7F).astype(np.uint64) << (7 * np.minimum(shift, 5)).astype(np.uint64), np.uint64(0))
+    return np.bitwise_or.reduceat(bits, first).astype(np.uint32).view(np.int32)
+
+
+def packed_float(values: memoryview) -> np.ndarray:
+    """Floats one after the other, float32."""
+    if len(values) % 4:
+        raise ValueError(f"packed float numbers of {len(values)} bytes")
+    return np.frombuffer(values, "<f4").astype(np.float32)

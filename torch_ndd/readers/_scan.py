@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the records of containers lie: looked up in their headers by native code, or in the index files of DALI's tools."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import _native
+from ._base import BadSamples
+from ._ranges import Ranges, pack_paths
+from ._remote import file_size, local_file, ranges_of, read_all
+
+TFRECORD, RECORDIO, TAR = range(3)
+Parsed = tuple[np.ndarray, np.ndarray]  # begins and lengths
+
+
+class Scan(NamedTuple):
+    """The records of one container."""
+
+    begin: np.ndarray
+    length: np.ndarray
+    names: bytes
+    name_offsets: np.ndarray
+    damaged: int  # where its headers stop making sense, or -1, and why
+    reason: str
+
+
+def scan(kind: int, path: str) -> Scan:
+    """Look for the records of a file. RuntimeError when there is nothing to be read."""
+    with local_file(path) as here:
+        handle = _native.scan(kind, os.fsencode(here))
+    try:
+        error = _native.scan_error(handle).decode(errors="replace")
+        if error:
+            raise RuntimeError(f'"{path}": {error}')
+        size = _native.scan_size(handle)
+        begin, length = np.empty((2, size), np.int64)
+        _native.scan_ranges(handle, begin.ctypes.data, length.ctypes.data)
+        names, offsets = np.empty(0, np.uint8), np.zeros(size + 1, np.int64)
+        if kind == TAR:
+            _native.scan_names(handle, offsets.ctypes.data, None)
+            names = np.empty(int(offsets[-1]), np.uint8)
+            _native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)
+        reason = _native.scan_reason(handle).decode(errors="replace")
+        return Scan(begin, length, names.tobytes(), offsets, _native.scan_damaged(handle), reason)
+    finally:
+        _native.scan_release(handle)
+
+
+def record_ranges(
+    op: str, kind: int, paths: Sequence[str], indices: Sequence[str], parse: Callable[[bytes, int], Parsed]
+) -> tuple[Ranges, dict[int, str]]:
+    """The records of files with one index each, or none; and what is known about records that cannot be read: the rest of a damaged file.
+
+    ``parse`` gives begins and lengths of the records from the text of an index and the size of its file.
+    """
+    if indices and len(indices) != len(paths):
+        raise RuntimeError(f"{op}: there are {len(indices)} index files for {len(paths)} files")
+    begins, lengths, damaged, size = [], [], {}, 0
+    for k, path in enumerate(paths):
+        try:
+            if indices:
+                begin, length = parse(read_all(indices[k]), file_size(path))
+            else:
+                found = scan(kind, path)
+                begin, length = found.begin, found.length
+                if found.damaged >= 0:
+                    begin, length = np.append(begin, found.damaged), np.append(length, 0)
+                    damaged[size + len(begin) - 1] = found.reason
+        except OSError as error:
+            raise RuntimeError(f'{op}: "{error.filename}" cannot be read: {error.strerror}') from None
+        except ValueError as error:
+            raise RuntimeError(f'{op}: the index "{indices[k]}" is damaged: {error}') from None
+        except RuntimeError as error:
+            raise RuntimeError(f"{op}: {error}") from None
+        begins.append(begin)
+        lengths.append(length)
+        size += len(begin)
+    file = np.repeat(np.arange(len(paths), dtype=np.int32), [len(one) for one in begins])
+    begin, length = (np.concatenate([np.empty(0, np.int64), *parts]) for parts in (begins, lengths))
+    return ranges_of(b"", *pack_paths(paths), file, begin, length), damaged
+
+
+def refuse(damaged: Mapping[int, str], samples: np.ndarray) -> None:
+    """BadSamples for those that are known to be damaged."""
+    if damaged and not damaged.keys().isdisjoint(samples.tolist()):
+        raise BadSamples({k: damaged[sample] for k, sample in enumerate(samples.tolist()) if sample in damaged})
+
+
+def columns(text: bytes, count: int) -> np.ndarray:
+    """Lines of ``count`` whole numbers, as an array (lines, count)."""
+    words = text.split()
+    if len(words) % count:
+        raise ValueError(f"its lines do not have {count} numbers each")
+    try:
+        return np.array(words, np.int64).reshape(-1, count)
+    except (ValueError, OverflowError):
+        raise ValueError("there is something else than whole numbers in it") from None

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers whose samples are made by Python libraries, on threads."""
+
+import os
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from .._batch import Batch, empty_packed, new_batch
+from ._base import BadSamples, Reader
+
+Array = np.ndarray | torch.Tensor
+
+# Libraries that release the GIL keep all cores busy; more threads than cores hide the time that a disk or a network takes.
+_THREADS = 2 + len(os.sched_getaffinity(0))
+
+
+class ThreadedReader(Reader):
+    """A reader that says how one sample is made. Its threads end with it."""
+
+    _layouts: ClassVar[Sequence[str | None]] = ()
+    """Layouts of the outputs; those that are not named have none."""
+    _executor: ThreadPoolExecutor | None = None
+    _process = 0
+
+    def _read(self, sample: int) -> Sequence[Array]:
+        """The outputs of one sample, on a thread. Any Exception makes it a bad sample."""
+        raise NotImplementedError
+
+    def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
+        if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
+            self._executor, self._process = ThreadPoolExecutor(_THREADS, self._op), os.getpid()
+            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+        return [self._executor.submit(self._read, sample) for sample in samples.tolist()]
+
+    def _finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
+        if self._process != os.getpid():
+            request = self._start(samples)
+        reasons, rows = {}, []
+        for k, future in enumerate(request):
+            try:
+                rows.append(future.result())
+            except Exception as error:
+                reasons[k] = str(error) or type(error).__name__
+        if reasons:
+            raise BadSamples(reasons)
+        layouts = [*self._layouts, *[None] * (len(rows[0]) - len(self._layouts))]
+        outputs = tuple(packed(column, layout) for column, layout in zip(zip(*rows, strict=True), layouts, strict=True))
+        outputs[0]._sources = tuple(map(self._source, samples.tolist()))
+        return outputs
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_executor": None}
+
+
+def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
+    """A batch of arrays of one dtype and number of dimensions; their memory is copied."""
+    tensors = [torch.from_numpy(np.require(one, requirements=["C", "W"])) if isinstance(one, np.ndarray) else one for one in samples]
+    if len({one.dtype for one in tensors}) > 1 or len({one.dim() for one in tensors}) > 1:
+        kinds = sorted({f"{str(one.dtype).removeprefix('torch.')} with {one.dim()} dimensions" for one in tensors})
+        raise RuntimeError(f"samples of one batch must have one type and number of dimensions, got {', '.join(kinds)}")
+    first = tensors[0]
+    if not first.dim():
+        return new_batch(torch.stack(tensors), None, layout)
+    made = empty_packed(torch.tensor([one.shape for one in tensors], dtype=torch.int64), first.dtype, first.device, layout)
+    if made._shapes is None:
+        torch.stack(tensors, out=made._values)
+    else:
+        torch.cat([one.reshape(-1) for one in tensors], out=made._values)
+    return made

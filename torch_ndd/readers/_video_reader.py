@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part that the readers of videos share."""
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, new_batch
+from .._device import DeviceLike
+from ..decoders._video import Video as OpenVideo
+from ..decoders._video import codec, padded_frames, reason
+from ..ops.color_space import color_space_conversion
+from ._base import LoaderOptions, ReadError
+from ._threads import Array, ThreadedReader
+from ._video_index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
+
+Path = str | os.PathLike[str]
+_FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", False: "none", True: "scalar"}
+
+
+class VideoReader(ThreadedReader):
+    """What the readers of videos share. Subclasses set the attributes that they have arguments for."""
+
+    _layouts: ClassVar[Sequence[str | None]] = ("FHWC",)
+    _limits = Limits(frames=False, start_up=True, end_up=False)
+    _pad_mode = "none"
+    _fill = torch.zeros(1, dtype=torch.uint8)
+    _uniform = False
+    _dtype = torch.uint8
+    _normalized = False
+    _public_name = ""  # where it is not that of the class
+
+    def __init__(
+        self,
+        max_batch_size: int | None,
+        device: DeviceLike,
+        loader: LoaderOptions,
+        *,
+        enable_frame_num: str | bool | None,
+        enable_timestamps: bool | None,
+        file_list: Path | None,
+        file_root: Path | None,
+        filenames: Path | Sequence[Path] | None,
+        image_type: types.DALIImageType | None,
+        labels: Any,
+        sequence_length: int,
+        step: int | None,
+        stride: int | None,
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._op = self._public_name or self._op
+        if enable_frame_num is not None and enable_frame_num not in _FRAME_NUMBERS:
+            raise RuntimeError(f"{self._op}: Invalid enable_frame_num value: {enable_frame_num!r}; it must be 'none', 'scalar' or 'sequence'")
+        self._frame_numbers = _FRAME_NUMBERS[enable_frame_num or "none"]
+        self._timestamps = bool(enable_timestamps)
+        self._image_type = types.RGB if image_type is None else image_type
+        if self._image_type not in (types.RGB, types.YCbCr):
+            raise RuntimeError(f"{self._op}: Invalid image type: {image_type!r}; it must be types.RGB or types.YCbCr")
+        self._file_list = os.fspath(file_list) if file_list else None
+        self._file_root = os.fspath(file_root) if file_root else None
+        given = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames or ())
+        self._filenames = [os.fspath(one) for one in given]
+        if sum(map(bool, (self._file_list, self._file_root, self._filenames))) != 1:
+            raise RuntimeError(f"{self._op}: one of file_list, file_root and filenames must be given, and only one")
+        self._labels = None if labels is None else self._checked_labels(labels)
+        self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(step or -1)
+        if self._frames < 1 or self._stride < 1:
+            raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {sequence_length} and {stride}")
+        if self._advance < 1:
+            self._advance = self._frames * self._stride
+        self._index: VideoIndex | None = None
+        self._opened = threading.local()
+
+    def _checked_labels(self, labels: Any) -> np.ndarray:
+        values = np.asarray(labels)
+        if not self._filenames or values.ndim != 1 or len(values) != len(self._filenames):
+            raise RuntimeError(
+                f"{self._op}: Number of provided files and labels should match: {len(self._filenames)} filenames and {values.size} labels"
+            )
+        return values.astype(np.int32)
+
+    def _scan(self) -> int:
+        codec()
+        if self._index is None:
+            if self._file_list is not None:
+                listed = from_list(self._op, self._file_list)
+            elif self._file_root is not None:
+                listed = from_folder(self._op, self._file_root)
+            else:
+                labels = [0] * len(self._filenames) if self._labels is None else self._labels.tolist()
+                listed = [Listed(path, label) for path, label in zip(self._filenames, labels, strict=True)]
+            found = spans(self._op, listed, self._limits, self._cannot_open)
+            if self._uniform:
+                used = [one for one in found if one.end > one.start]
+                columns = [np.array([one[k] for one in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
+            else:
+                columns = list(sequences(found, self._frames, self._advance, self._stride, self._pad_mode != "none"))
+            self._index = VideoIndex(listed, *columns)
+        return self._index.size
+
+    def _cannot_open(self, path: str, reason: str) -> None:
+        """A video of which it is not known how many sequences it has: it can only be left out."""
+        if self._on_error == "raise":
+            raise RuntimeError(f'{self._op}: "{path}" cannot be opened: {reason}; on_error="skip" leaves such files out')
+        self._errors.append(ReadError(-1, path, reason))
+
+    def _source(self, sample: int) -> str:
+        assert self._index is not None
+        return self._index.source(sample)
+
+    def _open(self, path: str) -> OpenVideo:
+        """The last video of this thread is kept open: sequences that follow each other are often of one."""
+        if getattr(self._opened, "path", None) != path:
+            self._opened.video, self._opened.path = OpenVideo(path), path
+        return self._opened.video
+
+    def _read(self, sample: int) -> tuple[Array, ...]:
+        try:
+            return self._sequence(sample)
+        except Exception as error:  # torchcodec has several types
+            raise RuntimeError(reason(error)) from None
+
+    def _sequence(self, sample: int) -> tuple[Array, ...]:
+        index = self._index
+        assert index is not None
+        listed, start, end = index.listed[index.video[sample]], int(index.start[sample]), int(index.end[sample])
+        video = self._open(listed.path)
+        if self._uniform:
+            numbers = uniform_frames(start, end, self._frames)
+        else:
+            numbers = padded_frames(start + self._stride * np.arange(self._frames, dtype=np.int64), end, self._pad_mode)
+        frames, seconds = video.frames(numbers, self._fill)
+        outputs: list[Array] = [frames]
+        if self._labels is not None or not self._filenames:
+            outputs.append(np.array([listed.label], np.int32))
+        if self._frame_numbers != "none":
+            outputs.append(np.array([start], np.int32) if self._frame_numbers == "scalar" else numbers.astype(np.int32))
+        if self._timestamps:
+            outputs.append(seconds)
+        return tuple(outputs)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+        frames, *others = super()._finish(request, samples)
+        sources = frames._sources
+        if self._image_type == types.YCbCr:
+            frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
+        frames = self._resized(frames)
+        if frames.dtype != self._dtype or self._normalized:
+            values = frames._ready().to(self._dtype)
+            frames = new_batch(values / 255 if self._normalized else values, frames._shapes, frames._layout)
+        frames._sources = sources
+        return frames, *others
+
+    def _resized(self, frames: Batch) -> Batch:
+        """The frames at the size that is asked for."""
+        return frames
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._opened = threading.local()

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images with the boxes, labels and masks of COCO annotations."""
+
+import importlib
+import os
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .._batch import Batch, new_batch
+from .._device import DeviceLike
+from ._base import BadSamples, LoaderOptions, Reader
+from ._coco_index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, load, save, spans
+from ._ranges import Path, Ranges, Sources, pack_paths
+from ._remote import ranges_of
+from ._threads import packed
+
+_PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_threshold", "avoid_class_remapping", "save_preprocessed_annotations"
+
+
+class COCO(Reader):
+    """Reads images and their COCO annotations.
+
+    Outputs: image bytes, uint8 (length,); boxes, float32 (M, 4): x, y, width, height, or left, top, right, bottom with ``ltrb``; labels, int32 (M,).
+    With ``polygon_masks`` also polygons, int32 (P, 3): number of the box, first and last vertex, and vertices, float32 (V, 2): x, y. With
+    ``pixelwise_masks`` instead a map of labels, int32 (H, W, 1), 0 where there is no object and the highest label where several lie. With
+    ``image_ids`` last the id, int32 (1,). Images come in the order of their ids, boxes in that of the file.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``.
+        device: ``"cpu"``.
+        annotations_file: The JSON file (path or URL).
+        avoid_class_remapping: Labels are the ids of the categories. Without, they count from 1 in the order of ``categories``; 0 is a category
+            that is not among them.
+        file_root: The folder of the images.
+        image_ids: Add the ids to the outputs; ``save_img_ids`` is an older name.
+        images: Read these, as the annotations name them, in this order.
+        include_iscrowd: Keep annotations with ``iscrowd``; by default.
+        ltrb: Boxes are left, top, right, bottom.
+        masks: As ``polygon_masks``, but polygons count coordinates, two for each vertex.
+        pixelwise_masks: Add maps of labels; needs pycocotools (``torch_ndd[coco]``).
+        polygon_masks: Add polygons and vertices. Annotations in run lengths have none.
+        preprocessed_annotations: A folder that ``save_preprocessed_annotations`` made, here or in DALI, in place of ``annotations_file``;
+            ``meta_files_path`` is an older name.
+        ratio: Boxes and vertices are parts of the width and height of the image.
+        save_preprocessed_annotations: Write such a folder when the reader starts; ``dump_meta_files`` is an older name.
+        save_preprocessed_annotations_dir: The folder; ``dump_meta_files_path`` is an older name.
+        size_threshold: Boxes that are narrower or lower than this, in pixels, are left out; 0.1 by default.
+        skip_empty: Leave images without boxes out.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        ValueError: a box without 4 numbers, an annotation without ``image_id``, no size where one is needed.
+        RuntimeError: at the first step, for other annotations that cannot be read and for options that exclude each other; at any step, for an
+            image that cannot be read.
+
+    >>> import json, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jpg").write_bytes(b"image")
+    >>> annotations = {
+    ...     "images": [{"id": 7, "file_name": "a.jpg", "width": 20, "height": 10}],
+    ...     "annotations": [{"image_id": 7, "category_id": 3, "bbox": [1, 2, 5, 4]}],
+    ...     "categories": [{"id": 3}],
+    ... }
+    >>> _ = (folder / "a.json").write_text(json.dumps(annotations))
+    >>> reader = COCO(annotations_file=folder / "a.json", file_root=folder, ltrb=True)
+    >>> [(boxes.torch().tolist(), labels.torch().tolist()) for image, boxes, labels in reader.next_epoch()]
+    [([[1.0, 2.0, 6.0, 6.0]], [1])]
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        annotations_file: Path | None = None,
+        avoid_class_remapping: bool | None = None,
+        dump_meta_files: bool | None = None,
+        dump_meta_files_path: Path | None = None,
+        file_root: Path | None = None,
+        image_ids: bool | None = None,
+        images: Path | Sequence[Path] | None = None,
+        include_iscrowd: bool | None = None,
+        ltrb: bool | None = None,
+        masks: bool | None = None,
+        meta_files_path: Path | None = None,
+        pixelwise_masks: bool | None = None,
+        polygon_masks: bool | None = None,
+        preprocessed_annotations: Path | None = None,
+        ratio: bool | None = None,
+        save_img_ids: bool | None = None,
+        save_preprocessed_annotations: bool | None = None,
+        save_preprocessed_annotations_dir: Path | None = None,
+        size_threshold: float | None = None,
+        skip_empty: bool | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        given = [images] if isinstance(images, str | os.PathLike) else images
+        self._wanted = Wanted(
+            ltrb=bool(ltrb),
+            ratio=bool(ratio),
+            size_threshold=0.1 if size_threshold is None else float(size_threshold),
+            include_iscrowd=include_iscrowd is None or bool(include_iscrowd),
+            skip_empty=bool(skip_empty),
+            avoid_class_remapping=bool(avoid_class_remapping),
+            polygons=bool(polygon_masks or masks),
+            pixelwise=bool(pixelwise_masks),
+            images=None if given is None else [os.fsencode(one) for one in given],
+        )
+        self._legacy = bool(masks)
+        self._ids = bool(image_ids or save_img_ids)
+        self._root, self._annotations = _path(file_root), _path(annotations_file)
+        self._preprocessed = _path(preprocessed_annotations) or _path(meta_files_path)
+        self._save = bool(save_preprocessed_annotations or dump_meta_files)
+        self._save_to = _path(save_preprocessed_annotations_dir) or _path(dump_meta_files_path)
+        values = (annotations_file, images, ltrb, ratio, skip_empty, size_threshold, avoid_class_remapping, self._save)
+        self._parsed = [name for name, value in zip(_PARSED, values, strict=True) if value]
+        self._index: CocoIndex | None = None
+        self._ranges: Ranges | None = None
+        self._painter: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    def _scan(self) -> int:
+        if self._ranges is None:
+            self._check()
+            assert self._root is not None
+            if self._preprocessed:
+                index = load(self._op, self._preprocessed, self._wanted.polygons, self._ids)
+            else:
+                assert self._annotations is not None
+                index = from_json(self._op, self._annotations, self._wanted)
+            if not index.names:
+                raise RuntimeError(f"{self._op}: No files found in {self._preprocessed or self._annotations}")
+            if self._save:
+                assert self._save_to is not None
+                save(self._op, self._save_to, index, self._ids)
+            root = os.fsencode(self._root)
+            self._ranges = ranges_of(root if root.endswith(b"/") else root + b"/", *pack_paths(index.names))
+            index.names = []
+            if self._legacy:
+                index.polygons = index.polygons * np.array([1, 2, 2], np.int32)
+            self._index = index
+        return self._ranges.size
+
+    def _check(self) -> None:
+        if self._root is None:
+            raise RuntimeError(f"{self._op}: file_root is required: the folder of the images")
+        if not self._annotations and not self._preprocessed:
+            raise RuntimeError(f"{self._op}: Either annotations_file or preprocessed_annotations must be provided")
+        if self._wanted.polygons and self._wanted.pixelwise:
+            raise RuntimeError(f"{self._op}: pixelwise_masks and polygon_masks are mutually exclusive")
+        if self._preprocessed and self._parsed:
+            raise RuntimeError(f"{self._op}: {self._parsed[0]} is not supported when annotations are read from preprocessed_annotations")
+        if self._wanted.pixelwise and (self._preprocessed or self._save):
+            raise RuntimeError(f"{self._op}: pixelwise_masks need the annotations_file: preprocessed annotations do not hold them")
+        if self._save and not self._save_to:
+            raise RuntimeError(f"{self._op}: save_preprocessed_annotations needs save_preprocessed_annotations_dir")
+        if self._wanted.pixelwise:
+            _coco_masks()
+
+    def _source(self, sample: int) -> str:
+        assert self._ranges is not None
+        return self._ranges.path(sample)
+
+    def _start(self, samples: np.ndarray) -> "_Request":
+        assert self._ranges is not None
+        masks = []
+        if self._wanted.pixelwise:
+            if self._painter is None or self._process != os.getpid():
+                self._painter, self._process = ThreadPoolExecutor(1, self._op), os.getpid()
+                weakref.finalize(self, self._painter.shutdown, wait=False, cancel_futures=True)
+            assert self._index is not None
+            masks = [self._painter.submit(_paint, self._index, sample) for sample in samples.tolist()]
+        return _Request(self._ranges.start(samples), masks, os.getpid())
+
+    def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
+        index = self._index
+        assert index is not None
+        if request.masks and request.process != os.getpid():  # the threads that paint are in the parent
+            request = self._start(samples)
+        images = request.images.finish()
+        images._sources = Sources(self._source, samples)
+        outputs = [images, _rows(index.boxes, index.offsets, samples), _rows(index.labels, index.offsets, samples)]
+        if self._wanted.polygons:
+            assert index.polygon_offsets is not None
+            assert index.vertex_offsets is not None
+            outputs += [_rows(index.polygons, index.polygon_offsets, samples), _rows(index.vertices, index.vertex_offsets, samples)]
+        elif self._wanted.pixelwise:
+            outputs.append(_painted(request.masks))
+        if self._ids:
+            outputs.append(new_batch(torch.from_numpy(index.ids[samples][:, None])))
+        return tuple(outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_painter": None}
+
+
+class _Request(NamedTuple):
+    images: Any
+    masks: "list[Future[np.ndarray]]"
+    process: int
+
+
+def _path(given: Path | None) -> str | None:
+    return None if given is None else os.fspath(given) or None
+
+
+def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch:
+    """For each sample its rows of an array."""
+    counts = offsets[samples + 1] - offsets[samples]
+    chosen = torch.from_numpy(values[spans(offsets[samples], counts)[1]])
+    if (counts == counts[0]).all():
+        return new_batch(chosen.view(len(samples), int(counts[0]), *values.shape[1:]))
+    shapes = np.empty((len(samples), values.ndim), np.int64)
+    shapes[:, 0], shapes[:, 1:] = counts, values.shape[1:]
+    return new_batch(chosen.view(-1), torch.from_numpy(shapes))
+
+
+def _painted(masks: "list[Future[np.ndarray]]") -> Batch:
+    made, reasons = [], {}
+    for k, future in enumerate(masks):
+        try:
+            made.append(future.result())
+        except Exception as error:
+            reasons[k] = f"its masks cannot be read: {error}"
+    if reasons:
+        raise BadSamples(reasons)
+    return packed(made, "HWC")
+
+
+def _coco_masks() -> Any:
+    try:
+        return importlib.import_module("pycocotools.mask")
+    except ImportError:
+        raise RuntimeError("readers.COCO: pixelwise_masks need pycocotools: pip install torch_ndd[coco]") from None
+
+
+def _paint(index: CocoIndex, sample: int) -> np.ndarray:
+    """The map of labels of an image, int32 (H, W, 1)."""
+    masks = index.masks
+    assert masks is not None
+    height, width = index.sizes[sample].tolist()
+    first, last = index.offsets[sample : sample + 2].tolist()
+    columns = np.zeros(width * height, np.int32)  # one column after the other, as run lengths go
+    for row in (first + np.argsort(index.labels[first:last], kind="stable")).tolist():
+        ends = np.cumsum(_lengths_of(masks, row, height, width))
+        for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
+            columns[begin:end] = index.labels[row]
+    return np.ascontiguousarray(columns.reshape(width, height).T)[..., None]
+
+
+def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:
+    """Run lengths of a mask, of background first. Empty for none."""
+    kind = masks.kinds[row]
+    if kind == POLYGONS:
+        polygons = [part for part in masks.parts(row) if len(part) >= 6]
+        if any(not np.isfinite(part).all() or np.abs(part).max() > 1e6 for part in polygons):
+            raise ValueError("a polygon goes far beyond the image")
+        if not polygons:
+            return np.zeros(0, np.int64)
+        coco = _coco_masks()
+        return _run_lengths(coco.merge(coco.frPyObjects([part.tolist() for part in polygons], height, width))["counts"])
+    if kind == NOTHING:
+        return np.zeros(0, np.int64)
+    if masks.sizes[row].tolist() != [height, width]:
+        raise ValueError(f"a mask is of {masks.sizes[row].tolist()} pixels, the image of {[height, width]}")
+    if kind == COUNTS:
+        counts = np.concatenate([np.zeros(0), *masks.parts(row)]).astype(np.int64)
+    else:
+        counts = _run_lengths(masks.text[masks.text_offsets[row] : masks.text_offsets[row + 1]])
+    if len(counts) and (counts.min() < 0 or counts.max() > width * height or counts.sum() != width * height):
+        raise ValueError(f"the run lengths of a mask do not fill its {height} x {width} pixels")
+    return counts
+
+
+def _run_lengths(text: bytes) -> np.ndarray:
+    """Run lengths from COCO's compressed form: 5 bits a character, each from the third on relative to the one before the last."""
+    counts: list[int] = []
+    k = 0
+    while k < len(text):
+        value, shift, more = 0, 0, True
+        while more:
+            if k == len(text) or not 48 <= text[k] < 112 or shift > 30:
+                raise ValueError("the compressed run lengths of a mask are damaged")
+            digit = text[k] - 48
+            value |= (digit & 0x1F) << shift
+            more, shift, k = bool(digit & 0x20), shift + 5, k + 1
+            if not more and digit & 0x10:
+                value -= 1 << shift
+        counts.append(value + counts[-2] if len(counts) > 2 else value)
+    return np.array(counts, np.int64)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Videos as sequences of frames, with several ways to go on behind the end of a video."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from typing_extensions import Unpack
+
+from .. import types
+from .._device import DeviceLike
+from ..decoders._video import fill_values
+from ..decoders._video import pad_mode as checked_pad_mode
+from ._base import LoaderOptions
+from ._video_index import Limits
+from ._video_reader import Path, VideoReader
+
+
+class Video(VideoReader):
+    """Reads sequences of frames from videos, as :class:`readers.Video`, with several ways to go on behind the end of a video.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``.
+        device: ``"cpu"``; videos are decoded there.
+        sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, image_type: As for :class:`readers.Video`.
+        file_list: A text file of lines ``path label [start [end]]``; the end itself is not part of it.
+        file_list_format: Start and end are "timestamps" in seconds, or "frames", negative ones from the end of the video.
+        file_list_rounding: Which frame a time between two frames means: "start_down_end_up", "start_up_end_down", "all_up" or "all_down".
+        file_list_include_end: Without effect, as in DALI 2.4.
+        pad_mode: "none": all sequences are complete. Otherwise the last one of a video may be incomplete, and is filled with ``fill_value``
+            ("constant"), the last frame ("edge", "repeat"), or the frames backwards with ("reflect_1001", "symmetric") or without ("reflect_101",
+            "reflect") the last one.
+        fill_value: One number, or one for each channel.
+        uniform_sample: One sequence a video: frames at equal distances from its first to its last one.
+        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
+
+    Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
+    """
+
+    _public_name = "experimental.readers.Video"
+    _ROUNDING: ClassVar[dict[str, tuple[bool, bool]]] = {  # whether the start and the end are rounded up
+        "start_down_end_up": (False, True),
+        "start_up_end_down": (True, False),
+        "all_up": (True, True),
+        "all_down": (False, False),
+    }
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        enable_frame_num: str | bool | None = None,
+        enable_timestamps: bool | None = None,
+        file_list: Path | None = None,
+        file_list_format: str | None = None,
+        file_list_include_end: bool | None = None,
+        file_list_rounding: str | None = None,
+        file_root: Path | None = None,
+        filenames: Path | Sequence[Path] | None = None,
+        fill_value: Any = None,
+        image_type: types.DALIImageType | None = None,
+        labels: Any = None,
+        pad_mode: str | None = None,
+        sequence_length: int,
+        step: int | None = None,
+        stride: int | None = None,
+        uniform_sample: bool | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(
+            max_batch_size,
+            device,
+            loader,
+            enable_frame_num=enable_frame_num,
+            enable_timestamps=enable_timestamps,
+            file_list=file_list,
+            file_root=file_root,
+            filenames=filenames,
+            image_type=image_type,
+            labels=labels,
+            sequence_length=sequence_length,
+            step=step,
+            stride=stride,
+        )
+        if file_list_format not in (None, "timestamps", "frames"):
+            raise RuntimeError(f'{self._op}: file_list_format must be "timestamps" or "frames", got {file_list_format!r}')
+        rounding = file_list_rounding or "start_down_end_up"
+        if rounding not in self._ROUNDING:
+            raise RuntimeError(f"{self._op}: Invalid file_list_rounding: {rounding!r}; it must be one of {', '.join(self._ROUNDING)}")
+        self._limits = Limits(file_list_format == "frames", *self._ROUNDING[rounding])
+        self._pad_mode = checked_pad_mode(self._op, pad_mode or "none")
+        self._fill = fill_values(self._op, (0,) if fill_value is None else fill_value)
+        self._uniform = bool(uniform_sample)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of astronomy, from FITS files."""
+
+import fnmatch
+import importlib
+import io
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import types
+from .._convert import saturated
+from .._device import DeviceLike
+from ._base import LoaderOptions
+from ._ranges import Path, Ranges, as_paths, pack_paths
+from ._remote import is_url, names_in, read_all
+from ._threads import ThreadedReader
+from .file import whole_files
+
+
+class Fits(ThreadedReader):
+    """Reads images from FITS files: tuples of arrays, one for each of ``hdu_indices``.
+
+    The files are those of ``file_root`` and its subdirectories that match ``file_filter``, or ``files``, or the lines of ``file_list``. Compressed
+    images are decompressed, and numbers are the physical ones: ``BSCALE`` and ``BZERO`` are applied.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``.
+        device: ``"cpu"``.
+        dtypes: Types of the outputs, one for each of ``hdu_indices`` or one for all, as :func:`cast` converts; by default those of the files.
+        file_filter: A pattern of file names in ``file_root``.
+        file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
+        file_root: A folder.
+        files: Paths that begin at ``file_root``.
+        hdu_indices: Which parts of a file to read; 1 is the primary one, and the default, 2, the first extension.
+        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, when there are no files; at any step, for a file that cannot be read or lacks such an image, and for arrays
+            of one batch that differ in type or number of dimensions.
+
+    Needs the package astropy: ``pip install torch_ndd[fits]``.
+
+    >>> import tempfile
+    >>> from astropy.io import fits
+    >>> path = tempfile.mkdtemp() + "/a.fits"
+    >>> fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(np.arange(6, dtype=np.int16).reshape(2, 3))]).writeto(path)
+    >>> [image.torch().tolist() for (image,) in Fits(files=[path]).next_epoch()]
+    [[[0, 1, 2], [3, 4, 5]]]
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        dtypes: Any = None,
+        file_filter: str | None = None,
+        file_list: Path | None = None,
+        file_root: Path | None = None,
+        files: Path | Sequence[Path] | None = None,
+        hdu_indices: int | Sequence[int] | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._op = "experimental.readers.Fits"
+        self._root = None if file_root is None else os.fsencode(file_root)
+        self._list = None if file_list is None else os.fsencode(file_list)
+        self._given = None if files is None else pack_paths(as_paths(files))
+        self._filter = "*.fits" if file_filter is None else file_filter
+        parts = [2] if hdu_indices is None else [hdu_indices] if isinstance(hdu_indices, int) else list(hdu_indices)
+        if not parts or not all(isinstance(part, int) and part >= 1 for part in parts):
+            raise RuntimeError(f"{self._op}: hdu_indices must be numbers from 1, got {hdu_indices!r}")
+        self._parts = parts
+        kinds = [None] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
+        if len(kinds) not in (1, len(parts)):
+            raise RuntimeError(f"{self._op}: {len(kinds)} dtypes for {len(parts)} hdu_indices")
+        self._dtypes = [None if kind is None else types.to_dtype(kind) for kind in kinds * (len(parts) // len(kinds))]
+        self._ranges: Ranges | None = None
+
+    def _scan(self) -> int:
+        _astropy()
+        if self._ranges is None:
+            if self._given is not None and self._list is not None:
+                raise RuntimeError(f"{self._op}: give files or file_list, not both")
+            if self._list is not None:
+                self._ranges = self._listed(self._list)
+            elif self._given is not None:
+                if len(self._given[1]) == 1:
+                    raise RuntimeError(f"{self._op}: files is an empty list")
+                self._ranges = whole_files(self._root, *self._given)
+            elif self._root is not None:
+                self._ranges = self._found(self._root)
+            else:
+                raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+        return self._ranges.size
+
+    def _listed(self, path: bytes) -> Ranges:
+        try:
+            names = [line.strip() for line in read_all(path).splitlines() if line.strip()]
+        except OSError as error:
+            raise RuntimeError(f'{self._op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
+        if not names:
+            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(path)}"')
+        return whole_files(os.path.dirname(path) if self._root is None else self._root, *pack_paths(names))
+
+    def _found(self, root: bytes) -> Ranges:
+        fits = re.compile(os.fsencode(fnmatch.translate(self._filter)))
+        names: list[bytes] = []
+        try:
+            here = b"" if is_url(root) else b"."
+            for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
+                names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
+        except OSError as error:
+            raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+        if not names:
+            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(root)}"')
+        return whole_files(root, *pack_paths(names))
+
+    def _source(self, sample: int) -> str:
+        assert self._ranges is not None
+        return self._ranges.place(sample)
+
+    def _read(self, sample: int) -> tuple[torch.Tensor, ...]:
+        assert self._ranges is not None
+        begin, end = self._ranges.path_offsets[sample : sample + 2]
+        path = os.fsdecode(self._ranges.root + self._ranges.paths[begin:end])
+        source = io.BytesIO(read_all(path)) if is_url(path) else path
+        with _astropy().open(source, memmap=False) as file:
+            return tuple(_image(file, part, dtype) for part, dtype in zip(self._parts, self._dtypes, strict=True))
+
+
+def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
+    if part > len(file):
+        raise ValueError(f"there is no HDU {part}, only {len(file)}")
+    unit = file[part - 1]
+    data = unit.data if unit.is_image else None
+    if data is None:
+        raise ValueError(f"HDU {part} holds no image")
+    values = torch.from_numpy(np.require(data, data.dtype.newbyteorder("="), ["C", "O", "W"]))
+    return values if dtype in (None, values.dtype) else saturated(values, dtype)
+
+
+def _astropy() -> Any:
+    try:
+        return importlib.import_module("astropy.io.fits")
+    except ImportError:
+        raise RuntimeError("FITS files need the package astropy: pip install torch_ndd[fits]") from None

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Speech with transcripts, from the manifests of NeMo."""
+
+import importlib
+import io
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import types
+from .._device import DeviceLike
+from .._tensor import as_tensor
+from ..decoders.audio import audio
+from ._base import LoaderOptions
+from ._ranges import Path, as_paths, pack_paths
+from ._remote import is_url, open_file
+from ._threads import Array, ThreadedReader
+
+_DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
+
+
+class NemoAsr(ThreadedReader):
+    """Reads the sounds that NeMo manifests name, decoded, with their transcripts.
+
+    A manifest has an object of JSON for each sound: ``audio_filepath`` (a path, from where the manifest is or from the current folder, or a URL),
+    and, all optional, ``text``, ``duration`` and ``offset`` in seconds: the part of the file to read. Anything else is skipped with a warning.
+
+    Outputs: the sound, (frames,), or (frames, channels) without ``downmix``; the sampling rate of the file, float32 without dimensions; the text,
+    UTF-8 as uint8 (length,); with ``read_idxs`` the number of the entry among those of its manifest that were not left out, int64 (1,).
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs`` and ``normalize_text``.
+        device: ``"cpu"``.
+        downmix: Average the channels; by default.
+        dtype: float32, int16 or int32; see :func:`decoders.audio`.
+        manifest_filepaths: The manifest (path or URL), or several.
+        max_duration: Leave sounds out that are longer, in seconds; 0 for any.
+        min_duration: Leave sounds out that are shorter, or do not tell their duration; 0 for any.
+        quality: Of resampling, from 0 to 100.
+        read_idxs: Deliver the numbers of the entries.
+        read_sample_rate: Deliver the sampling rates; by default.
+        read_text: Deliver the texts; by default.
+        sample_rate: Resample to this rate in Hz.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, for manifests that cannot be read or have nothing in them, another dtype, ``quality`` out of range, or
+            without soundfile (``torch_ndd[audio]``); at any step, for a sound that cannot be read.
+
+    >>> reader = NemoAsr(manifest_filepaths=["train.json"], sample_rate=16000, max_duration=16.7)
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        downmix: bool | None = None,
+        dtype: Any = None,
+        manifest_filepaths: Path | Sequence[Path],
+        max_duration: float | None = None,
+        min_duration: float | None = None,
+        normalize_text: bool | None = None,
+        quality: float | None = None,
+        read_idxs: bool | None = None,
+        read_sample_rate: bool | None = None,
+        read_text: bool | None = None,
+        sample_rate: float | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._manifests = as_paths(manifest_filepaths)
+        self._downmix = downmix is None or bool(downmix)
+        self._dtype = torch.float32 if dtype is None else types.to_dtype(dtype)
+        self._limits = float(min_duration or 0), float(max_duration or 0)
+        self._quality = 50.0 if quality is None else float(quality)
+        self._rate = float(sample_rate or 0)
+        self._with_rate = read_sample_rate is None or bool(read_sample_rate)
+        self._with_text = read_text is None or bool(read_text)
+        self._with_number = bool(read_idxs)
+        self._index: _Index | None = None
+
+    def _scan(self) -> int:
+        if self._index is None:
+            if self._dtype not in _DTYPES:
+                name = str(self._dtype).removeprefix("torch.")
+                raise RuntimeError(f"{self._op}: Unsupported output type: {name}; it must be float32, int16 or int32")
+            if not 0 <= self._quality <= 100:
+                raise RuntimeError(f"{self._op}: Resampling quality must be in [0..100] range, got {self._quality}")
+            _soundfile()
+            index = _Index()
+            for manifest in self._manifests:
+                with open_file(self._op, "manifest_filepaths", manifest) as file:
+                    content = file.read()
+                try:
+                    text = content.decode()
+                except UnicodeDecodeError as error:
+                    raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is no text: {error}') from None
+                index.add(self._op, manifest, text, self._limits)
+            if not index.pack():
+                raise RuntimeError(f"{self._op}: No files found in {', '.join(self._manifests) or 'an empty list of manifests'}")
+            self._index = index
+        return len(self._index.numbers)
+
+    def _source(self, sample: int) -> str:
+        assert self._index is not None
+        return self._index.path(sample)
+
+    def _read(self, sample: int) -> Sequence[Array]:
+        index = self._index
+        assert index is not None
+        sound, rate = self._sound(index.path(sample), index.offsets[sample], index.durations[sample])
+        outputs: list[Array] = [sound]
+        if self._with_rate:
+            outputs.append(np.array(rate, np.float32))
+        if self._with_text:
+            outputs.append(np.frombuffer(index.text(sample), np.uint8))
+        if self._with_number:
+            outputs.append(index.numbers[sample : sample + 1])
+        return outputs
+
+    def _sound(self, path: str, offset: float, duration: float) -> tuple[Array, float]:
+        """Samples and sampling rate of a part of a file."""
+        with ExitStack() as stack:
+            source: Any = path
+            if is_url(path):
+                source = io.BytesIO(stack.enter_context(open_file(self._op, "audio_filepath", path)).read())
+            file = stack.enter_context(_soundfile().SoundFile(source))
+            rate, total = file.samplerate, file.frames
+            begin = min(int(max(offset, 0) * rate), total)
+            wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
+            file.seek(begin)
+            # Integers of a file that stay integers are not sent through floats.
+            resampled = self._rate > 0 and self._rate != rate
+            plain = not resampled and (self._dtype == torch.float32 or not self._downmix or file.channels == 1)
+            samples = file.read(wanted, _DTYPES[self._dtype] if plain else "float32", always_2d=True)
+        if len(samples) < wanted:
+            raise RuntimeError(f"it ends after {begin + len(samples)} of {total} frames")
+        if plain or not wanted:
+            if self._downmix:
+                samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
+            return torch.from_numpy(np.ascontiguousarray(samples)).to(self._dtype), rate
+        made = io.BytesIO()
+        _soundfile().write(made, samples, rate, "FLOAT", format="WAV")
+        content = as_tensor(np.frombuffer(made.getvalue(), np.uint8))
+        sound, _ = audio(content, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
+        return sound.torch(), rate
+
+
+class _Index:
+    """The entries of all manifests, packed: a Python object each would take ten times the memory."""
+
+    def __init__(self) -> None:
+        self._folders: list[str] = []
+        self._entries: list[tuple[int, str, bytes, float, float, int]] = []
+
+    def add(self, op: str, manifest: str, text: str, limits: tuple[float, float]) -> None:
+        folder = manifest.rpartition("/")[0]
+        number, skipped = 0, 0
+        self._folders.append(folder)
+        for entry in _objects(text):
+            values = _checked(entry)
+            if values is None:
+                skipped += 1
+                continue
+            path, transcript, offset, duration = values
+            if (limits[0] > 0 and duration < limits[0]) or (limits[1] > 0 and duration > limits[1]):
+                continue
+            self._entries.append((len(self._folders) - 1, path, transcript, offset, duration, number))
+            number += 1
+        if skipped:
+            warnings.warn(f"{op}: {skipped} parts of {manifest} were skipped: they are no objects with an audio_filepath", stacklevel=2)
+
+    def pack(self) -> int:
+        """Put the entries into arrays; how many there are."""
+        if not self._entries:
+            return 0
+        folders, paths, texts, offsets, durations, numbers = zip(*self._entries, strict=True)
+        self._entries = []
+        self._folder = np.array(folders, np.int32)
+        self._paths, self._path_offsets = pack_paths(paths)
+        self._texts, self._text_offsets = b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        self.offsets, self.durations = np.array(offsets), np.array(durations)
+        self.numbers = np.array(numbers, np.int64)
+        return len(numbers)
+
+    def path(self, sample: int) -> str:
+        path = os.fsdecode(self._paths[self._path_offsets[sample] : self._path_offsets[sample + 1]])
+        folder = self._folders[self._folder[sample]]
+        if not folder or is_url(path) or os.path.isabs(path):
+            return path
+        beside = f"{folder}/{path}"
+        return beside if is_url(folder) or os.path.exists(beside) else path
+
+    def text(self, sample: int) -> bytes:
+        return self._texts[self._text_offsets[sample] : self._text_offsets[sample + 1]]
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """The values of JSON in a text, one after the other; None for a line that is none. They may go over several lines."""
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and (text[at].isspace() or text[at] == ","):
+            at += 1
+        if at == len(text):
+            return
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value, line = None, text.find("\n", at)
+            at = len(text) if line < 0 else line
+        yield value
+
+
+def _checked(entry: Any) -> tuple[str, bytes, float, float] | None:
+    """Path, text, offset and duration of an entry; None where it is none. A duration below 0 is that of the file."""
+    if not isinstance(entry, dict):
+        return None
+    path, text, offset, duration = (entry.get(name) for name in ("audio_filepath", "text", "offset", "duration"))
+    if not isinstance(path, str) or not path or not isinstance(text, str | None):
+        return None
+    numbers = []
+    for value, default in ((offset, 0.0), (duration, -1.0)):
+        if not isinstance(value, int | float | None) or isinstance(value, bool):
+            return None
+        value = default if value is None else float(value) if abs(value) < 1e12 else np.nan
+        if not np.isfinite(value):
+            return None
+        numbers.append(value)
+    try:
+        return path, (text or "").encode("utf-8", "surrogatepass"), *numbers  # type: ignore[return-value]
+    except UnicodeEncodeError:
+        return None
+
+
+def _soundfile() -> Any:
+    try:
+        return importlib.import_module("soundfile")
+    except ImportError:
+        raise RuntimeError("readers.NemoAsr: sounds need soundfile: pip install torch_ndd[audio]") from None

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays in ``.npy`` files."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import _native
+from .._batch import Batch, new_batch
+from .._device import DeviceLike
+from .._tensor import Tensor
+from ._base import LoaderOptions, Reader
+from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
+from ._remote import RemoteRanges, is_url, names_in, native_request, read_all
+from .file import whole_files
+
+# By the numbers of csrc/ndd/dtypes.h.
+_DTYPES = {
+    0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32, 7: torch.float64,
+    11: torch.bool, 27: torch.uint16, 28: torch.uint32, 29: torch.uint64,
+}  # fmt: skip
+_POLICIES = ("error", "pad", "trim_to_shape")
+_STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
+
+
+class Numpy(Reader):
+    """Reads arrays from ``.npy`` files, or a window of each: 1-tuples of them, in C order and the byte order of this machine.
+
+    The files are those of ``file_root`` and its subdirectories that match ``file_filter``, or ``files``, or the lines of ``file_list``. Only the
+    rows of the window are read. A window begins at ``roi_start``, by default 0, and ends before ``roi_end``, or has ``roi_shape``; by default it
+    ends where the array does. The same words with ``rel_`` are fractions of the array's extents; limits are rounded. One value is for all axes.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``, ``register_buffers`` and ``use_o_direct``.
+        device: ``"cpu"``.
+        cache_header_information: Look at the header of each file only once; the files must not change then.
+        file_filter: A pattern of file names in ``file_root``.
+        file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
+        file_root: A folder.
+        files: Paths that begin at ``file_root``.
+        fill_value: What lies outside of the array with ``out_of_bounds_policy="pad"``.
+        out_of_bounds_policy: ``"error"``: a window outside of the array is a bad sample; ``"pad"`` fills it up; ``"trim_to_shape"`` makes it smaller.
+        roi_axes: The axes of the limits, by default all; negative ones count from the last.
+        roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: Of the window, numbers or an array of them; at most one start and
+            one of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also a Batch with those of each sample.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        ValueError: a Batch as an argument.
+        RuntimeError: at the first step, when there are no files, and for limits that exclude each other; at any step, for a file that cannot be
+            read or has another type or number of dimensions than the rest of its batch, and for a window outside of it.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/a.npy"
+    >>> np.save(path, np.arange(12).reshape(3, 4))
+    >>> [array.torch().tolist() for (array,) in Numpy(files=[path], roi_start=[1, 0], roi_shape=[2, 3]).next_epoch()]
+    [[[4, 5, 6], [8, 9, 10]]]
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        cache_header_information: bool | None = None,
+        file_filter: str | None = None,
+        file_list: Path | None = None,
+        file_root: Path | None = None,
+        files: Path | Sequence[Path] | None = None,
+        fill_value: float | None = None,
+        out_of_bounds_policy: str | None = None,
+        register_buffers: bool | None = None,
+        rel_roi_end: Any = None,
+        rel_roi_shape: Any = None,
+        rel_roi_start: Any = None,
+        roi_axes: int | Sequence[int] | None = None,
+        roi_end: Any = None,
+        roi_shape: Any = None,
+        roi_start: Any = None,
+        use_o_direct: bool | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._root = None if file_root is None else os.fsencode(file_root)
+        self._list = None if file_list is None else os.fsencode(file_list)
+        self._given = None if files is None else pack_paths(as_paths(files))
+        self._filter = "*.npy" if file_filter is None else file_filter
+        self._fill = 0.0 if fill_value is None else float(fill_value)
+        self._policy = "error" if out_of_bounds_policy is None else out_of_bounds_policy
+        axes = [] if roi_axes is None else roi_axes
+        self._axes = np.array([axes] if isinstance(axes, int) else list(axes), np.int64)
+        limits = {"roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape}
+        limits |= {"rel_roi_start": rel_roi_start, "rel_roi_end": rel_roi_end, "rel_roi_shape": rel_roi_shape}
+        if any(isinstance(one, Batch) for one in limits.values()):
+            raise ValueError(f"{self._op}: Readers cannot be constructed with batch keyword arguments")
+        self._limits = {key: _values(self._op, key, value) for key, value in limits.items() if value is not None}
+        self._now: dict[str, np.ndarray] = {}  # those of a call
+        self._headers = _Headers() if cache_header_information else None
+        self._ranges: Ranges | None = None
+
+    def __call__(self, *, batch_size: int | None = None, **limits: Any) -> Any:
+        """One batch or sample, of windows of its own."""
+        if not limits:
+            return super().__call__(batch_size=batch_size)
+        for key in limits:
+            if key not in (*_STARTS, *_ENDS):
+                raise TypeError(f"{self._op}: got an unexpected keyword argument {key!r}")
+            if key in self._limits:
+                raise ValueError(f"{self._op}: Keyword argument {key!r} cannot be passed both in the constructor and __call__.")
+        with self._lock:
+            self._now = {key: _values(self._op, key, value) for key, value in limits.items()}
+            self._ahead.clear()  # what was read ahead has other windows
+            try:
+                return super().__call__(batch_size=batch_size)
+            finally:
+                self._now = {}
+                self._ahead.clear()
+
+    def _scan(self) -> int:
+        if self._ranges is None:
+            self._check()
+            if self._list is not None:
+                self._ranges = self._listed(self._list)
+            elif self._given is not None:
+                self._ranges = whole_files(self._root, *self._given)
+            else:
+                assert self._root is not None
+                self._ranges = self._found(self._root)
+        return self._ranges.size
+
+    def _check(self) -> None:
+        if self._root is None and self._given is None and self._list is None:
+            raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+        if self._given is not None and self._list is not None:
+            raise RuntimeError(f"{self._op}: give files or file_list, not both")
+        if self._given is not None and len(self._given[1]) == 1:
+            raise RuntimeError(f"{self._op}: files is an empty list")
+        if self._policy not in _POLICIES:
+            raise RuntimeError(f'{self._op}: out_of_bounds_policy must be "error", "pad" or "trim_to_shape", got {self._policy!r}')
+
+    def _listed(self, path: bytes) -> Ranges:
+        try:
+            names = [line for line in (line.rstrip(b"\r") for line in read_all(path).split(b"\n")) if line]
+        except OSError as error:
+            raise RuntimeError(f'{self._op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
+        if not names:
+            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(path)}"')
+        return whole_files(os.path.dirname(path) if self._root is None else self._root, *pack_paths(names))
+
+    def _found(self, root: bytes) -> Ranges:
+        fits = re.compile(os.fsencode(fnmatch.translate(self._filter)))
+        names: list[bytes] = []
+        try:
+            here = b"" if is_url(root) else b"."
+            for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
+                names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
+        except OSError as error:
+            raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+        if not names:
+            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(root)}"')
+        return whole_files(root, *pack_paths(names))
+
+    def _source(self, sample: int) -> str:
+        assert self._ranges is not None
+        return self._ranges.place(sample)
+
+    def _start(self, samples: np.ndarray) -> Any:
+        assert self._ranges is not None
+        roi = self._roi(len(samples))
+        if isinstance(self._ranges, RemoteRanges):  # the headers that are kept are those of paths
+            return native_request(lambda ranges, numbers: _NpyRequest(ranges, roi, None, numbers), self._ranges, samples)
+        return _NpyRequest(self._ranges, roi, self._headers, samples)
+
+    def _roi(self, samples: int) -> "_Roi":
+        given = {**self._limits, **self._now}
+        for names in (_STARTS, _ENDS):
+            both = [name for name in names if name in given]
+            if len(both) > 1:
+                raise RuntimeError(f"{self._op}: {' and '.join(both)} are mutually exclusive")
+        start, end = (next((name for name in names if name in given), None) for names in (_STARTS, _ENDS))
+        first, last = (np.zeros((0, 0)) if name is None else given[name] for name in (start, end))
+        for name, rows in ((start, first), (end, last)):
+            if len(rows) not in (0, 1, samples):
+                raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
+        flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
+        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES.index(self._policy), self._fill)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
+        assert self._ranges is not None
+        made = request.finish()
+        made._sources = Sources(self._ranges.path, samples)
+        return (made,)
+
+
+class _Roi(NamedTuple):
+    """The windows of some samples as the native code takes them."""
+
+    start: np.ndarray  # (rows, columns)
+    end: np.ndarray
+    flags: np.ndarray
+    axes: np.ndarray
+    policy: int
+    fill: float
+
+
+class _Headers:
+    """Headers that were read before."""
+
+    def __init__(self) -> None:
+        self.handle = _native.npy_headers_make()
+
+    def __del__(self, release: Any = _native.npy_headers_release) -> None:
+        release(self.handle)
+
+    def __reduce__(self) -> Any:
+        return _Headers, ()
+
+
+class _NpyRequest(NativeRequest):
+    """Arrays that are being read."""
+
+    def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray) -> None:
+        self._ranges, self._roi, self._headers = ranges, roi, headers
+        self._numbers = samples.astype(np.int32)
+        super().__init__(len(samples))
+
+    def _begin(self) -> int:
+        ranges, roi = self._ranges, self._roi
+        limits = [word for one in (roi.start, roi.end) for word in (one.ctypes.data, *one.shape)]
+        paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
+        headers = None if self._headers is None else self._headers.handle
+        return _native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)
+
+    def finish(self) -> Batch:
+        """Wait and return the arrays. BadSamples for what could not be read."""
+        self.wait()
+        kind = np.empty(1, np.int64)
+        ndim = _native.npy_shapes(self._handle, kind.ctypes.data, None)
+        shapes = np.empty((self.samples, ndim), np.int64)
+        _native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
+        values = torch.ops.ndd.npy_bytes(self._handle).view(_DTYPES[int(kind[0])])
+        if (shapes == shapes[0]).all():
+            return new_batch(values.view(self.samples, *shapes[0].tolist()))
+        return new_batch(values, torch.from_numpy(shapes))
+
+
+def _values(op: str, name: str, value: Any) -> np.ndarray:
+    """A limit as float64 (1, columns), or (samples, columns) of a Batch; those in elements are rounded."""
+    if isinstance(value, Batch):
+        rows = np.asarray(value.torch(), np.float64)
+    else:
+        if isinstance(value, Tensor | torch.Tensor):
+            value = np.asarray(value)
+        try:
+            rows = np.atleast_1d(np.asarray(value, np.float64))[None]
+        except (TypeError, ValueError):
+            raise TypeError(f"{op}: {name} must be numbers, got {value!r}") from None
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if rows.ndim != 2:
+        raise ValueError(f"{op}: {name} must be a number or a list of them, got {value!r}")
+    rows = rows.astype(np.float32).astype(np.float64) if name.startswith("rel") else np.trunc(rows + np.copysign(0.5, rows))
+    return np.ascontiguousarray(rows)

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Parquet files."""
+
+import importlib
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from typing_extensions import Unpack
+
+from .._batch import Batch
+from .._device import DeviceLike
+from ._base import BadSamples, LoaderOptions, Reader
+from ._columns import is_bytes, to_batch, unsupported
+from ._ranges import Path, Sources, as_paths
+from ._remote import again, filesystem, is_url, matching, read_all, reason_of
+
+# Batches are made on as many threads; Arrow decodes without Python's lock.
+_THREADS = 2
+# Row groups that stay in memory: the latest two at least, more of them up to so many bytes.
+_KEPT_BYTES = 256 * 2**20
+_FILES_KEPT = 16
+
+
+class Parquet(Reader):
+    """Reads rows of Parquet files: dicts of columns.
+
+    Numbers, True and False, dates and times become samples without dimensions, lists of equal lengths samples with a dimension for each depth,
+    bytes and text uint8 (length,). Of a structure each field is a column, ``name.field``; one of ``bytes`` and ``path``, as Hugging Face stores
+    images and sounds, is a column ``name`` of contents. Missing numbers are NaN in a column of floats, missing bytes and text are empty; a sample
+    with any other missing value cannot be read.
+
+    Rows are read by row groups, of which the latest stay in memory. In random order a row group is read about as often as it has rows, unless
+    they are small or all fit: 256 MB.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted, as ``num_inputs``, for the sake of the other readers.
+        device: ``"cpu"``.
+        path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
+        columns: The columns to deliver, in this order; all by default.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, for files that cannot be read or have other columns, columns that do not exist or that no sample can be
+            made from, or without pyarrow (``torch_ndd[parquet]``); at any step, for a row that cannot be read.
+
+    >>> import pathlib, tempfile
+    >>> import pyarrow, pyarrow.parquet
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "x.parquet")
+    >>> pyarrow.parquet.write_table(pyarrow.table({"label": [3, 1, 2], "text": ["a", "bc", "def"]}), path)
+    >>> (batch,) = Parquet(path=path).next_epoch(3)
+    >>> batch["label"].torch().tolist(), batch["text"].shape
+    ([3, 1, 2], [(1,), (2,), (3,)])
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        path: Path | Sequence[Path],
+        columns: str | Sequence[str] | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._given = as_paths(path)
+        self._columns = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        self._paths: list[str] | None = None
+        self._plan: list[_Column] = []
+        self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
+        self._begins = np.zeros(1, np.int64)  # the first row of each
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = 0
+        self._executor: ThreadPoolExecutor | None = None
+        self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
+        self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
+        self._cache_lock = threading.Lock()
+
+    def _scan(self) -> int:
+        if self._paths is None:
+            _arrow()
+            paths = [one for given in self._given for one in self._found(given)]
+            if not paths:
+                raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
+            with ThreadPoolExecutor(8) as executor:
+                footers = list(executor.map(self._footer, paths))
+            schema = footers[0].schema_arrow
+            self._plan = self._planned(schema)
+            wanted = [schema.field(one.field) for one in self._plan]
+            groups, rows = [], []
+            for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
+                if any(footer.schema_arrow.field(one.name).type != one.type if one.name in footer.schema_arrow.names else True for one in wanted):
+                    raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
+                counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
+                if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
+                    raise RuntimeError(f'{self._op}: "{path}" is damaged: its row groups do not have the {footer.metadata.num_rows} rows of the file')
+                groups += [(number, k) for k in range(len(counts))]
+                rows += counts
+                footer.close()
+            if not sum(rows):
+                raise RuntimeError(f"{self._op}: No rows found in {', '.join(self._given)}")
+            self._groups, self._begins = np.array(groups, np.int64), np.cumsum([0, *rows], dtype=np.int64)
+            self._paths = paths
+        return int(self._begins[-1])
+
+    def _found(self, given: str) -> list[str]:
+        """The files that a path, a folder or a pattern means."""
+        try:
+            if is_url(given):
+                if any(one in given for one in "*?["):
+                    return matching(given)
+                fs, name = filesystem(given)
+                if given.endswith(".parquet") or not again(given, lambda: fs.isdir(name)):
+                    return [given]
+                found = [fs.unstrip_protocol(one) for one in again(given, lambda: fs.find(name))]
+            elif os.path.isdir(given):
+                found = [os.path.join(folder, one) for folder, _, names in os.walk(given) for one in names]
+            elif any(one in given for one in "*?[") and not os.path.exists(given):
+                found = importlib.import_module("glob").glob(given, recursive=True)
+                return sorted(one for one in found if os.path.isfile(one))
+            else:
+                return [given]
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f'{self._op}: "{given}" cannot be read: {reason_of(error)}') from None
+        return sorted(one for one in found if one.endswith(".parquet") and not os.path.basename(one).startswith((".", "_")))
+
+    def _footer(self, path: str) -> Any:
+        try:
+            return _opened(path)
+        except Exception as error:
+            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {reason_of(error)}') from None
+
+    def _planned(self, schema: Any) -> "list[_Column]":
+        types, made = _arrow().types, []
+        for field in schema:
+            if types.is_struct(field.type):
+                inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
+                if inner.keys() == {"bytes", "path"} and is_bytes(inner["bytes"], types) and is_bytes(inner["path"], types):
+                    made.append((_Column(field.name, field.name, None), inner["bytes"]))
+                else:
+                    made += [(_Column(f"{field.name}.{one}", field.name, one), kind) for one, kind in inner.items()]
+            else:
+                made.append((_Column(field.name, field.name, ""), field.type))
+        known = {one.name: (one, kind) for one, kind in made}
+        if self._columns is None:
+            usable = [one for one, kind in made if not unsupported(kind, types)]
+            if not usable:
+                raise RuntimeError(f"{self._op}: no samples can be made from any of the columns {', '.join(known)}")
+            return usable
+        if not self._columns:
+            raise RuntimeError(f"{self._op}: columns is an empty list")
+        for name in self._columns:
+            if name not in known:
+                raise RuntimeError(f"{self._op}: there is no column {name!r}; there are {', '.join(known)}")
+            if unsupported(known[name][1], types):
+                raise RuntimeError(f"{self._op}: no samples can be made from column {name!r} of type {known[name][1]}")
+        return [known[name][0] for name in self._columns]
+
+    def _place(self, sample: int) -> tuple[int, int]:
+        """Row group and row in it."""
+        group = int(np.searchsorted(self._begins, sample, "right")) - 1
+        return group, int(sample - self._begins[group])
+
+    def _source(self, sample: int) -> str:
+        assert self._paths is not None
+        group, _ = self._place(sample)
+        file = self._groups[group, 0]
+        first = np.searchsorted(self._groups[:, 0], file)
+        return f"{self._paths[file]} at row {sample - self._begins[first]}"
+
+    def _start(self, samples: np.ndarray) -> "Future[dict[str, Batch]]":
+        if self._process != os.getpid():
+            self._reset()
+            self._process = os.getpid()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(_THREADS, self._op)
+            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+        return self._executor.submit(self._made, samples)
+
+    def _finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
+        if self._process != os.getpid():
+            request = self._start(samples)
+        made = request.result()
+        for one in made.values():
+            one._sources = Sources(self._source, samples)
+        return made
+
+    def _made(self, samples: np.ndarray) -> dict[str, Batch]:
+        arrow = _arrow()
+        group_of = np.searchsorted(self._begins, samples, "right") - 1
+        groups, place = np.unique(group_of, return_inverse=True)
+        tables, reasons = [], {}
+        for k, group in enumerate(groups.tolist()):
+            try:
+                table = self._table(group)
+                expected = self._begins[group + 1] - self._begins[group]
+                if table.num_rows != expected:
+                    raise RuntimeError(f"the row group has {table.num_rows} rows instead of {expected}")
+                tables.append(table)
+            except Exception as error:
+                reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
+        if reasons:
+            raise BadSamples(reasons)
+        # The chosen rows of all row groups one after the other, then in the order of the samples.
+        order = np.argsort(place, kind="stable")
+        chosen = [arrow.array((samples - self._begins[group_of])[order[place[order] == k]]) for k in range(len(groups))]
+        inverse = arrow.array(np.argsort(order, kind="stable"))
+        made, path = {}, None
+        for column in self._plan:
+            parts = [column.of(table.column(column.field), rows, arrow) for table, rows in zip(tables, chosen, strict=True)]
+            array = parts[0] if len(parts) == 1 else arrow.concat_arrays(parts)
+            array = array.take(inverse)
+            if column.inner is None:
+                path = self._folders(samples) if path is None else path
+                array = _with_files(array, path, arrow)
+            try:
+                made[column.name] = to_batch(array, arrow)
+            except BadSamples as bad:
+                reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
+            except Exception as error:
+                raise BadSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
+        if reasons:
+            raise BadSamples(reasons)
+        return made
+
+    def _folders(self, samples: np.ndarray) -> list[str]:
+        assert self._paths is not None
+        return [self._paths[self._groups[self._place(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
+
+    def _table(self, group: int) -> Any:
+        """A row group, from those that are kept if it is among them."""
+        with self._cache_lock:
+            future = self._tables.get(group)
+            mine = future is None
+            if future is None:
+                future = self._tables[group] = Future()
+            self._tables.move_to_end(group)
+        if mine:
+            try:
+                future.set_result(self._loaded(group))
+            except BaseException as error:
+                with self._cache_lock:
+                    self._tables.pop(group, None)
+                future.set_exception(error)
+                raise
+            with self._cache_lock:
+                done = [(k, one.result().nbytes) for k, one in self._tables.items() if one.done() and one.exception() is None]
+                total = sum(size for _, size in done)
+                for k, size in done[:-2]:
+                    if total > _KEPT_BYTES:
+                        del self._tables[k]
+                        total -= size
+        return future.result()
+
+    def _loaded(self, group: int) -> Any:
+        assert self._paths is not None
+        number, k = self._groups[group].tolist()
+        with self._cache_lock:
+            found = self._files.get(number)
+            if found is None:
+                found = self._files[number] = (_opened(self._paths[number]), threading.Lock())
+                if len(self._files) > _FILES_KEPT:
+                    self._files.popitem(last=False)
+            self._files.move_to_end(number)
+        file, lock = found
+        names = list(dict.fromkeys(one.field for one in self._plan))
+        with lock:
+            read = partial(file.read_row_group, k, columns=names, use_threads=False)
+            return (again(self._paths[number], read) if is_url(self._paths[number]) else read()).combine_chunks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "_executor": None, "_files": OrderedDict(), "_tables": OrderedDict(), "_cache_lock": None, "_process": 0}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._cache_lock = threading.Lock()
+
+
+class _Column:
+    """Where the values of a column come from: a field, a field of a structure, or (``inner`` None) a file in a structure."""
+
+    def __init__(self, name: str, field: str, inner: str | None) -> None:
+        self.name, self.field, self.inner = name, field, inner
+
+    def of(self, column: Any, rows: Any, arrow: Any) -> Any:
+        """The chosen rows."""
+        array = column.take(rows)
+        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
+        if isinstance(array, arrow.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
+        return arrow.compute.struct_field(array, self.inner) if self.inner else array
+
+
+def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
+    """The contents of files that are stored, or stand at a path."""
+    contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
+    if not contents.null_count:
+        return contents
+    values = contents.to_pylist()
+    for k in np.flatnonzero(~np.asarray(contents.is_valid())).tolist():
+        path = paths[k].as_py()
+        if path is not None:
+            path = os.fsdecode(path)
+            full = path if is_url(path) or os.path.isabs(path) or not folders[k] else f"{folders[k]}/{path}"
+            try:
+                values[k] = read_all(full)
+            except (OSError, RuntimeError) as error:
+                raise BadSamples({k: f"{full}: {reason_of(error)}"}) from None
+    return arrow.array(values, arrow.large_binary())
+
+
+def _arrow() -> Any:
+    try:
+        arrow = importlib.import_module("pyarrow")
+        importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.compute")
+    except ImportError:
+        raise RuntimeError("readers.Parquet: Parquet files need pyarrow: pip install torch_ndd[parquet]") from None
+    return arrow
+
+
+def _opened(path: str) -> Any:
+    parquet = _arrow().parquet
+    if not is_url(path):
+        return parquet.ParquetFile(path)
+    fs, name = filesystem(path)
+    return again(path, lambda: parquet.ParquetFile(fs.open(name, "rb"), pre_buffer=True))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of TensorFlow's TFRecord files."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import _native
+from .._batch import Batch, new_batch
+from .._device import DeviceLike
+from ..tfrecord import Feature, string
+from ._base import LoaderOptions, Reader
+from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
+from ._remote import native_request
+from ._scan import TFRECORD, columns, record_ranges, refuse
+
+_DTYPES = (torch.int64, torch.uint8, torch.float32)
+
+
+class TFRecord(Reader):
+    """Reads features of the Examples in TFRecord files: dicts of them, in the order of ``features``.
+
+    Numbers are int64 or float32 of the feature's shape; a string is its bytes, uint8 (length,). A record is a bad sample when it is damaged, when a
+    feature has another type or number of elements than asked for, or more than one string.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs`` and ``use_o_direct``.
+        device: ``"cpu"``.
+        path: The files, not compressed.
+        index_path: Their indices, as ``tfrecord2idx`` or ``python -m torch_ndd.index tfrecord`` write them. Without, the records are found by their
+            lengths: less than 1 us a record.
+        features: By name, what ``tfrecord.FixedLenFeature`` and ``tfrecord.VarLenFeature`` made.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        TypeError: a feature that is none.
+        RuntimeError: at the first step, when a file or its index cannot be read; at any step, for a bad sample, with file and byte.
+
+    >>> from torch_ndd import tfrecord
+    >>> features = {"image": tfrecord.FixedLenFeature([], tfrecord.string, ""), "label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
+    >>> reader = TFRecord(path=["train.tfrecord"], features=features, random_shuffle=True)
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        path: Path | Sequence[Path],
+        features: Mapping[str, Feature],
+        index_path: Path | Sequence[Path] | None = None,
+        use_o_direct: bool | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        for key, feature in features.items():
+            if not isinstance(feature, Feature):
+                raise TypeError(f'{self._op}: feature "{key}" must come from tfrecord.FixedLenFeature or VarLenFeature, got {feature!r}')
+        self._features = dict(features)
+        self._paths, self._indices = as_paths(path), as_paths(index_path or [])
+        self._spec = _Spec(self._features)
+        self._ranges: Ranges | None = None
+        self._damaged: dict[int, str] = {}
+
+    def _scan(self) -> int:
+        if not self._features:
+            raise RuntimeError(f"{self._op}: features is empty")
+        for key, feature in self._features.items():
+            if feature.dtype == string and (not feature.has_shape or feature.count != 1):
+                raise RuntimeError(f'{self._op}: feature "{key}": there are no tensors of strings; FixedLenFeature([], tfrecord.string, "") is one')
+        if self._ranges is None:
+            self._ranges, self._damaged = record_ranges(self._op, TFRECORD, self._paths, self._indices, _index)
+        return self._ranges.size
+
+    def _source(self, sample: int) -> str:
+        return self._found.place(sample)
+
+    def _start(self, samples: np.ndarray) -> Any:
+        return native_request(lambda ranges, numbers: _ExampleRequest(ranges, numbers, self._spec), self._found, samples)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
+        refuse(self._damaged, samples)
+        request.wait()
+        outputs = {}
+        for k, (key, feature) in enumerate(self._features.items()):
+            values, lengths = request.output(k)
+            made = _batch(values, lengths, feature)
+            made._sources = Sources(self._written_source, samples)
+            outputs[key] = made
+        return outputs
+
+    def _written_source(self, sample: int) -> str:
+        return self._source(sample).replace(" at byte ", " at index ")  # DALI's form
+
+    @property
+    def _found(self) -> Ranges:
+        assert self._ranges is not None
+        return self._ranges
+
+
+def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch:
+    if feature.dtype == string:
+        return packed_batch(values, lengths)
+    values = values.view(_DTYPES[feature.dtype])
+    if feature.has_shape:
+        return new_batch(values.view(len(lengths), *feature.shape))
+    row = math.prod(feature.shape)
+    rows = lengths // (values.dtype.itemsize * max(row, 1))
+    if len(rows) and (rows == rows[0]).all():
+        return new_batch(values.view(len(rows), int(rows[0]), *feature.shape))
+    shapes = np.broadcast_to(np.array([0, *feature.shape]), (len(rows), 1 + len(feature.shape))).copy()
+    shapes[:, 0] = rows
+    return new_batch(values, torch.from_numpy(shapes))
+
+
+class _Spec:
+    """The features as the native code takes them."""
+
+    def __init__(self, features: Mapping[str, Feature]) -> None:
+        names, missing = [key.encode() for key in features], [feature.missing for feature in features.values()]
+        self.names, self.missing = b"".join(names), b"".join(missing)
+        self.name_offsets, self.missing_offsets = (np.cumsum([0, *map(len, one)], dtype=np.int64) for one in (names, missing))
+        self.types = np.array([feature.dtype for feature in features.values()], np.int64)
+        self.counts = np.array([feature.count for feature in features.values()], np.int64)
+        self.rows = np.array([max(math.prod(feature.shape), 1) for feature in features.values()], np.int64)
+
+
+class _ExampleRequest(RecordRequest):
+    def __init__(self, ranges: Ranges, samples: np.ndarray, spec: _Spec) -> None:
+        self._spec = spec
+        super().__init__(ranges, samples)
+
+    def _begin(self) -> int:
+        spec = self._spec
+        numbers = (one.ctypes.data for one in (spec.types, spec.counts, spec.rows))
+        names, missing = (spec.names, spec.name_offsets.ctypes.data), (spec.missing, spec.missing_offsets.ctypes.data)
+        return _native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types))
+
+
+def _index(text: bytes, size: int) -> tuple[np.ndarray, np.ndarray]:
+    table = columns(text, 2)
+    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])

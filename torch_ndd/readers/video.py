@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Videos as sequences of frames, perhaps resized."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from typing_extensions import Unpack
+
+from .. import types
+from .._batch import Batch
+from .._device import DeviceLike
+from ..ops.resize import resize
+from ._base import LoaderOptions
+from ._video_index import Limits
+from ._video_reader import Path, VideoReader
+
+
+class Video(VideoReader):
+    """Reads sequences of frames from videos: (F, H, W, 3), layout ``FHWC``, and then what is asked for of labels, frame numbers and times.
+
+    The videos are one of
+
+    - ``filenames``: a list of paths, perhaps with ``labels``;
+    - ``file_root``: those in the subdirectories of a folder, which have the labels 0, 1, ... in the order of their names;
+    - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are seconds, or frames with ``file_list_frame_num``, negative
+      ones from the end of the video; the end itself is not part of it.
+
+    The labels, int32 (1,), are an output unless there are only ``filenames``.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``, ``additional_decode_surfaces`` and ``skip_vfr_check``.
+        device: ``"cpu"``; videos are decoded there.
+        sequence_length: Frames of a sequence.
+        stride: From one frame of a sequence to the next.
+        step: From the beginning of a sequence to the next one's; by default they follow each other.
+        pad_sequences: The last sequence of a video may be incomplete: it is filled with frames of zeros, whose numbers and times are -1.
+        enable_frame_num: An output with the number of the first frame, int32 (1,): "scalar" or True; of each frame, (F,): "sequence".
+        enable_timestamps: An output with the time of each frame in seconds, float64 (F,).
+        file_list_frame_num: Start and end in ``file_list`` are numbers of frames.
+        file_list_include_preceding_frame: A start between two frames means the first one, an end the second one; otherwise the other way round.
+        image_type: ``types.RGB`` or ``types.YCbCr``.
+        dtype: uint8, or float32 from 0 to 255.
+        normalized: float32 from 0 to 1.
+        channels: 3.
+        labels: One for each of ``filenames``.
+        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
+
+    Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        additional_decode_surfaces: int | None = None,
+        channels: int | None = None,
+        dtype: Any = None,
+        enable_frame_num: str | bool | None = None,
+        enable_timestamps: bool | None = None,
+        file_list: Path | None = None,
+        file_list_frame_num: bool | None = None,
+        file_list_include_preceding_frame: bool | None = None,
+        file_root: Path | None = None,
+        filenames: Path | Sequence[Path] | None = None,
+        image_type: types.DALIImageType | None = None,
+        labels: Any = None,
+        normalized: bool | None = None,
+        pad_sequences: bool | None = None,
+        sequence_length: int,
+        skip_vfr_check: bool | None = None,
+        step: int | None = None,
+        stride: int | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        paths = [filenames] if isinstance(filenames, str | os.PathLike) else filenames
+        super().__init__(
+            max_batch_size,
+            device,
+            loader,
+            enable_frame_num=enable_frame_num,
+            enable_timestamps=enable_timestamps,
+            file_list=file_list,
+            file_root=file_root,
+            filenames=paths,
+            image_type=image_type,
+            labels=range(len(paths or ())) if labels is not None and not len(labels) else labels,
+            sequence_length=sequence_length,
+            step=step,
+            stride=stride,
+        )
+        if channels not in (None, 3):
+            raise RuntimeError(f"{self._op}: channels must be 3, got {channels}")
+        self._dtype = torch.float32 if normalized else torch.uint8
+        if dtype is not None:
+            self._dtype = types.to_dtype(dtype)
+        if self._dtype not in (torch.uint8, torch.float32) or (normalized and self._dtype != torch.float32):
+            raise RuntimeError(f"{self._op}: dtype must be uint8 or float32, and float32 where it is normalized; got {self._dtype}")
+        self._normalized = bool(normalized)
+        self._pad_mode = "constant" if pad_sequences else "none"
+        down = bool(file_list_include_preceding_frame)
+        self._limits = Limits(frames=bool(file_list_frame_num), start_up=not down, end_up=down)
+
+
+class VideoResize(Video):
+    """Reads sequences of frames as :class:`Video` and resizes them as :func:`resize`, whose arguments it has besides.
+
+    Frames of floating-point type are rounded to uint8 by nobody: with ``dtype=float32`` the result of resizing keeps its fractions.
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        additional_decode_surfaces: int | None = None,
+        antialias: bool | None = None,
+        channels: int | None = None,
+        dtype: Any = None,
+        enable_frame_num: str | bool | None = None,
+        enable_timestamps: bool | None = None,
+        file_list: Path | None = None,
+        file_list_frame_num: bool | None = None,
+        file_list_include_preceding_frame: bool | None = None,
+        file_root: Path | None = None,
+        filenames: Path | Sequence[Path] | None = None,
+        image_type: types.DALIImageType | None = None,
+        interp_type: types.DALIInterpType | None = None,
+        labels: Any = None,
+        mag_filter: types.DALIInterpType | None = None,
+        max_size: float | Sequence[float] | None = None,
+        min_filter: types.DALIInterpType | None = None,
+        minibatch_size: int | None = None,
+        mode: str | None = None,
+        normalized: bool | None = None,
+        pad_sequences: bool | None = None,
+        resize_longer: float | None = None,
+        resize_shorter: float | None = None,
+        resize_x: float | None = None,
+        resize_y: float | None = None,
+        resize_z: float | None = None,
+        roi_end: Sequence[float] | None = None,
+        roi_relative: bool | None = None,
+        roi_start: Sequence[float] | None = None,
+        sequence_length: int,
+        size: float | Sequence[float] | None = None,
+        skip_vfr_check: bool | None = None,
+        step: int | None = None,
+        stride: int | None = None,
+        subpixel_scale: bool | None = None,
+        temp_buffer_hint: int | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(
+            max_batch_size,
+            name,
+            device,
+            num_inputs,
+            channels=channels,
+            dtype=dtype,
+            enable_frame_num=enable_frame_num,
+            enable_timestamps=enable_timestamps,
+            file_list=file_list,
+            file_list_frame_num=file_list_frame_num,
+            file_list_include_preceding_frame=file_list_include_preceding_frame,
+            file_root=file_root,
+            filenames=filenames,
+            image_type=image_type,
+            labels=labels,
+            normalized=normalized,
+            pad_sequences=pad_sequences,
+            sequence_length=sequence_length,
+            step=step,
+            stride=stride,
+            **loader,
+        )
+        self._resizing = {
+            "antialias": antialias,
+            "interp_type": interp_type,
+            "mag_filter": mag_filter,
+            "max_size": max_size,
+            "min_filter": min_filter,
+            "mode": mode,
+            "resize_longer": resize_longer,
+            "resize_shorter": resize_shorter,
+            "resize_x": resize_x,
+            "resize_y": resize_y,
+            "resize_z": resize_z,
+            "roi_end": roi_end,
+            "roi_relative": roi_relative,
+            "roi_start": roi_start,
+            "size": size,
+            "subpixel_scale": subpixel_scale,
+        }
+
+    def _resized(self, frames: Batch) -> Batch:
+        return resize(frames, dtype=self._dtype, **self._resizing)  # type: ignore[arg-type]

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of several files each, in tar archives."""
+
+import io
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import types
+from .._batch import Batch
+from .._device import DeviceLike
+from ._base import BadSamples, LoaderOptions, Reader
+from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
+from ._remote import ranges_of, read_all
+from ._scan import TAR, refuse, scan
+
+_BLOCK = 512
+_DTYPES = (
+    torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
+    torch.float64,
+)  # fmt: skip
+# A component in an index whose names have blanks inside.
+_COMPONENT = re.compile(rb"(\S+) (\d+) (\d+) (.*?)(?= \S+ \d+ \d+ |$)")
+
+
+class Webdataset(Reader):
+    """Reads samples out of tar archives: neighbouring files whose paths are equal up to the first dot of their names.
+
+    Each output is the file of a sample with one of its extensions, as numbers (length,) of its dtype. Hidden files are left out.
+
+    Args:
+        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
+        name: Accepted for DALI's sake, as ``num_inputs``.
+        device: ``"cpu"``.
+        paths: The archives, not compressed: ustar, or with the long names of GNU tar or of pax.
+        ext: Extensions of each output, without the first dot; alternatives are separated by ``;`` and the first file in the archive that has one
+            of them is taken.
+        case_sensitive_extensions: ``jpg`` shall not match ``A.JPG``.
+        dtypes: Types of the outputs, by default uint8.
+        index_paths: Indices of the archives, as ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds`` write them. Without, the files are
+            found by their headers: 1 us a file.
+        missing_component_behavior: What happens to samples without a file for one of the outputs: ``"empty"`` delivers no elements, ``"skip"``
+            leaves them out, ``"error"`` is a RuntimeError.
+        loader: What all readers take: :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, when an archive or its index cannot be read, and for wrong arguments; at any step, for a file that is
+            damaged or has no whole number of elements, with archive and byte.
+
+    >>> import io, tarfile, tempfile
+    >>> path = tempfile.mkdtemp() + "/shard.tar"
+    >>> with tarfile.open(path, "w") as archive:
+    ...     for name, text in (("1.jpg", b"image"), ("1.cls", b"7"), ("2.png", b"other"), ("2.cls", b"8")):
+    ...         info = tarfile.TarInfo(name)
+    ...         info.size = len(text)
+    ...         archive.addfile(info, io.BytesIO(text))
+    >>> reader = Webdataset(paths=[path], ext=["jpg;png", "cls"])
+    >>> [tuple(bytes(one.torch().tolist()) for one in sample) for sample in reader.next_epoch()]
+    [(b'image', b'7'), (b'other', b'8')]
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        paths: Path | Sequence[Path],
+        ext: str | Sequence[str],
+        case_sensitive_extensions: bool | None = None,
+        dtypes: Any = None,
+        index_paths: Path | Sequence[Path] | None = None,
+        missing_component_behavior: str | None = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._paths, self._indices = as_paths(paths), as_paths(index_paths or [])
+        self._ext = [ext] if isinstance(ext, str) else list(ext)
+        self._case_sensitive = case_sensitive_extensions is None or bool(case_sensitive_extensions)
+        given = [] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
+        self._dtypes = [types.to_dtype(one) for one in given] or [torch.uint8] * len(self._ext)
+        self._missing = (missing_component_behavior or "empty").lower()
+        self._ranges: Ranges | None = None  # of the components
+        self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
+        self._names: _Names | None = None
+        self._damaged: dict[int, str] = {}
+        self._places: dict[int, str] = {}  # of those
+
+    def _scan(self) -> int:
+        if self._ranges is None:
+            self._check()
+            self._ranges, self._components, self._names, self._damaged = self._found()
+        return self._components.shape[1]
+
+    def _check(self) -> None:
+        if not self._ext:
+            raise RuntimeError(f"{self._op}: ext is empty")
+        if self._missing not in ("empty", "skip", "error"):
+            raise RuntimeError(f'{self._op}: missing_component_behavior must be "empty", "skip" or "error", got "{self._missing}"')
+        if len(self._dtypes) != len(self._ext):
+            raise RuntimeError(f"{self._op}: there are {len(self._dtypes)} dtypes for {len(self._ext)} outputs")
+        for dtype in self._dtypes:
+            if dtype not in _DTYPES:
+                raise RuntimeError(f"{self._op}: {dtype} is no type of an output")
+        if self._indices and len(self._indices) != len(self._paths):
+            raise RuntimeError(f"{self._op}: there are {len(self._indices)} index files for {len(self._paths)} archives")
+
+    def _found(self) -> "tuple[Ranges, np.ndarray, _Names, dict[int, str]]":
+        shards, tables, damaged, components, samples = [], [], {}, 0, 0
+        for k, path in enumerate(self._paths):
+            try:
+                shard = _indexed(self._indices[k]) if self._indices else _scanned(path)
+            except RuntimeError as error:
+                raise RuntimeError(f"{self._op}: {error}") from None
+            table = self._table(shard)
+            if self._missing != "empty" and table.size:
+                whole = (table >= 0).all(0)
+                if self._missing == "error" and not whole.all():
+                    raise RuntimeError(f'{self._op}: "{path}": sample {int(np.argmin(whole))} has no file for one of the outputs')
+                table = table[:, whole]
+            if shard.reason:
+                number = samples + table.shape[1]
+                damaged[number], self._places[number] = shard.reason, f"{path} at byte {shard.damaged}"
+                table = np.concatenate([table, np.full((len(table), 1), -1)], 1)
+            tables.append(np.where(table < 0, table, table + components))
+            shards.append(shard)
+            components += len(shard.begin)
+            samples += table.shape[1]
+        empty = np.empty(0, np.int64)
+        file = np.repeat(np.arange(len(shards), dtype=np.int32), [len(shard.begin) for shard in shards])
+        begin, length = (np.concatenate([empty, *parts]) for parts in ([one.begin for one in shards], [one.length for one in shards]))
+        found = ranges_of(b"", *pack_paths(self._paths), file, begin, length)
+        return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _joined(shards), damaged
+
+    def _table(self, shard: "_Shard") -> np.ndarray:
+        """The component of each output and sample, or -1: int64 (outputs, samples)."""
+
+        def folded(ext: bytes) -> bytes:
+            return ext if self._case_sensitive else ext.lower()
+
+        numbers: dict[bytes, list[int]] = {}
+        for k, ext in enumerate(shard.extensions):
+            numbers.setdefault(folded(ext), []).append(k)
+        table = np.full((len(self._ext), shard.samples), -1, np.int64)
+        for row, alternatives in zip(table, self._ext, strict=True):
+            wanted = [k for one in alternatives.split(";") for k in numbers.get(folded(os.fsencode(one)), [])]
+            fits = np.zeros(len(shard.extensions), bool)
+            fits[wanted] = True
+            chosen = np.flatnonzero(fits[shard.extension])[::-1]  # the first one of a sample is written last
+            row[shard.sample[chosen]] = chosen
+        return table
+
+    def _source(self, sample: int) -> str:
+        for component in self._components[:, sample].tolist():
+            if component >= 0:
+                assert self._ranges is not None
+                return self._ranges.place(component)
+        return self._places.get(sample, "a sample without files")
+
+    def _start(self, samples: np.ndarray) -> Any:
+        assert self._ranges is not None
+        return self._ranges.start(np.ascontiguousarray(self._components[:, samples]))
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+        refuse(self._damaged, samples)
+        outputs, bad = [], {}
+        for k, (values, lengths) in enumerate(request.parts()):
+            dtype = self._dtypes[k]
+            if dtype != torch.uint8:
+                for i in np.flatnonzero(lengths % dtype.itemsize).tolist():
+                    bad.setdefault(i, f"{lengths[i]} bytes of {self._ext[k]} are no whole number of {dtype}")
+                if bad:
+                    continue
+                values, lengths = values.view(dtype), lengths // dtype.itemsize
+            made = packed_batch(values, lengths)
+            made._sources = Sources(self._written_source, self._components[k, samples])
+            outputs.append(made)
+        if bad:
+            raise BadSamples(bad)
+        return tuple(outputs)
+
+    def _written_source(self, component: int) -> str:
+        """DALI's form: archive, byte and name of the file."""
+        if component < 0:
+            return ""
+        assert self._ranges is not None
+        assert self._names is not None
+        return f"{self._ranges.place(component).replace(' at byte ', ':')}:{self._names.text(component)}"
+
+
+class _Names(NamedTuple):
+    packed: bytes
+    offsets: np.ndarray
+
+    def text(self, k: int) -> str:
+        return self.packed[self.offsets[k] : self.offsets[k + 1]].decode(errors="replace")
+
+
+class _Shard(NamedTuple):
+    """The files of an archive that belong to samples, in order."""
+
+    sample: np.ndarray  # to which sample each belongs, int64
+    extension: np.ndarray  # its number among `extensions`
+    extensions: list[bytes]
+    begin: np.ndarray
+    length: np.ndarray
+    names: _Names
+    samples: int
+    reason: str = ""  # why the rest of the archive, from here on, cannot be read
+    damaged: int = -1
+
+
+def _joined(shards: Sequence[_Shard]) -> _Names:
+    counts = np.cumsum([0, *(len(shard.names.packed) for shard in shards)])
+    offsets = [shard.names.offsets[:-1] + count for shard, count in zip(shards, counts, strict=False)]
+    return _Names(b"".join(shard.names.packed for shard in shards), np.concatenate([*offsets, counts[-1:]]))
+
+
+def split_name(path: bytes) -> tuple[bytes, bytes]:
+    """What the files of a sample have in common, and the extension. Names without a dot lose their last letter, as with wds2idx."""
+    dot = path.find(b".", path.rfind(b"/") + 1)
+    return path[:dot], path[dot + 1 :]
+
+
+def _scanned(path: str) -> _Shard:
+    found = scan(TAR, path)
+    sample, extension, kept, known = [], [], [], {}
+    last, samples = None, 0
+    offsets = found.name_offsets.tolist()
+    for k in range(len(found.begin)):
+        base, ext = split_name(found.names[offsets[k] : offsets[k + 1]])
+        if not base or base.endswith(b"/"):
+            continue
+        if base != last:
+            last, samples = base, samples + 1
+        kept.append(k)
+        sample.append(samples - 1)
+        extension.append(known.setdefault(ext, len(known)))
+    names = [found.names[offsets[k] : offsets[k + 1]] for k in kept]
+    chosen = np.array(kept, np.int64)
+    packed = _Names(*pack_paths(names))
+    sample_of, kind = np.array(sample, np.int64), np.array(extension, np.int64)
+    return _Shard(sample_of, kind, list(known), found.begin[chosen], found.length[chosen], packed, samples, found.reason, found.damaged)
+
+
+def _indexed(path: str) -> _Shard:
+    sample, extension, begin, length, names, known = [], [], [], [], [], {}
+    samples = 0
+
+    def damaged(what: str) -> RuntimeError:
+        return RuntimeError(f'the index "{path}" is damaged: {what}')
+
+    try:
+        with io.BytesIO(read_all(path)) as file:
+            header = file.readline().split()
+            if len(header) != 2 or header[0] not in (b"v1.1", b"v1.2") or not header[1].isdigit():
+                raise damaged("its first line is not of version v1.1 or v1.2")
+            expected, width = int(header[1]), 4 if header[0] == b"v1.2" else 3
+            while samples < expected:
+                line = file.readline()
+                words = line.split()
+                if width == 4 and len(words) % 4:
+                    words = [word for found in _COMPONENT.finditer(line.rstrip(b"\n")) for word in found.groups()]
+                if not words or len(words) % width:
+                    raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                for k in range(0, len(words), width):
+                    ext, first, size = words[k : k + 3]
+                    if not (first.isdigit() and size.isdigit()) or len(first) > 18 or len(size) > 18:
+                        raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                    if int(first) % _BLOCK:
+                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is no multiple of {_BLOCK}")
+                    sample.append(samples)
+                    extension.append(known.setdefault(ext, len(known)))
+                    begin.append(int(first))
+                    length.append(int(size))
+                    names.append(words[k + 3] if width == 4 else b"")
+                samples += 1
+    except OSError as error:
+        raise RuntimeError(f'"{path}" cannot be read: {error.strerror}') from None
+    sample_of, kind = np.array(sample, np.int64), np.array(extension, np.int64)
+    return _Shard(sample_of, kind, list(known), np.array(begin, np.int64), np.array(length, np.int64), _Names(*pack_paths(names)), samples)
