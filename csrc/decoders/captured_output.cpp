@@ -3,6 +3,7 @@
 
 #include "decoders/redirected_symbol.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,4 +63,24 @@ void capture_output_of(const void* address_in_library) {
   redirect_symbol(address_in_library, "_ZSt4cerr", stream);
 }
 
+void discard_output_of(const void* address_in_library) {
+#if defined(__GLIBC__)
+  static FILE* nowhere = [] {
+    cookie_io_functions_t io{};
+    io.write = [](void*, const char*, size_t size) { return ssize_t(size); };
+    return fopencookie(nullptr, "w", io);
+  }();
+  if (nowhere) redirect_symbol(address_in_library, "stderr", &nowhere);
+#else
+  static_cast<void>(address_in_library);
+#endif
+}
+
 }  // namespace ndd
+
+// Called through ctypes with the path of a library that is loaded already, and a symbol of it.
+extern "C" __attribute__((visibility("default"))) void ndd_discard_output_of(const char* library, const char* symbol) {
+  if (void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD)) {
+    if (const void* address = dlsym(handle, symbol)) ndd::discard_output_of(address);
+  }
+}

@@ -25,4 +25,7 @@ bool capture_message(const char* text, size_t size);
 // stream writes to the real stderr.
 void capture_output_of(const void* address_in_library);
 
+// What a loaded library prints to `stderr` is lost.
+void discard_output_of(const void* address_in_library);
+
 }  // namespace ndd

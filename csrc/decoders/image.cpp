@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// decoders.image and decoders.image_random_crop on the CPU.
+// The image decoders on the CPU.
 #include "decoders/image_decoder.h"
 #include "decoders/nvimgcodec_library.h"
+#include "decoders/sample_errors.h"
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
 #include "ndd/stream.h"
 
+#include <algorithm>
+#include <cstring>
 #include <sstream>
 
 namespace ndd {
@@ -17,61 +20,89 @@ EncodedImage encoded_image(const Samples& files, int64_t i) {
   return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))};
 }
 
-// The line of `sources`, the names of the files, that belongs to sample i.
-std::string source_of(const std::string& sources, int64_t i) {
-  size_t begin = 0;
-  for (; i > 0 && begin < sources.size(); --i) {
-    const size_t end = sources.find('\n', begin);
-    begin = end == std::string::npos ? sources.size() : end + 1;
-  }
-  return sources.substr(begin, sources.find('\n', begin) - begin);
-}
+// Why samples could not be decoded, a row each, uint8 (N, bytes): text that ends with a zero, empty where nothing is wrong. Samples are decoded at
+// the same time, each writes its own row.
+class Reasons {
+ public:
+  explicit Reasons(const MaybeTensor& table) : table_(table) {}
 
-// Runs `work` and names the operator, the sample and its file in whatever it throws.
+  explicit operator bool() const { return table_.has_value(); }
+  bool has(int64_t i) const { return table_ && *row(i); }
+
+  void set(int64_t i, const std::string& reason) const {
+    const size_t length = std::min(reason.size(), size_t(table_->size(1)) - 1);
+    std::memcpy(row(i), reason.data(), length);
+    row(i)[length] = 0;
+  }
+
+ private:
+  char* row(int64_t i) const { return static_cast<char*>(table_->data_ptr()) + i * table_->size(1); }
+
+  MaybeTensor table_;
+};
+
+// Runs `work`; false when it failed and the reason was noted instead of thrown.
 template <class F>
-void for_sample(const std::string& op, const std::string& sources, int64_t i, F work) {
+bool noted(const Reasons& reasons, const std::string& op, const std::string& sources, int64_t i, F work) {
+  if (!reasons) {
+    for_sample(op, sources, i, work);
+    return true;
+  }
+  if (reasons.has(i)) return false;
   try {
     work();
-  } catch (const Error& error) {
-    const std::string source = source_of(sources, i);
-    throw Error(error.kind(), op + ": sample " + std::to_string(i) + (source.empty() ? "" : " (" + source + ")") + ": " + error.what());
+    return true;
+  } catch (const std::exception& error) {
+    reasons.set(i, error.what());
+    return false;
   }
 }
 
-// Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. Reading a JPEG header
-// takes 0.8 us, so it is read again for the decoding.
+void check_pixels(const ImageHeader& header, int64_t max_pixels) {
+  if (header.height <= max_pixels / header.width) return;
+  throw Error(Error::Runtime, "the image has " + std::to_string(header.height) + "x" + std::to_string(header.width) + " = " +
+                                  std::to_string(header.height * header.width) + " pixels, more than max_pixels=" + std::to_string(max_pixels) +
+                                  ", the guard against decompression bombs; pass a larger max_pixels for such images");
+}
+
+// Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. All are zero for a sample with
+// a reason. Reading a JPEG header takes 0.8 us, so it is read again for the decoding.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, std::string output_type,
-                  bool adjust_orientation, const Tensor& out) {
+                  bool adjust_orientation, int64_t max_pixels, const MaybeTensor& errors, const Tensor& out) {
   const Samples files(input, input_shapes);
+  const Reasons reasons(errors);
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
   auto* row = out.mutable_data_ptr<int64_t>();
   ImageDecoderLease decoder;
   for (int64_t i = 0; i < files.size(); ++i, row += 4) {
-    for_sample(op, sources, i, [&] {
+    row[0] = row[1] = row[2] = row[3] = 0;
+    noted(reasons, op, sources, i, [&] {
       const EncodedImage file = encoded_image(files, i);
       if (is_jpeg2000(file)) {
-        row[0] = row[1] = row[2] = 0;
         row[3] = 1;
         return;
       }
-      const ImageShape shape = decoded_shape(decoder->read_header(file), options);
+      const ImageHeader header = decoder->read_header(file);
+      check_pixels(header, max_pixels);
+      const ImageShape shape = decoded_shape(header, options);
       row[0] = shape.height;
       row[1] = shape.width;
       row[2] = shape.channels;
-      row[3] = 0;
     });
   }
 }
 
-// `windows` (N, 4): y, x, height, width in the image as delivered.
+// `windows` (N, 4): y, x, height, width in the image as delivered. With `errors`, a sample that cannot be decoded becomes zeros.
 void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string sources,
-                  std::string output_type, bool adjust_orientation, bool fast_idct, const Tensor& out, const MaybeTensor& out_shapes) {
+                  std::string output_type, bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, const Tensor& out,
+                  const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
+  const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   constexpr double kNanosecondsPerByte = 10;  // of output; 500 us for 500x375 RGB from JPEG
   const double cost = files.size() ? kNanosecondsPerByte * double(images.volume(0)) : 0;
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
-    for_sample(op, sources, i, [&] {
+    const bool decoded = noted(reasons, op, sources, i, [&] {
       DecodeOptions options = whole;
       if (windows) {
         const Args<int64_t> window(*windows);
@@ -81,6 +112,7 @@ void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const Ma
       const int64_t* shape = images.shape(i);
       decoder->decode(encoded_image(files, i), options, {shape[0], shape[1], shape[2]}, images.data(i), images.dtype());
     });
+    if (!decoded) std::memset(images.data(i), 0, size_t(images.volume(i)) * item_bytes(images.dtype()));
   });
 }
 
@@ -88,7 +120,9 @@ void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const Ma
 
 NDD_KERNEL(image_shapes, CPU, image_shapes)
 NDD_KERNEL(decoders_image, CPU, decode_image)
+NDD_KERNEL(decoders_image_crop, CPU, decode_image)
 NDD_KERNEL(decoders_image_random_crop, CPU, decode_image)
+NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 
 }  // namespace ndd
 

@@ -63,14 +63,34 @@ nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
   }
 }
 
+// Bits of a pixel of a PNG: the header's bytes 24 and 25 are the bits of a sample and what samples a pixel has.
+int png_bits(const EncodedImage& file) {
+  if (file.size < 26) return 1;
+  const int type = file.data[25];
+  return std::max<int>(file.data[24], 1) * (type == 2 ? 3 : type == 4 ? 2 : type == 6 ? 4 : 1);
+}
+
+// Whether all chunks of a PNG, each with its length in front, lie inside of the file. OpenCV fills memory of the promised length with zeros before it
+// reads a chunk: 4 GB and 2 s for 128 bytes. A file without its end is refused by it too.
+bool png_chunks_fit(const EncodedImage& file) {
+  for (size_t at = 8; at + 12 <= file.size;) {
+    const uint8_t* p = file.data + at;
+    const size_t length = size_t(p[0]) << 24 | size_t(p[1]) << 16 | size_t(p[2]) << 8 | size_t(p[3]);
+    if (length > file.size - at - 12) return false;
+    if (!std::memcmp(p + 4, "IEND", 4)) return true;
+    at += 12 + length;
+  }
+  return true;
+}
+
 // Whether a file of this size can hold so many pixels, so that a damaged size is refused before the output is allocated. JPEG: Huffman coding
 // spends a bit at least on each 8x8 block, which covers up to 16x16 pixels where luma is subsampled, so 2048 pixels a byte. PNG: deflate
-// shrinks at most 1032-fold, and a pixel has a bit at least. PNM: a bit at least. A blank TIFF or WebP has no such bound.
-bool can_hold(const ImageHeader& header, size_t file_size) {
+// shrinks at most 1032-fold. PNM: a pixel has a bit at least. A blank TIFF or WebP has no such bound.
+bool can_hold(const ImageHeader& header, const EncodedImage& file) {
   const double pixels = double(header.height) * double(header.width);
-  const double size = double(file_size);
+  const double size = double(file.size);
   if (header.codec == "jpeg") return pixels <= 2048 * size;
-  if (header.codec == "png") return pixels <= 8 * 1032 * size;
+  if (header.codec == "png") return pixels * png_bits(file) <= 8 * 1032 * size;
   if (header.codec == "pnm") return pixels <= 8 * size;
   return true;
 }
@@ -265,7 +285,8 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
   header.codec = info.codec_name;
   header.dtype = dtype_of(info.plane_info[0].sample_type);
   if (header.codec == "jpeg2k") fail("JPEG 2000 data were not decoded by the caller");
-  if (header.height < 1 || header.width < 1 || header.channels < 1 || header.height > kMaxPixels / header.width || !can_hold(header, encoded.size)) {
+  if (header.codec == "png" && !png_chunks_fit(encoded)) fail("the file is damaged (a chunk is longer than the file)", messages);
+  if (header.height < 1 || header.width < 1 || header.channels < 1 || header.height > kMaxPixels / header.width || !can_hold(header, encoded)) {
     fail("the header promises " + std::to_string(header.height) + "x" + std::to_string(header.width) + " pixels, which a file of " +
          std::to_string(encoded.size) + " bytes cannot hold");
   }

@@ -13,6 +13,8 @@ from PIL import Image
 dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
 dali_types = pytest.importorskip("nvidia.dali.types")
 
+from _dali import assert_same  # noqa: E402
+
 import torch_ndd as ndd  # noqa: E402
 from torch_ndd import types as ndd_types  # noqa: E402
 
@@ -119,6 +121,113 @@ def test_jpeg_options(subsampling: int, options: dict[str, bool]) -> None:
         file = io.BytesIO()
         Image.fromarray(noise).save(file, "JPEG", subsampling=subsampling, progressive=progressive)
         assert np.array_equal(*both(np.frombuffer(file.getvalue(), np.uint8), **options))
+
+
+WINDOWS = [
+    ("image_crop", {"crop": [10, 20]}, ()),
+    ("image_crop", {"crop": [10, 20], "crop_pos_x": 0.0, "crop_pos_y": 1.0}, ()),
+    ("image_crop", {"crop": [11, 21], "crop_pos_x": 0.3, "rounding": "truncate"}, ()),
+    ("image_crop", {"crop": [11, 21], "crop_pos_x": 0.3}, ()),
+    ("image_crop", {"crop_h": 10, "crop_w": 0}, ()),
+    ("image_crop", {"crop_h": 10, "crop_w": 20, "crop_d": 3}, ()),
+    ("image_crop", {"crop": [1, 10, 20]}, ()),
+    ("image_crop", {}, ()),
+    ("image_crop", {"crop_h": 10}, ()),
+    ("image_crop", {"crop": [50, 20]}, ()),
+    ("image_crop", {"crop": [10, 80]}, ()),
+    ("image_crop", {"crop": [10, 20], "crop_pos_x": 1.5}, ()),
+    ("image_slice", {}, ([0.1, 0.2], [0.5, 0.5])),
+    ("image_slice", {}, ([10, 20], [10, 10])),
+    ("image_slice", {}, ([10, 20], [0.5, 0.5])),
+    ("image_slice", {}, ([10, 20], [10, 30])),
+    ("image_slice", {}, ([-10, 20], [10, 10])),
+    ("image_slice", {"normalized_anchor": False, "normalized_shape": False}, ([10.0, 5.0], [20.0, 10.0])),
+    ("image_slice", {"start": [10, 20], "end": [30, 35]}, ()),
+    ("image_slice", {"start": [10, 20], "shape": [9, 5]}, ()),
+    ("image_slice", {"start": [10, 20], "end": [70, 35]}, ()),
+    ("image_slice", {"start": [10, 20], "end": [5, 35]}, ()),
+    ("image_slice", {"start": [10, 20], "end": [10, 35]}, ()),
+    ("image_slice", {"start": [10], "shape": [7], "axes": [0]}, ()),
+    ("image_slice", {"start": [10], "shape": [7], "axes": [-2]}, ()),
+    ("image_slice", {"start": [1], "shape": [1], "axes": [2]}, ()),
+    ("image_slice", {"start": [3, 10], "shape": [5, 7], "axis_names": "HW"}, ()),
+    ("image_slice", {"start": [3, 10], "shape": [5, 7], "axis_names": "CH"}, ()),
+    ("image_slice", {"rel_start": [0.1, 0.1], "rel_end": [0.9, 0.9]}, ()),
+    ("image_slice", {"rel_start": [0.13, 0.17], "rel_shape": [0.51, 0.52]}, ()),
+    ("image_slice", {"start": [3, 10]}, ()),
+    ("image_slice", {}, ()),
+]
+
+
+@pytest.mark.parametrize("codec", ["JPEG", "PNG"])
+@pytest.mark.parametrize(("name", "options", "positional"), WINDOWS, ids=str)
+def test_windows_are_equal(name: str, options: dict[str, object], positional: tuple[object, ...], codec: str) -> None:
+    file = encode(codec, "RGB")
+    assert_same(lambda module: getattr(module.decoders, name)(module.as_tensor(file), *positional, **options))
+
+
+@pytest.mark.parametrize(("codec", "mode"), [one for one in IMAGES if one[0] != "JPEG2000"])
+def test_windows_of_all_output_types(codec: str, mode: str) -> None:
+    file = encode(codec, mode)
+    for output_type in ("RGB", "GRAY", "ANY_DATA"):
+        if (codec, mode, output_type) == ("JPEG", "L", "ANY_DATA"):
+            continue
+        for dtype in ("uint8", "float32"):
+            results = []
+            for module, types in ((dali, dali_types), (ndd, ndd_types)):
+                options = {"output_type": getattr(types, output_type), "dtype": getattr(module, dtype)}
+                results.append(np.asarray(module.decoders.image_crop(module.as_tensor(file), crop=[20, 31], crop_pos_x=0.7, **options)))
+            assert np.array_equal(*results), (output_type, dtype)
+
+
+@pytest.mark.parametrize("output_type", ["RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA"])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint32", "uint64", "float32", "float64", "uint8", "int16"])
+def test_peek_image_shape(output_type: str, dtype: str) -> None:
+    files = [encode(codec, mode) for codec, mode in IMAGES]
+
+    def program(module: ModuleType) -> object:
+        types = ndd_types if module is ndd else dali_types
+        batch = module.batch([module.as_tensor(file) for file in files])
+        return module.peek_image_shape(batch, image_type=getattr(types, output_type), dtype=getattr(module, dtype))
+
+    assert_same(program)
+
+
+def test_peek_image_shape_of_turned_images() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for codec in ("JPEG", "PNG"):
+        file = io.BytesIO()
+        Image.new("RGB", (9, 5)).save(file, codec, exif=exif)
+        contents = np.frombuffer(file.getvalue(), np.uint8)
+        for options in ({}, {"adjust_orientation": False}):
+            assert_same(lambda module, given=options, file=contents: module.peek_image_shape(module.as_tensor(file), **given))
+
+
+def test_imread_and_read(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.jpg" for i in range(3)]
+    for i, path in enumerate(paths):
+        path.write_bytes(encode("JPEG", "RGB" if i else "L").tobytes())
+    names = [np.frombuffer(bytes(path), np.uint8) for path in paths]
+    for program in (
+        lambda module: module.imread(paths[0]),
+        lambda module: module.imread(str(paths[1])),
+        lambda module: module.imread(paths),
+        lambda module: module.imread(tuple(paths), use_fast_idct=True),
+        lambda module: module.imread([module.as_tensor(names[0]), paths[1]]),
+        lambda module: module.imread(module.batch(names)),
+        lambda module: module.imread(paths[1], output_type=(ndd_types if module is ndd else dali_types).GRAY),
+        lambda module: module.imread([]),
+        lambda module: module.imread(tmp_path / "missing.jpg"),
+        lambda module: module.imread(paths[0], device="tpu"),
+        lambda module: module.io.file.read(module.as_tensor(names[0])),
+        lambda module: module.io.file.read(names[0], batch_size=2),
+        lambda module: module.io.file.read(module.batch(names)),
+        lambda module: module.io.file.read(np.frombuffer(bytes(tmp_path), np.uint8)),
+        lambda module: module.io.file.read(np.frombuffer(b"/missing", np.uint8)),
+        lambda module: module.io.file.read(np.zeros(3, np.int32)),
+    ):
+        assert_same(program)
 
 
 def mutations(file: np.ndarray, count: int) -> list[np.ndarray]:

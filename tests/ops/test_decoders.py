@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from _cases import Case, Inputs, Samples
+from _cases import Case, Each, Inputs, Samples
 from PIL import Image, ImageOps
 
 import torch_ndd as ndd
@@ -42,6 +43,28 @@ def files_of(codec: str) -> Inputs:
     return make
 
 
+def cropped(image: np.ndarray, height: int, width: int, crop_pos_x: float = 0.5, crop_pos_y: float = 0.5) -> np.ndarray:
+    height, width = height or image.shape[0], width or image.shape[1]
+    top, left = np.floor(np.array([crop_pos_y, crop_pos_x]) * (image.shape[0] - height, image.shape[1] - width) + 0.5).astype(int)
+    return image[top : top + height, left : left + width]
+
+
+def relative(image: np.ndarray, begin: Any, end: Any) -> np.ndarray:
+    (left, top), (right, bottom) = (np.floor(np.multiply(at, image.shape[1::-1]) + 0.5).astype(int) for at in (begin, end))
+    return image[top:bottom, left:right]
+
+
+def gray_shape(file: np.ndarray, **options: object) -> np.ndarray:
+    del options
+    return np.array([*pillow(file).shape[:2], 1], np.int32)
+
+
+def paths(ragged: bool) -> tuple[Samples, ...]:
+    found = sorted(Path(__file__).parent.glob("test_*.py"), key=lambda path: (len(path.name), path.name))
+    chosen = (found[0], found[-1], found[len(found) // 2]) if ragged else (found[0],) * 3
+    return ([np.frombuffer(bytes(path), np.uint8) for path in chosen],)
+
+
 CASES = [
     Case("decoders.image", "pnm", files_of("PPM"), reference=pillow, out_layout="HWC"),
     Case(
@@ -54,6 +77,58 @@ CASES = [
         out_layout="HWC",
     ),
     Case("decoders.image_random_crop", "pnm", files_of("PPM"), out_layout="HWC"),
+    Case(
+        "decoders.image_crop",
+        "pnm",
+        files_of("PPM"),
+        {"crop": Each([[15, 20], [9, 30], [20, 7]]), "crop_pos_x": Each([0.0, 0.5, 1.0]), "crop_pos_y": Each([0.5, 1.0, 0.0])},
+        reference=lambda f, crop, **at: cropped(pillow(f), *crop, **at),
+        out_layout="HWC",
+    ),
+    Case(
+        "decoders.image_crop",
+        "single sizes",
+        files_of("BMP"),
+        {"crop_h": Each([9, 8, 20]), "crop_w": Each([0, 30, 1]), "crop_d": Each([1, 2, 3]), "crop_pos_z": Each([0.0, 0.5, 1.0])},
+        reference=lambda f, crop_h, crop_w, **unused: cropped(pillow(f), crop_h, crop_w),
+        out_layout="HWC",
+    ),
+    Case(
+        "decoders.image_slice",
+        "bmp",
+        files_of("BMP"),
+        {"start": Each([[3, 0], [0, 5], [7, 1]]), "shape": Each([[20, 9], [5, 5], [1, 2]])},
+        reference=lambda f, start, shape: pillow(f)[start[1] : start[1] + shape[1], start[0] : start[0] + shape[0]],
+        out_layout="HWC",
+    ),
+    Case(
+        "decoders.image_slice",
+        "one axis",
+        files_of("PPM"),
+        {"end": Each([[4], [20], [9]]), "axes": Each([[0], [0], [1]])},
+        reference=lambda f, end, axes: pillow(f)[: end[0]] if axes == [0] else pillow(f)[:, : end[0]],
+        out_layout="HWC",
+        uncompiled="axes must be numbers in a graph",
+    ),
+    Case(
+        "decoders.image_slice",
+        "relative",
+        files_of("PPM"),
+        {"rel_start": Each([[0.0, 0.5], [0.25, 0.0], [0.5, 0.5]]), "rel_shape": Each([[0.5, 0.5], [0.5, 1.0], [0.25, 0.25]])},
+        reference=lambda f, rel_start, rel_shape: relative(pillow(f), rel_start, np.add(rel_start, rel_shape)),
+        out_layout="HWC",
+    ),
+    Case(
+        "decoders.image_slice",
+        "relative end",
+        files_of("BMP"),
+        {"rel_end": Each([[1.0, 0.5], [0.25, 0.75], [0.5, 0.5]])},
+        reference=lambda f, rel_end: relative(pillow(f), [0, 0], rel_end),
+        out_layout="HWC",
+    ),
+    Case("peek_image_shape", "pnm", files_of("PPM"), reference=lambda f: np.array(pillow(f).shape), out_layout=None),
+    Case("peek_image_shape", "gray", files_of("BMP"), {"image_type": types.GRAY, "dtype": "i32"}, reference=gray_shape, out_layout=None),
+    Case("io.file.read", "this folder", paths, reference=lambda path: np.fromfile(bytes(path), np.uint8), out_layout=None),
 ]
 
 
@@ -258,6 +333,9 @@ def test_input_is_unchanged(photo: np.ndarray) -> None:
 def test_names_under_experimental() -> None:
     assert ndd.experimental.decoders.image is ndd.decoders.image
     assert ndd.experimental.decoders.image_random_crop is ndd.decoders.image_random_crop
+    assert ndd.experimental.decoders.image_crop is ndd.decoders.image_crop
+    assert ndd.experimental.decoders.image_slice is ndd.decoders.image_slice
+    assert ndd.experimental.peek_image_shape is ndd.peek_image_shape
 
 
 def test_tensors_remember_their_file(tmp_path: Path, photo: np.ndarray) -> None:

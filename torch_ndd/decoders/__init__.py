@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoders of files that are in memory."""
 
+from .audio import audio as audio
 from .image import image as image
 from .image import image_random_crop as image_random_crop
+from .image_window import image_crop as image_crop
+from .image_window import image_slice as image_slice
+from .inflate import inflate as inflate
+from .numpy import numpy as numpy
+from .video import video as video

@@ -2,17 +2,20 @@
 """The part that the image decoders share: from files to a batch of pixels whose size is known at the call."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from .. import _native
 from .._batch import Batch, empty_packed, new_batch
-from .._operator import Launch, queue
+from .._failures import Failures
+from .._operator import OPERATORS, Launch, queue
+from ..ops._columns import rows
+from ..ops._crop_window import CropWindow
 from . import _jpeg2000, _library
 
-KERNEL = "Tensor? windows, str op, str sources, str output_type, bool adjust_orientation, bool fast_idct"
+KERNEL = "Tensor? windows, str op, str sources, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors"
 _read_shapes = _native.define(
     "image_shapes",
     [
@@ -22,11 +25,14 @@ _read_shapes = _native.define(
         ("str", "sources"),
         ("str", "output_type"),
         ("bool", "adjust_orientation"),
+        ("int", "max_pixels"),
+        ("Tensor(e!)?", "errors"),
         ("Tensor(a!)", "out"),
     ],
 )
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB and so on, which are 0 to 4
+ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
     torch.uint8,
     torch.int8,
@@ -40,72 +46,156 @@ DTYPES = (
     torch.float64,
 )
 
+# Three times what Pillow warns at (a gigabyte of 32-bit pixels, a third of it: 89 million); as RGB this is 805 MB.
+MAX_PIXELS = 1 << 28
 
-def decode(
-    op: str,
-    files: Any,
-    output_type: int,
-    dtype: torch.dtype,
-    adjust_orientation: bool,
-    use_fast_idct: bool,
-    windows_of: Callable[[torch.Tensor], torch.Tensor] | None = None,
-) -> Any:
+
+class DecodeArguments(NamedTuple):
+    """What all image decoders are told."""
+
+    output_type: int
+    dtype: torch.dtype
+    adjust_orientation: bool
+    use_fast_idct: bool
+    max_pixels: int
+    on_error: str
+
+
+class Options(NamedTuple):
+    """The same as the kernels take it."""
+
+    op: str
+    sources: str  # the names of the files, one a line; the kernels name them in errors
+    output_type: str
+    adjust_orientation: bool
+
+
+def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
     """Size the output from the headers and return what launches the decoding.
 
     ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns y, x, height, width (N, 4) of the parts to decode.
     """
     if files._values.device.type != "cpu":
         raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
-    if dtype not in DTYPES:
+    if given.dtype not in DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
-        raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
-    if output_type not in tuple(range(len(OUTPUT_TYPES))):
-        raise RuntimeError(f"{op}: output_type must be one of types.{', types.'.join(OUTPUT_TYPES)}, got {output_type!r}")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+        raise RuntimeError(f"{op}: dtype must be one of {names}, got {given.dtype}")
+    if given.on_error not in ON_ERROR:
+        raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {given.on_error!r}')
+    if given.on_error == "skip" and torch.compiler.is_compiling():
+        raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
+    if given.max_pixels < 1:
+        raise ValueError(f"{op}: max_pixels must be positive, got {given.max_pixels}")
+    check_files(op, files)
     _library.load()
-    options = (_lines(files), OUTPUT_TYPES[int(output_type)], bool(adjust_orientation))
-    files, shapes = _image_shapes(op, files, options)
+    failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
+    options = Options(op, lines(files), output_type_name(op, given.output_type), bool(given.adjust_orientation))
+    files, shapes = image_shapes(files, options, given.max_pixels, failures)
     windows = None
     if windows_of is not None:
         windows = windows_of(shapes)
+        _check_inside(op, files, windows, shapes, failures)
         shapes = torch.cat([windows[:, 2:], shapes[:, 2:]], 1)
-    out = empty_packed(shapes, dtype, files._values.device, "HWC")
-    out._sources = files._sources
-    return Launch(out, [windows, op, *options, bool(use_fast_idct)], inputs=(files,))
+    out = empty_packed(shapes, given.dtype, files._values.device, "HWC")
+    out._sources, out._failures = files._sources, failures
+    arguments = [windows, *options, bool(given.use_fast_idct), None if failures is None else failures.table]
+    if given.on_error != "skip" or failures is None:
+        return Launch(out, arguments, inputs=(files,))
+    queue(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True)
+    kept = out.select(failures.kept())
+    kept._failures = failures
+    return Launch((), also=(kept,))
 
 
-def _lines(files: Batch) -> str:
-    """The names of the files, one a line; the kernels name them in errors."""
+def check_files(op: str, files: Batch) -> None:
+    """RuntimeError unless these are bytes."""
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+
+
+def output_type_name(op: str, output_type: int) -> str:
+    """The name of ``types.RGB`` and so on. RuntimeError for another number."""
+    if output_type not in tuple(range(len(OUTPUT_TYPES))):
+        raise RuntimeError(f"{op}: output_type must be one of types.{', types.'.join(OUTPUT_TYPES)}, got {output_type!r}")
+    return OUTPUT_TYPES[int(output_type)]
+
+
+def window_rows(window: CropWindow, images: int) -> torch.Tensor:
+    """A window of every image as y, x, height, width (N, 4)."""
+    return rows([*window.start, *window.extent]).expand(images, 4).contiguous()
+
+
+def sizes_of(shapes: torch.Tensor) -> Batch:
+    """Images of these heights and widths, without values: for what computes windows."""
+    return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
+
+
+def lines(files: Batch) -> str:
+    """The names of the files, one a line."""
     return "\n".join(one.replace("\n", " ") for one in files._sources)
 
 
-def _image_shapes(op: str, files: Batch, options: tuple[str, str, bool]) -> tuple[Batch, torch.Tensor]:
-    """The files, of which the JPEG 2000 ones have been decoded to the raw format, and heights, widths, channels (N, 3)."""
+def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor]:
+    """The files, of which the JPEG 2000 ones have been decoded to the raw format, and heights, widths, channels (N, 3).
+
+    A sample that cannot be read has the median height, width and channels of the others.
+    """
     table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-    _read_headers(op, files, options, table)
+    read_headers(files, options, max_pixels, failures, table)
     if torch.compiler.is_compiling():
         return files, table[:, :3].contiguous()
     jpeg2000 = table[:, 3].numpy()
     if jpeg2000.any():
-        encoded = [np.asarray(one) for one in files]
-        for i in np.flatnonzero(jpeg2000).tolist():
-            try:
-                encoded[i] = _jpeg2000.decode_to_raw(encoded[i])
-            except RuntimeError as error:
-                name = f"sample {i} ({files._sources[i]})" if files._sources else f"sample {i}"
-                raise RuntimeError(f"{op}: {name}: {error}") from None
-        lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
-        sources = files._sources
-        files = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
-        files._sources = sources
-        _read_headers(op, files, options, table)
-    return files, table[:, :3].contiguous()
+        files = _with_jpeg2000_decoded(options.op, files, np.flatnonzero(jpeg2000).tolist(), max_pixels, failures)
+        read_headers(files, options, max_pixels, failures, table)
+    shapes = table[:, :3].contiguous()
+    if failures is not None and len(shapes) and (failed := failures.samples()):
+        kept = failures.kept()
+        shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
+        if not kept:
+            shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
+    return files, shapes
 
 
-def _read_headers(op: str, files: Batch, options: tuple[str, str, bool], table: torch.Tensor) -> None:
-    arguments = (files._values, files._shapes, op, *options, table)
+def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+    encoded = [np.asarray(one) for one in files]
+    for i in samples:
+        try:
+            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels)
+        except RuntimeError as error:
+            if failures is None:
+                raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
+            failures.note(i, str(error))
+    lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
+    made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
+    made._sources = files._sources
+    return made
+
+
+def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor) -> None:
+    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0."""
+    arguments = (files._values, files._shapes, *options, max_pixels, None if failures is None else failures.table, table)
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:
         queue(_read_shapes, arguments, [], True)
+
+
+def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Tensor, failures: Failures | None) -> None:
+    """RuntimeError for a window that is empty or leaves its image; one that could not be read gets a window of zeros all the same."""
+    if torch.compiler.is_compiling():
+        return  # the kernel refuses it
+    start, extent = windows[:, :2], windows[:, 2:]
+    wrong = ((start < 0) | (extent < 1) | (start + extent > shapes[:, :2])).any(1)
+    if failures is not None:
+        wrong[failures.samples()] = (extent < 1).any(1)[failures.samples()]
+    if wrong.any():
+        i = int(wrong.to(torch.int8).argmax())
+        y, x, height, width = windows[i].tolist()
+        what = "is empty" if min(height, width) < 1 else f"leaves the image of height {shapes[i, 0]} and width {shapes[i, 1]}"
+        raise RuntimeError(f"{op}: {sample_name(files, i)}: the window y=[{y}, {y + height}) x=[{x}, {x + width}) {what}")
+
+
+def sample_name(files: Batch, i: int) -> str:
+    """A sample and its file, for messages."""
+    return f"sample {i} ({files._sources[i]})" if files._sources else f"sample {i}"

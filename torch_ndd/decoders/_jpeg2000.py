@@ -6,18 +6,26 @@ nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, which lets OpenJPEG write 
 a private raw format, so that windows, output types and dtypes need no second implementation.
 """
 
+import ctypes
 import importlib
 import struct
 from typing import Any
 
 import numpy as np
 
+from .. import _native
+
 
 def _installed() -> Any:
     try:
-        return importlib.import_module("openjpeg")
+        module = importlib.import_module("openjpeg")
     except ImportError:
         return None
+    path = importlib.import_module("_openjpeg").__file__
+    if path is not None:  # it prints about damaged colours, and decodes on
+        discard = ctypes.CDLL(str(_native.PATH)).ndd_discard_output_of
+        discard(path.encode(), b"PyInit__openjpeg")
+    return module
 
 
 openjpeg = _installed()
@@ -27,22 +35,35 @@ _PREFIX = struct.Struct("<8s4q")
 _MAGIC = b"\x89NDDRAW\n"
 
 # A damaged header easily promises more than any file holds; a blank 48-megapixel image has 132,000 pixels a byte.
-_MAX_PIXELS = 1 << 30
 _MAX_PIXELS_PER_BYTE = 200_000
 
 
-def decode_to_raw(encoded: np.ndarray) -> np.ndarray:
-    """Decodes one JPEG 2000 file or codestream to the raw format. Raises RuntimeError for damaged data."""
+def shape_of(file: bytes) -> tuple[int, int, int]:
+    """Height, width and channels of a JPEG 2000 file or codestream. Raises RuntimeError for damaged data."""
     if openjpeg is None:
         raise RuntimeError("JPEG 2000 images need the package pylibjpeg-openjpeg: pip install pylibjpeg-openjpeg")
-    file = encoded.tobytes()
     try:
         header = openjpeg.get_parameters(file)
-        pixels = header["rows"] * header["columns"]
-        if pixels > min(_MAX_PIXELS, _MAX_PIXELS_PER_BYTE * len(file)):
-            raise ValueError(f"{pixels} pixels in a file of {len(file)} bytes")
-        samples = openjpeg.decode(file)
+        height, width, channels = header["rows"], header["columns"], header["samples_per_pixel"]
+        if height * width > _MAX_PIXELS_PER_BYTE * len(file):
+            raise ValueError(f"{height * width} pixels in a file of {len(file)} bytes")
     except Exception as error:  # whatever a damaged file provokes in the wrapper
+        raise RuntimeError(f"the image data are damaged ({error})") from None
+    return height, width, channels
+
+
+def decode_to_raw(encoded: np.ndarray, max_pixels: int) -> np.ndarray:
+    """Decodes one JPEG 2000 file or codestream to the raw format. Raises RuntimeError for damaged data and for too many pixels."""
+    file = encoded.tobytes()
+    height, width, _ = shape_of(file)
+    if height * width > max_pixels:
+        raise RuntimeError(
+            f"the image has {height}x{width} = {height * width} pixels, more than max_pixels={max_pixels}, the guard against decompression bombs; "
+            "pass a larger max_pixels for such images"
+        )
+    try:
+        samples = openjpeg.decode(file)
+    except Exception as error:
         raise RuntimeError(f"the image data are damaged ({error})") from None
     if samples.dtype not in (np.uint8, np.uint16):
         raise RuntimeError(f"no CPU decoder for JPEG 2000 images with {samples.dtype} samples")

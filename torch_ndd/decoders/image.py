@@ -8,7 +8,7 @@ import torch
 from .. import types
 from .._operator import DeviceLike, Hint, Random, T, operator
 from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
-from ._decode import KERNEL, decode
+from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, decode
 
 
 @operator(name="decoders.image", kernel=KERNEL, reads_values=True)
@@ -33,7 +33,9 @@ def image(
     hw_decoder_load: Hint[float] = 0.65,
     hybrid_huffman_threshold: Hint[int] = 1000000,
     jpeg_fancy_upsampling: Hint[bool] = False,
+    max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
+    on_error: str = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
@@ -53,12 +55,18 @@ def image(
             that the file has.
         use_fast_idct: a faster and less exact inverse DCT for JPEG.
         jpeg_fancy_upsampling: the CPU decoder always upsamples chroma smoothly; this is for the GPU.
+        max_pixels: the largest image (height times width) that is decoded, against files of a few bytes that promise gigabytes.
+        on_error: what happens to a file that cannot be decoded. "raise"; "replace" gives pixels of zeros, of the size in the header, or of the
+            batch's median height and width where there is no readable header (1x1 when there is none in the whole batch); "skip" leaves the sample
+            out, for which the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
+            ``labels.select(result.kept)`` are the labels of what "skip" has left.
 
     The other arguments are hints for DALI's memory and its GPU decoder, accepted and without effect.
 
     Raises:
-        RuntimeError: a file that is no image or is damaged; the message names the sample and the file. A damaged header raises at the call,
-            damaged pixels when the image is used.
+        RuntimeError: a file that is no image, is damaged or has too many pixels; the message names the sample and the file. A damaged header raises
+            at the call, damaged pixels when the image is used.
+        ValueError: another ``on_error``, or ``max_pixels`` that is not positive.
 
     >>> import io
     >>> import numpy as np
@@ -68,7 +76,8 @@ def image(
     >>> image(np.frombuffer(file.getvalue(), np.uint8)).shape
     (2, 4, 3)
     """
-    return decode("decoders.image", input, output_type, dtype, adjust_orientation, use_fast_idct)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    return decode("decoders.image", input, given)
 
 
 @operator(name="decoders.image_random_crop", kernel=KERNEL, reads_values=True)
@@ -88,8 +97,10 @@ def image_random_crop(
     hw_decoder_load: Hint[float] = 0.65,
     hybrid_huffman_threshold: Hint[int] = 1000000,
     jpeg_fancy_upsampling: Hint[bool] = False,
+    max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
+    on_error: str = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
@@ -126,4 +137,5 @@ def image_random_crop(
         words: torch.Tensor = rng  # type: ignore[assignment]  # the decorator drew them
         return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
-    return decode(name, input, output_type, dtype, adjust_orientation, use_fast_idct, windows)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    return decode(name, input, given, windows)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that DALI keeps under ``experimental``."""
 
+from ..decoders.peek import peek_image_shape as peek_image_shape
 from ..ops.morphology import dilate as dilate
 from ..ops.morphology import erode as erode
 from ..ops.morphology import median_blur as median_blur
@@ -8,3 +9,4 @@ from ..ops.resize import experimental_resize as resize  # noqa: F401 (another na
 from ..ops.warp import remap as remap
 from ..ops.warp import warp_perspective as warp_perspective
 from . import decoders as decoders
+from . import readers as readers

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// decoders.audio.
+#include "decoders/audio_file.h"
+#include "decoders/sample_errors.h"
+#include "ndd/args.h"
+#include "ndd/error.h"
+#include "ndd/kernel.h"
+#include "ndd/samples.h"
+#include "ndd/saturate.h"
+#include "ndd/sinc_resample.h"
+#include "ndd/stream.h"
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))}; }
+
+// Fills `out` (N, 3) with frames, channels and the sampling rate.
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out) {
+  const Samples files(input, input_shapes);
+  auto* row = out.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < files.size(); ++i, row += 3) {
+    for_sample(op, sources, i, [&] {
+      const AudioFile file = audio_file(files, i);
+      row[0] = file.frames();
+      row[1] = file.channels();
+      row[2] = file.rate();
+    });
+  }
+}
+
+// Interleaved samples, averaged over the channels.
+void downmix(const float* in, int64_t frames, int64_t channels, float* out) {
+  const float scale = 1.0f / float(channels);
+  for (int64_t i = 0; i < frames; ++i, in += channels) {
+    float sum = in[0];
+    for (int64_t c = 1; c < channels; ++c) sum += in[c];
+    out[i] = sum * scale;
+  }
+}
+
+void resample(const float* in, int64_t frames, int64_t channels, const SincResampler& resampler, float* out, int64_t out_frames) {
+  std::vector<float> padded;
+  const int64_t padding = resampler.padding();
+  for (int64_t c = 0; c < channels; ++c) {
+    padded.assign(size_t(frames + 2 * padding + 1), 0.0f);
+    for (int64_t i = 0; i < frames; ++i) padded[size_t(padding + i)] = in[i * channels + c];
+    resampler.run(padded.data(), out + c, out_frames, channels);
+  }
+}
+
+template <class T>
+void store(const float* in, T* out, int64_t n) {
+  constexpr float scale = std::is_integral_v<T> ? float(std::numeric_limits<T>::max()) : 1.0f;
+  for (int64_t i = 0; i < n; ++i) out[i] = saturate<T>(in[i] * scale);
+}
+
+template <class T>
+void decode(AudioFile& file, bool mix, double out_rate, double quality, T* out, int64_t out_frames) {
+  const int64_t frames = file.frames(), channels = mix ? 1 : file.channels();
+  const bool resampled = out_rate != double(file.rate());
+  if (!resampled && out_frames != frames) throw Error(Error::Runtime, "the encoded sound changed after the call");
+  const bool direct = !resampled && (channels == file.channels()) && (std::is_same_v<T, float> || file.holds_integers());
+  if (direct) return file.read(out);
+
+  // Not filled with zeros: a damaged header promises a lot, and memory that nobody writes costs nothing.
+  const std::unique_ptr<float[]> samples(new float[size_t(frames * file.channels())]);
+  file.read(samples.get());
+  const float* ready = samples.get();
+  std::vector<float> mixed, converted;
+  if (channels != file.channels()) {
+    mixed.resize(size_t(frames));
+    downmix(ready, frames, file.channels(), mixed.data());
+    ready = mixed.data();
+  }
+  if (resampled) {
+    const SincResampler resampler(file.rate(), out_rate, sinc_lobes(quality));
+    converted.resize(size_t(out_frames * channels));
+    resample(ready, frames, channels, resampler, converted.data(), out_frames);
+    ready = converted.data();
+  }
+  store(ready, out, out_frames * channels);
+}
+
+// `rates` (N): of the result.
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& rates, bool mix, double quality,
+                  const Tensor& out, const MaybeTensor& out_shapes) {
+  const Samples files(input, input_shapes), sounds(out, out_shapes);
+  const double cost = 5 * sounds.mean_volume();  // FLAC: 200 million samples a second
+  launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
+    for_sample(op, sources, i, [&] {
+      AudioFile file = audio_file(files, i);
+      const int64_t* shape = sounds.shape(i);
+      if ((mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1)) throw Error(Error::Runtime, "the encoded sound changed after the call");
+      const double rate = Args<double>(rates)(i);
+      if (shape[0] != (rate == file.rate() ? file.frames() : resampled_length(file.frames(), file.rate(), rate))) {
+        throw Error(Error::Runtime, "the encoded sound changed after the call");
+      }
+      switch (sounds.dtype()) {
+        case DType::int16: return decode(file, mix, rate, quality, static_cast<int16_t*>(sounds.data(i)), shape[0]);
+        case DType::int32: return decode(file, mix, rate, quality, static_cast<int32_t*>(sounds.data(i)), shape[0]);
+        default: return decode(file, mix, rate, quality, static_cast<float*>(sounds.data(i)), shape[0]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+NDD_KERNEL(audio_shapes, CPU, audio_shapes)
+NDD_KERNEL(decoders_audio, CPU, decode_audio)
+
+}  // namespace ndd

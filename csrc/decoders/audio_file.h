@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and whatever else libsndfile reads.
+#pragma once
+
+#include "decoders/sndfile_library.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ndd {
+
+class AudioFile {
+ public:
+  // Throws for what is no sound. The memory must stay.
+  AudioFile(const uint8_t* data, size_t size);
+  AudioFile(const AudioFile&) = delete;
+  AudioFile& operator=(const AudioFile&) = delete;
+  ~AudioFile();
+
+  int64_t frames() const { return info_.frames; }
+  int64_t channels() const { return info_.channels; }
+  int rate() const { return info_.samplerate; }
+  // Whether the file holds integers, which are read without going through floats.
+  bool holds_integers() const;
+
+  // All frames, interleaved. Throws when the file ends before.
+  void read(int16_t* out);
+  void read(int32_t* out);
+  void read(float* out);
+
+ private:
+  struct Memory {
+    const uint8_t* data;
+    int64_t size, position;
+  };
+
+  template <class T>
+  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out);
+
+  [[noreturn]] void fail_at(int64_t frames) const;
+
+  Memory memory_;
+  std::string messages_;  // what the library prints
+  SndfileInfo info_{};
+  SndfileHandle* handle_ = nullptr;
+};
+
+}  // namespace ndd

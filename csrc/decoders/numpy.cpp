@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// decoders.numpy.
+#include "decoders/sample_errors.h"
+#include "ndd/convert.h"
+#include "ndd/error.h"
+#include "ndd/kernel.h"
+#include "ndd/samples.h"
+#include "ndd/slice.h"
+#include "ndd/stream.h"
+#include "readers/npy_header.h"
+
+#include <cstring>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+NpyHeader npy_header(const Samples& files, int64_t i) {
+  const auto* file = static_cast<const unsigned char*>(files.data(i));
+  const int64_t size = files.volume(i);
+  if (size == 0) throw Error(Error::Runtime, "the file is empty");
+  if (size < 12 || std::memcmp(file, "\x93NUMPY", 6) != 0) throw Error(Error::Runtime, "this is no .npy file");
+  if (file[6] < 1 || file[6] > 3) throw Error(Error::Runtime, "a .npy file of unknown version " + std::to_string(file[6]));
+  const int64_t prefix = file[6] == 1 ? 10 : 12;
+  int64_t length = 0;
+  for (int64_t k = prefix - 1; k >= 8; --k) length = length * 256 + file[k];
+  if (length > size - prefix) throw Error(Error::Runtime, "the header of the .npy file is damaged: it ends too early");
+  NpyHeader header = parse_npy_header({reinterpret_cast<const char*>(file) + prefix, size_t(length)});
+  header.data = prefix + length;
+  if (header.volume * header.item_bytes != size - header.data) {
+    throw Error(Error::Runtime, "the header promises " + std::to_string(header.volume * header.item_bytes) + " bytes of data, but there are " +
+                                    std::to_string(size - header.data));
+  }
+  return header;
+}
+
+// Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents.
+void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out) {
+  const Samples files(input, input_shapes);
+  auto* row = out.mutable_data_ptr<int64_t>();
+  const int64_t columns = out.size(1);
+  for (int64_t i = 0; i < files.size(); ++i, row += columns) {
+    for_sample(op, sources, i, [&] {
+      const NpyHeader header = npy_header(files, i);
+      const auto ndim = int64_t(header.shape.size());
+      if (ndim > columns - 2) throw Error(Error::Runtime, "arrays with " + std::to_string(ndim) + " dimensions are not supported");
+      row[0] = int64_t(header.dtype);
+      row[1] = ndim;
+      std::copy(header.shape.begin(), header.shape.end(), row + 2);
+    });
+  }
+}
+
+void swap_bytes(const char* in, int64_t n, int64_t item_bytes, char* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < item_bytes; ++k) out[i * item_bytes + k] = in[i * item_bytes + item_bytes - 1 - k];
+  }
+}
+
+// An array whose first axis is the contiguous one, with the last one contiguous.
+void to_c_order(const NpyHeader& header, const char* in, char* out) {
+  const int ndim = int(header.shape.size());
+  std::vector<int64_t> stored(header.shape.rbegin(), header.shape.rend());
+  std::vector<int> order(header.shape.size());
+  for (int d = 0; d < ndim; ++d) order[size_t(d)] = ndim - 1 - d;
+  Slice slice = window_slice(
+      in, stored.data(), out, header.shape.data(), order.data(), ndim, [](int) { return 0; }, [](int) { return false; });
+  slice.set_out_strides();
+  run_slice_cpu(slice, nullptr, header.dtype, header.dtype);
+}
+
+void decode_array(const NpyHeader& header, const char* data, void* out, DType out_dtype) {
+  static thread_local std::vector<char> swapped, ordered;
+  const auto bytes = size_t(header.volume * header.item_bytes);
+  if (header.swapped) {
+    swapped.resize(bytes);
+    swap_bytes(data, header.volume, header.item_bytes, swapped.data());
+    data = swapped.data();
+  }
+  const bool converts = header.dtype != out_dtype || header.dtype == DType::boolean;  // any byte but 0 is true
+  if (header.fortran_order && header.shape.size() > 1 && header.volume > 0) {
+    if (converts) ordered.resize(bytes);
+    char* target = converts ? ordered.data() : static_cast<char*>(out);
+    to_c_order(header, data, target);
+    if (!converts) return;
+    data = target;
+  }
+  if (!converts) std::memcpy(out, data, bytes);
+  else convert_run(data, header.dtype == DType::boolean ? DType::uint8 : header.dtype, header.volume, out, out_dtype);
+}
+
+void decode_numpy(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out,
+                  const MaybeTensor& out_shapes) {
+  const Samples files(input, input_shapes), arrays(out, out_shapes);
+  launch_cpu(op, files.size(), 1000 + 0.3 * arrays.mean_volume(), {input, out}, [=](int64_t i) {
+    for_sample(op, sources, i, [&] {
+      const NpyHeader header = npy_header(files, i);
+      const int64_t* shape = arrays.shape(i);
+      if (int64_t(header.shape.size()) != arrays.ndim() || !std::equal(header.shape.begin(), header.shape.end(), shape)) {
+        throw Error(Error::Runtime, "the file changed after the call");
+      }
+      decode_array(header, static_cast<const char*>(files.data(i)) + header.data, arrays.data(i), arrays.dtype());
+    });
+  });
+}
+
+}  // namespace
+
+NDD_KERNEL(npy_shapes, CPU, npy_shapes)
+NDD_KERNEL(decoders_numpy, CPU, decode_numpy)
+
+}  // namespace ndd

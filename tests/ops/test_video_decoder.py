@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+import functools
+
+import numpy as np
+import pytest
+from _cases import Case, Each, Samples
+from _videos import HEIGHT, WIDTH, encode, frames_of, identity
+
+import torch_ndd as ndd
+
+COUNTS = (12, 5, 9)
+
+
+@functools.cache
+def videos(count: int, video: int = 0, container: str = "mp4") -> np.ndarray:
+    return encode(frames_of(count, video), container)
+
+
+def files(ragged: bool) -> tuple[Samples, ...]:
+    return ([videos(COUNTS[k] if ragged else 12, k) for k in range(3)],)
+
+
+def whole(file: np.ndarray) -> np.ndarray:
+    decoders = pytest.importorskip("torchcodec.decoders")
+    decoder = decoders.VideoDecoder(file.tobytes(), dimension_order="NHWC")
+    return decoder[:].numpy()
+
+
+def window(file: np.ndarray, start_frame: int, stride: int, sequence_length: int) -> np.ndarray:
+    frames = whole(file)
+    made = np.zeros((sequence_length, *frames.shape[1:]), np.uint8)
+    for k in range(sequence_length):
+        if start_frame + k * stride < len(frames):
+            made[k] = frames[start_frame + k * stride]
+    return made
+
+
+CASES = [
+    Case(
+        "decoders.video",
+        "sequence",
+        files,
+        {"start_frame": Each([0, 3, 2]), "stride": Each([1, 2, 3]), "sequence_length": Each([4, 4, 4])},
+        reference=window,
+        out_layout="FHWC",
+        uncompiled="it runs in Python",
+    ),
+    Case(
+        "decoders.video",
+        "numbers",
+        files,
+        {"frames": Each([[0, 4, 2], [1, 1], [3]])},
+        reference=lambda f, frames: whole(f)[frames],
+        out_layout="FHWC",
+        uncompiled="it runs in Python",
+    ),
+    Case(
+        "decoders.video",
+        "end",
+        files,
+        {"end_frame": Each([4, 5, 2])},
+        reference=lambda f, end_frame: whole(f)[:end_frame],
+        out_layout="FHWC",
+        uncompiled="it runs in Python",
+    ),
+]
+
+
+def decode(file: np.ndarray, **options: object) -> list[str]:
+    return identity(np.asarray(ndd.decoders.video(file, **options)))
+
+
+@pytest.mark.parametrize("container", ["mp4", "mkv", "webm", "avi"])
+def test_all_frames(container: str) -> None:
+    made = ndd.decoders.video(videos(12, 1, container))
+    assert (made.dtype, made.layout, made.shape) == (ndd.uint8, "FHWC", (12, HEIGHT, WIDTH, 3))
+    assert identity(np.asarray(made)) == [f"b{i}" for i in range(12)]
+    assert np.abs(np.asarray(made).astype(int) - frames_of(12, 1)).max() <= 6  # of codecs that lose something
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"start_frame": 9}, "9 10 11"),
+        ({"end_frame": 2}, "0 1"),
+        ({"start_frame": 3, "end_frame": 9, "stride": 2}, "3 5 7"),
+        ({"start_frame": 2, "sequence_length": 3, "stride": 4}, "2 6 10"),
+        ({"sequence_length": 0}, ""),
+        ({"frames": [3, 0, 11, 3]}, "3 0 11 3"),
+        ({"start_frame": 10, "sequence_length": 5}, "10 11 - - -"),
+        ({"start_frame": -1, "sequence_length": 3}, "- 0 1"),
+        ({"start_frame": 10, "end_frame": 14}, "10 11 - -"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "none"}, "10 11"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "edge"}, "10 11 11 11 11"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "repeat"}, "10 11 11 11 11"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "reflect_1001"}, "10 11 11 10 9"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "symmetric"}, "10 11 11 10 9"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "reflect_101"}, "10 11 10 9 8"),
+        ({"start_frame": 10, "sequence_length": 5, "pad_mode": "reflect"}, "10 11 10 9 8"),
+        ({"start_frame": 8, "sequence_length": 4, "stride": 3, "pad_mode": "symmetric"}, "8 11 9 6"),
+        ({"frames": [0, 12, 13], "pad_mode": "reflect"}, "0 10 9"),
+        ({"frames": [-1, 40], "pad_mode": "edge"}, "0 11"),
+        ({"start_frame": 5, "sequence_length": 2, "build_index": False}, "5 6"),
+    ],
+    ids=str,
+)
+def test_which_frames(options: dict[str, object], expected: str) -> None:
+    wanted = [one if one == "-" else f"b{one}" for one in expected.split()]
+    assert decode(videos(12, 1), **options) == wanted
+
+
+def test_padding_of_a_single_frame() -> None:
+    for mode in ("edge", "symmetric", "reflect"):
+        assert decode(videos(1, 2), sequence_length=4, pad_mode=mode) == ["c0"] * 4
+
+
+def test_fill_value() -> None:
+    for fill, expected in ((7, [7, 7, 7]), ([9], [9, 9, 9]), ((1, 2, 3), [1, 2, 3])):
+        made = np.asarray(ndd.decoders.video(videos(2), sequence_length=3, fill_value=fill))
+        assert (made[2] == expected).all()
+        assert identity(made[:2]) == ["a0", "a1"]
+
+
+def test_a_batch_is_its_samples() -> None:
+    batch = ndd.batch([videos(12), videos(5, 1), videos(9, 2)])
+    made = ndd.decoders.video(batch, start_frame=ndd.batch([1, 2, 3]), pad_mode="none", sequence_length=ndd.batch([2, 5, 3]))
+    assert [identity(np.asarray(one)) for one in made] == [["a1", "a2"], ["b2", "b3", "b4"], ["c3", "c4", "c5"]]
+
+
+def test_bad_files_and_arguments() -> None:
+    good = videos(12)
+    for bad in (good[:0], good[: len(good) // 2], np.zeros(100, np.uint8)):
+        with pytest.raises(RuntimeError, match=r"decoders\.video: sample 1: \w"):
+            ndd.decoders.video(ndd.batch([good, bad]))
+    for options, reason in (
+        ({"start_frame": 12}, r"start_frame 12 is out of bounds, expected range \[0, 12\)"),
+        ({"start_frame": 3, "end_frame": 3}, r"end_frame \(3\) must be greater"),
+        ({"end_frame": 3, "sequence_length": 3}, "Cannot specify both"),
+        ({"frames": [1], "stride": 2}, "Cannot specify both `frames` and stride"),
+        ({"frames": [12], "pad_mode": "none"}, "frame 12 is not among the 12"),
+        ({"stride": 0}, "stride must be at least 1"),
+        ({"sequence_length": -1}, "sequence_length must be at least 0"),
+        ({"pad_mode": "wrap"}, "Invalid pad_mode: 'wrap'"),
+        ({"fill_value": [1, 2]}, "Fill value size"),
+        ({"fill_value": 256}, r"range \[0, 255\]"),
+    ):
+        with pytest.raises(RuntimeError, match=rf"decoders\.video: .*{reason}"):
+            ndd.decoders.video(good, **options)
+
+
+def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = videos(2)
+    monkeypatch.setitem(__import__("sys").modules, "torchcodec.decoders", None)
+    with pytest.raises(RuntimeError, match=r"pip install torch_ndd\[video\]"):
+        ndd.decoders.video(file)

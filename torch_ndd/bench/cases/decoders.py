@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders."""
+
+from typing import Any
+
+import numpy as np
+
+from ._case import Case
+
+
+def _cv2_window(cv2: Any, file: np.ndarray) -> Any:
+    return np.ascontiguousarray(cv2.imdecode(file, cv2.IMREAD_COLOR)[75:299, 100:324])
+
+
+CASES = (
+    Case(
+        "decoders.image",
+        ndd=lambda ndd, types, x: ndd.decoders.image(x),
+        cv2=lambda cv2, x: cv2.imdecode(x, cv2.IMREAD_COLOR),
+        data="jpegs",
+    ),
+    Case(
+        "decoders.image_crop",
+        ndd=lambda ndd, types, x: ndd.decoders.image_crop(x, crop=[224, 224]),
+        cv2=_cv2_window,
+        data="jpegs",
+    ),
+    Case(
+        "peek_image_shape",
+        ndd=lambda ndd, types, x: ndd.peek_image_shape(x),
+        data="jpegs",
+    ),
+)

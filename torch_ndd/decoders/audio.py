@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded sounds to samples."""
+
+import ctypes
+import ctypes.util
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import _native
+from .._batch import Batch, empty_packed, new_batch
+from .._operator import DeviceLike, Launch, ShapeArg, T, operator, queue
+from ._decode import lines
+
+_shapes = _native.define("audio_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("str", "sources"), ("Tensor(a!)", "out")])
+_DTYPES = (torch.float32, torch.int16, torch.int32)
+_loaded = False
+
+
+@operator(name="decoders.audio", kernel="str op, str sources, Tensor rates, bool downmix, float quality", reads_values=True)
+def audio(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    downmix: bool = False,
+    dtype: torch.dtype = torch.float32,
+    quality: float = 50.0,
+    sample_rate: ShapeArg[float] = 0.0,
+) -> tuple[T, T]:
+    """Decode sounds: bytes of WAV, FLAC, OGG (Vorbis, Opus), MP3 or AIFF files to samples (frames, channels), and their sampling rates.
+
+    The sizes come from the headers at the call; the samples are decoded when they are needed, each file by one thread. The rate is the second
+    result, float32 without dimensions.
+
+    Args:
+        input: contents of the files, uint8 (length,).
+        downmix: average the channels; the result is (frames,).
+        dtype: float32, from -1 to 1; int16 or int32 with their whole range. Integers of a file are delivered as they are or shifted; what has gone
+            through floats (lossy codecs, floats, downmix, resampling) is rounded and saturated.
+        sample_rate: of the result, in Hz; by default, and for 0 or less, the file's own. ``ceil(frames * sample_rate / rate)`` frames are
+            interpolated with a sinc under a Hann window; frequencies that a lower rate does not hold are not filtered out.
+        quality: of resampling, from 0 to 100: the sinc has 3 lobes on a side at 0, 16 at 50, 64 at 100.
+
+    Raises:
+        RuntimeError: a file that is no sound or is damaged; the message names the sample and the file. Another dtype; ``quality`` out of range.
+
+    Needs the package soundfile, for its libsndfile: ``pip install torch_ndd[audio]``.
+
+    >>> import io
+    >>> import numpy as np
+    >>> import soundfile
+    >>> file = io.BytesIO()
+    >>> soundfile.write(file, np.array([[0.0, 0.5], [-1.0, 1.0]]), 16000, format="FLAC")
+    >>> samples, rate = audio(np.frombuffer(file.getvalue(), np.uint8), downmix=True)
+    >>> samples.torch().tolist(), rate.item()
+    ([0.25, -1.52587890625e-05], 16000.0)
+    """
+    op, files = "decoders.audio", input
+    assert isinstance(files, Batch)
+    if files._values.device.type != "cpu":
+        raise RuntimeError(f"{op}: sounds are decoded on the CPU; call .cpu() on the input")
+    if dtype not in _DTYPES:
+        raise RuntimeError(f"{op}: Unsupported output type: {str(dtype).removeprefix('torch.')}; it must be float32, int16 or int32")
+    if not 0 <= quality <= 100:
+        raise RuntimeError(f"{op}: Resampling quality must be in [0..100] range, got {quality}")
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: encoded sounds must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    load()
+    table = torch.empty((files.batch_size, 3), dtype=torch.int64)
+    sources = lines(files)
+    if torch.compiler.is_compiling():
+        _shapes(files._values, files._shapes, op, sources, table)
+    else:
+        queue(_shapes, (files._values, files._shapes, op, sources, table), [], True)
+    frames, channels, rates = table.unbind(1)
+    rates = rates.to(torch.float64)
+    wanted = _wanted_rates(op, sample_rate, files.batch_size)
+    resampled = (wanted > 0) & (wanted != rates)
+    rates_out = torch.where(resampled, wanted, rates)
+    frames = torch.where(resampled, (frames * rates_out / rates).ceil().to(torch.int64), frames)
+    shapes = frames[:, None] if downmix else torch.stack([frames, channels], 1)
+    out = empty_packed(shapes, dtype, files._values.device)
+    out._sources = files._sources
+    return Launch(out, [op, sources, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))  # type: ignore[return-value]
+
+
+def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:
+    wanted = given.reshape(-1).to(torch.float64) if isinstance(given, torch.Tensor) else torch.tensor([float(given)], dtype=torch.float64)
+    if not torch.compiler.is_compiling() and not all(math.isfinite(rate) and rate < 2**31 for rate in wanted.tolist()):
+        raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
+    return wanted.expand(count)
+
+
+@torch.compiler.assume_constant_result  # tracing a graph loads it too
+def load() -> bool:
+    """Load libsndfile, once; RuntimeError when soundfile is not installed."""
+    global _loaded
+    if not _loaded:
+        path = _library()
+        if path is None:
+            raise RuntimeError("decoders.audio: the package soundfile is not installed: pip install torch_ndd[audio]")
+        load_sndfile = ctypes.CDLL(str(_native.PATH)).ndd_load_sndfile
+        load_sndfile.argtypes, load_sndfile.restype = [ctypes.c_char_p], ctypes.c_char_p
+        if (reason := load_sndfile(path.encode())) is not None:
+            raise RuntimeError(reason.decode())
+        _loaded = True
+    return _loaded
+
+
+def _library() -> str | None:
+    """libsndfile of soundfile's wheel, or the system's, which soundfile uses where its wheel has none."""
+    if importlib.util.find_spec("soundfile") is None:
+        return None
+    data = importlib.util.find_spec("_soundfile_data")
+    folders = data.submodule_search_locations if data is not None else None
+    found = sorted(str(path) for folder in folders or () for path in Path(folder).glob("libsndfile*"))
+    return found[0] if found else ctypes.util.find_library("sndfile")

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded images to the pixels of a window."""
+
+from collections.abc import Sequence
+
+import torch
+
+from .. import types
+from .._operator import DeviceLike, Hint, ShapeArg, T, operator
+from ..ops._crop_window import CropArguments, crop_window
+from ..ops.slice import SliceArguments, slice_window
+from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, decode, sizes_of, window_rows
+
+
+@operator(name="decoders.image_crop", kernel=KERNEL, reads_values=True)
+def image_crop(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    adjust_orientation: bool = True,
+    affine: Hint[bool] = True,
+    crop: ShapeArg[Sequence[float]] | None = None,
+    crop_d: ShapeArg[float] | None = None,
+    crop_h: ShapeArg[float] | None = None,
+    crop_pos_x: ShapeArg[float] = 0.5,
+    crop_pos_y: ShapeArg[float] = 0.5,
+    crop_pos_z: ShapeArg[float] = 0.5,
+    crop_w: ShapeArg[float] | None = None,
+    device_memory_padding: Hint[int] = 16777216,
+    device_memory_padding_jpeg2k: Hint[int] = 0,
+    dtype: torch.dtype = torch.uint8,
+    host_memory_padding: Hint[int] = 8388608,
+    host_memory_padding_jpeg2k: Hint[int] = 0,
+    hw_decoder_load: Hint[float] = 0.65,
+    hybrid_huffman_threshold: Hint[int] = 1000000,
+    jpeg_fancy_upsampling: Hint[bool] = False,
+    max_pixels: int = MAX_PIXELS,
+    memory_stats: Hint[bool] = False,
+    on_error: str = "raise",
+    output_type: types.DALIImageType = types.RGB,
+    preallocate_height_hint: Hint[int] = 0,
+    preallocate_width_hint: Hint[int] = 0,
+    rounding: str = "round",
+    split_stages: Hint[bool] = False,
+    use_chunk_allocator: Hint[bool] = False,
+    use_fast_idct: bool = False,
+) -> T:
+    """Decode a window of each image; equal to :func:`crop` of :func:`image`'s result, bit for bit, and faster: of a JPEG only that part is decoded.
+
+    Args:
+        crop: height and width in pixels; fractions are cut off. 0 or less takes the whole axis. Of three numbers the first one is for a depth, which
+            images do not have.
+        crop_h, crop_w: the same, one by one.
+        crop_pos_x, crop_pos_y: where the window lies, from 0 (left, top) to 1.
+        crop_d, crop_pos_z: without effect.
+        rounding: of the start: "round" (half away from zero) or "truncate".
+
+    All other arguments are those of :func:`image`.
+
+    Raises:
+        RuntimeError: what :func:`image` raises; a window that leaves the image or is empty, a position outside [0, 1], ``crop`` together with the
+            single sizes, ``crop_h`` or ``crop_w`` alone, an unknown rounding.
+
+    >>> import io
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (40, 20), "red").save(file, "PNG")
+    >>> image_crop(np.frombuffer(file.getvalue(), np.uint8), crop=[10, 16]).shape
+    (10, 16, 3)
+    """
+    name = "decoders.image_crop"
+    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
+
+    def windows(shapes: torch.Tensor) -> torch.Tensor:
+        return window_rows(crop_window(name, sizes_of(shapes), arguments), len(shapes))
+
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    return decode(name, input, given, windows)
+
+
+@operator(name="decoders.image_slice", kernel=KERNEL, reads_values=True)
+def image_slice(
+    data: T,
+    anchor: ShapeArg[Sequence[float]] | None = None,
+    shape_input: ShapeArg[Sequence[float]] | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    adjust_orientation: bool = True,
+    affine: Hint[bool] = True,
+    axes: ShapeArg[Sequence[int]] | None = None,
+    axis_names: str | None = None,
+    device_memory_padding: Hint[int] = 16777216,
+    device_memory_padding_jpeg2k: Hint[int] = 0,
+    dtype: torch.dtype = torch.uint8,
+    end: ShapeArg[Sequence[int]] | None = None,
+    host_memory_padding: Hint[int] = 8388608,
+    host_memory_padding_jpeg2k: Hint[int] = 0,
+    hw_decoder_load: Hint[float] = 0.65,
+    hybrid_huffman_threshold: Hint[int] = 1000000,
+    jpeg_fancy_upsampling: Hint[bool] = False,
+    max_pixels: int = MAX_PIXELS,
+    memory_stats: Hint[bool] = False,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    on_error: str = "raise",
+    output_type: types.DALIImageType = types.RGB,
+    preallocate_height_hint: Hint[int] = 0,
+    preallocate_width_hint: Hint[int] = 0,
+    rel_end: ShapeArg[Sequence[float]] | None = None,
+    rel_shape: ShapeArg[Sequence[float]] | None = None,
+    rel_start: ShapeArg[Sequence[float]] | None = None,
+    shape: ShapeArg[Sequence[int]] | None = None,
+    split_stages: Hint[bool] = False,
+    start: ShapeArg[Sequence[int]] | None = None,
+    use_chunk_allocator: Hint[bool] = False,
+    use_fast_idct: bool = False,
+) -> T:
+    """Decode from one position of each image to another; equal to :func:`slice` of :func:`image`'s result, bit for bit, and faster.
+
+    Where the window begins is given by ``start`` or ``rel_start``, by default 0; where it ends by one of ``end``, ``rel_end``, ``shape`` and
+    ``rel_shape``, by default the end of the axis. Instead, ``anchor`` and ``shape_input`` may be given by position.
+
+    Args:
+        data: contents of the files, uint8 (length,).
+        anchor, shape_input: where the window begins and its extents: integers in pixels, floating-point numbers relative to the image's.
+        normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in pixels.
+        start, end, shape: in pixels, one number for each axis or one for all.
+        rel_start, rel_end, rel_shape: the same, relative to the extents of the image.
+        axes: the axes that the numbers are for: 0 is the height, 1 the width. By default width first, [1, 0].
+        axis_names: the same as letters, by default ``WH``.
+
+    All other arguments are those of :func:`image`.
+
+    Raises:
+        RuntimeError: what :func:`image` raises; a window that leaves the image, is empty or ends before it begins, arguments that exclude each other,
+            axes that an image does not have.
+
+    >>> import io
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (40, 20), "red").save(file, "PNG")
+    >>> image_slice(np.frombuffer(file.getvalue(), np.uint8), [0.0, 0.5], [1.0, 0.25]).shape
+    (5, 40, 3)
+    """
+    name = "decoders.image_slice"
+    named = start, rel_start, end, rel_end, shape, rel_shape
+    arguments = SliceArguments(anchor, shape_input, normalized_anchor, normalized_shape, *named, axes, axis_names)
+
+    def windows(shapes: torch.Tensor) -> torch.Tensor:
+        return window_rows(slice_window(name, sizes_of(shapes), arguments, "pad"), len(shapes))
+
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    return decode(name, data, given, windows)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Image files to pixels."""
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, batch
+from .._operator import DeviceLike
+from .._tensor import Tensor, as_tensor
+from ..io.file import read
+from .image import image
+
+
+def imread(
+    filepaths: Any,
+    /,
+    *,
+    device: DeviceLike = "cpu",
+    adjust_orientation: bool | None = None,
+    affine: bool | None = None,
+    cache_batch_copy: bool | None = None,
+    cache_debug: bool | None = None,
+    cache_size: int | None = None,
+    cache_threshold: int | None = None,
+    cache_type: str | None = None,
+    device_memory_padding: int | None = None,
+    device_memory_padding_jpeg2k: int | None = None,
+    dtype: torch.dtype | None = None,
+    host_memory_padding: int | None = None,
+    host_memory_padding_jpeg2k: int | None = None,
+    hw_decoder_load: float | None = None,
+    hybrid_huffman_threshold: int | None = None,
+    jpeg_fancy_upsampling: bool | None = None,
+    max_pixels: int | None = None,
+    memory_stats: bool | None = None,
+    on_error: str | None = None,
+    output_type: types.DALIImageType | None = None,
+    preallocate_height_hint: int | None = None,
+    preallocate_width_hint: int | None = None,
+    split_stages: bool | None = None,
+    use_chunk_allocator: bool | None = None,
+    use_fast_idct: bool | None = None,
+) -> Any:
+    """Read and decode image files: a Tensor (H, W, C) for one path, a Batch for a list of them; what :func:`decoders.image` gives for their contents.
+
+    Args:
+        filepaths: a path, or a list or tuple of paths; each text, a ``pathlib.Path``, or the bytes of a path in a Tensor or an array of uint8.
+            A Batch of such bytes gives a Batch.
+        device: where the images shall be.
+
+    All other arguments are those of :func:`decoders.image`.
+
+    Raises:
+        ValueError: an empty list, or an unknown device.
+        RuntimeError: a file that cannot be read or decoded; the message names it.
+
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "red.png"
+    >>> Image.new("RGB", (4, 2), "red").save(path)
+    >>> imread(path).shape, imread([path, path]).shape
+    ((2, 4, 3), [(2, 4, 3), (2, 4, 3)])
+    """
+    options = {
+        "adjust_orientation": adjust_orientation,
+        "affine": affine,
+        "cache_batch_copy": cache_batch_copy,
+        "cache_debug": cache_debug,
+        "cache_size": cache_size,
+        "cache_threshold": cache_threshold,
+        "cache_type": cache_type,
+        "device_memory_padding": device_memory_padding,
+        "device_memory_padding_jpeg2k": device_memory_padding_jpeg2k,
+        "dtype": dtype,
+        "host_memory_padding": host_memory_padding,
+        "host_memory_padding_jpeg2k": host_memory_padding_jpeg2k,
+        "hw_decoder_load": hw_decoder_load,
+        "hybrid_huffman_threshold": hybrid_huffman_threshold,
+        "jpeg_fancy_upsampling": jpeg_fancy_upsampling,
+        "max_pixels": max_pixels,
+        "memory_stats": memory_stats,
+        "on_error": on_error,
+        "output_type": output_type,
+        "preallocate_height_hint": preallocate_height_hint,
+        "preallocate_width_hint": preallocate_width_hint,
+        "split_stages": split_stages,
+        "use_chunk_allocator": use_chunk_allocator,
+        "use_fast_idct": use_fast_idct,
+    }
+    return image(read(_path_bytes(filepaths)), device=device, **options)
+
+
+def _path_bytes(filepaths: Any) -> Any:
+    if isinstance(filepaths, Batch):
+        return filepaths
+    if isinstance(filepaths, list | tuple):
+        if not filepaths:
+            raise ValueError("imread: the list of paths is empty")
+        return batch([_one(path) for path in filepaths])
+    return _one(filepaths)
+
+
+def _one(path: Any) -> Tensor:
+    if isinstance(path, Tensor | np.ndarray | torch.Tensor):
+        return as_tensor(path)
+    name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return as_tensor(np.frombuffer(bytearray(os.fsencode(name)), np.uint8))

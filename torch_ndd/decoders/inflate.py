@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compressed bytes to arrays."""
+
+import functools
+import importlib
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .._arguments import NO_VALUE, VaryingShape
+from .._batch import Batch, empty_packed
+from .._context import get_num_threads
+from .._operator import DeviceLike, Launch, ShapeArg, T, operator
+from .._tensor import check_layout
+from ._decode import sample_name
+
+# Fills a buffer of a known size or raises ValueError.
+_Inflate = Callable[[memoryview, int], bytes]
+
+# Handing a chunk to another thread takes 20 us, in which LZ4 writes 40 kB.
+_WORTH_THREADS = 1 << 18
+
+
+class _Chunk(NamedTuple):
+    """A part of a sample's bytes and where it belongs in the output's."""
+
+    sample: int
+    number: int
+    begin: int
+    length: int
+    target: int
+
+
+@operator(name="decoders.inflate", view=True, reads_values=True)
+def inflate(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    algorithm: str = "LZ4",
+    check_output_size: bool = False,
+    chunk_offsets: VaryingShape[Sequence[int]] | None = None,
+    chunk_sizes: VaryingShape[Sequence[int]] | None = None,
+    dtype: torch.dtype = torch.uint8,
+    layout: str = "",
+    sequence_axis_name: str = "F",
+    shape: ShapeArg[Sequence[int]] | None = None,
+) -> T:
+    """Decompress bytes: one compressed piece to an array of ``shape``, or several chunks to one array along a new first axis.
+
+    It runs at the call, on the CPU; what is on a GPU goes there and back.
+
+    Args:
+        input: compressed bytes, uint8 (length,).
+        algorithm: "LZ4" (blocks without a frame), "Deflate", "Zlib" or "Gzip".
+        check_output_size: without effect: it is always checked.
+        chunk_offsets: where the chunks of a sample begin. Without ``chunk_sizes`` each ends where the next one begins, the last one with the sample.
+        chunk_sizes: how many bytes they have. Without ``chunk_offsets`` they lie one behind the other.
+        dtype: type of the elements that were compressed.
+        layout: of a decompressed chunk.
+        sequence_axis_name: what goes in front of the layout for the axis of chunks.
+        shape: of a decompressed chunk; needed.
+
+    Raises:
+        RuntimeError: no shape, chunks that leave the sample, data that are damaged or do not have the promised size.
+        ValueError: another algorithm, a layout that does not fit.
+
+    LZ4 needs the package lz4: ``pip install torch_ndd[lz4]``.
+
+    >>> import zlib
+    >>> import numpy as np
+    >>> frames = [zlib.compress(bytes([i, i, i, i])) for i in range(3)]
+    >>> sizes = [len(frame) for frame in frames]
+    >>> made = inflate(np.frombuffer(b"".join(frames), np.uint8), algorithm="Zlib", chunk_sizes=sizes, shape=[2, 2], layout="HW")
+    >>> made.layout, made.torch()[2].tolist()
+    ('FHW', [[2, 2], [2, 2]])
+    """
+    op, files = "decoders.inflate", input
+    assert isinstance(files, Batch)
+    if torch.compiler.is_compiling():
+        raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
+    inflate_chunk = _inflater(op, algorithm)
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: compressed data must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    if shape is None:
+        raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
+    target = files._values.device
+    files = files.cpu() if target.type != "cpu" else files
+    count = files.batch_size
+    extents = [_of_sample(shape, i) or [] for i in range(count)]
+    if any(extent < 0 for row in extents for extent in row):
+        raise RuntimeError(f"{op}: shape must not be negative, got {extents}")
+    parts = [_parts(op, files, i, _of_sample(chunk_offsets, i), _of_sample(chunk_sizes, i)) for i in range(count)]
+    chunked = chunk_offsets is not None or chunk_sizes is not None
+    shapes = [[len(part), *row] if chunked else row for part, row in zip(parts, extents, strict=True)]
+    ndim = len(shapes[0]) if shapes else 1
+    letters = (sequence_axis_name if chunked and layout else "") + layout
+    out = empty_packed(
+        torch.tensor(shapes, dtype=torch.int64).reshape(count, ndim), dtype, torch.device("cpu"), check_layout(op, letters or None, ndim)
+    )
+    out._sources = files._sources
+    sizes = [int(np.prod(row, dtype=np.int64)) * dtype.itemsize for row in extents]
+    chunks, at = [], 0
+    for i, part in enumerate(parts):
+        for number, (begin, length) in enumerate(part):
+            chunks.append(_Chunk(i, number, begin, length, at))
+            at += sizes[i]
+    raw = out._values.reshape(-1).view(torch.uint8).numpy()
+    views = [memoryview(np.asarray(one)) for one in files]  # type: ignore[arg-type]
+
+    def fill(chunk: _Chunk) -> None:
+        size = sizes[chunk.sample]
+        try:
+            data = inflate_chunk(views[chunk.sample][chunk.begin : chunk.begin + chunk.length], size)
+        except Exception as error:  # each library has its own types
+            reason = f"the data are damaged ({error})"
+        else:
+            reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype say {size}"
+            if not reason:
+                raw[chunk.target : chunk.target + size] = np.frombuffer(data, np.uint8)
+        if reason:
+            number = f", chunk {chunk.number}" if chunked else ""
+            raise RuntimeError(f"{op}: {sample_name(files, chunk.sample)}{number}: {reason}")
+
+    threads = get_num_threads()
+    if len(chunks) > 1 and threads > 1 and at > _WORTH_THREADS:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(fill, chunks))
+    else:
+        for chunk in chunks:
+            fill(chunk)
+    return Launch((), also=(out.to_device(target),))  # type: ignore[return-value]
+
+
+def _of_sample(value: Any, i: int) -> list[int] | None:
+    if value is None:
+        return None
+    if isinstance(value, torch.Tensor):
+        value = [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
+    return [int(v) for v in (value if isinstance(value, Sequence) else [value])]
+
+
+def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
+    """Where the chunks of a sample begin and how long they are."""
+    total = files.shape[i][0]
+    if offsets is None and sizes is None:
+        return [(0, total)]
+    if sizes is not None:
+        begins = np.cumsum([0, *sizes[:-1]]).tolist()[: len(sizes)] if offsets is None else offsets
+        lengths = sizes
+    else:
+        begins = offsets or []
+        lengths = [end - begin for begin, end in zip(begins, [*begins[1:], total], strict=True)] if begins else []
+    if len(begins) != len(lengths):
+        raise RuntimeError(f"{op}: {sample_name(files, i)}: {len(begins)} chunk_offsets but {len(lengths)} chunk_sizes")
+    for number, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
+        if begin < 0 or length < 0 or begin + length > total:
+            where = f"[{begin}, {begin + length})"
+            raise RuntimeError(f"{op}: {sample_name(files, i)}: chunk {number} is bytes {where} of a sample of {total} (chunk_offsets, chunk_sizes)")
+    return list(zip(begins, lengths, strict=True))
+
+
+def _inflater(op: str, algorithm: Any) -> _Inflate:
+    name = str(algorithm).lower()
+    if name == "lz4":
+        try:
+            block = importlib.import_module("lz4.block")
+        except ImportError:
+            raise RuntimeError(f"{op}: the package lz4 is not installed: pip install torch_ndd[lz4]") from None
+        return lambda data, size: block.decompress(data, uncompressed_size=size)
+    if name in _WINDOW_BITS:
+        return functools.partial(_zlib, _WINDOW_BITS[name])
+    raise ValueError(f'{op}: algorithm must be "LZ4", "Deflate", "Zlib" or "Gzip", got {algorithm!r}')
+
+
+_WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
+
+
+def _zlib(window_bits: int, data: memoryview, size: int) -> bytes:
+    decoder = zlib.decompressobj(window_bits)
+    made = decoder.decompress(data, size + 1)  # no more than that, whatever the data promise
+    if not decoder.eof and len(made) <= size:
+        raise ValueError("they end too early")
+    return made

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contents of .npy files to arrays."""
+
+import torch
+
+from .. import _native
+from .._batch import Batch, empty_packed
+from .._operator import DeviceLike, Launch, T, operator, queue
+from ._decode import lines
+
+_shapes = _native.define("npy_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("str", "sources"), ("Tensor(a!)", "out")])
+_MOST_DIMENSIONS = 32
+_DTYPES = {  # by their number in csrc/ndd/dtypes.h
+    0: torch.uint8,
+    1: torch.int8,
+    2: torch.int16,
+    3: torch.int32,
+    4: torch.int64,
+    5: torch.float16,
+    6: torch.float32,
+    7: torch.float64,
+    11: torch.bool,
+    27: torch.uint16,
+    28: torch.uint32,
+    29: torch.uint64,
+}
+
+
+@operator(name="decoders.numpy", kernel="str op, str sources", reads_values=True)
+def numpy(
+    data: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dtype: torch.dtype | None = None,
+) -> T:
+    """Decode arrays: bytes of .npy files to what ``numpy.save`` was given.
+
+    Types and shapes come from the headers at the call; the elements are copied when they are needed. Arrays in Fortran order and big-endian ones
+    come out as any other.
+
+    Args:
+        data: contents of the files, uint8 (length,); all with as many dimensions and, without ``dtype``, of one type.
+        dtype: type of the result, by default the file's; converted as :func:`cast` does.
+
+    Raises:
+        RuntimeError: a file that is no .npy file, is damaged, or holds structures, text, objects or complex numbers; the message names the sample and
+            the file. Files of different types or numbers of dimensions.
+
+    >>> import io
+    >>> import numpy as np
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.array([[1.5, 2.5], [-3.0, 300.0]]))
+    >>> numpy(np.frombuffer(file.getvalue(), np.uint8), dtype=torch.uint8).torch().tolist()
+    [[2, 3], [0, 255]]
+    """
+    op, files = "decoders.numpy", data
+    assert isinstance(files, Batch)
+    if torch.compiler.is_compiling():
+        raise TypeError(f"{op} cannot be part of a compiled graph: the type and the number of dimensions of its result depend on the data")
+    if files._values.device.type != "cpu":
+        raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: encoded arrays must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
+    sources = lines(files)
+    queue(_shapes, (files._values, files._shapes, op, sources, table), [], True)
+    kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
+    if len(dimensions) > 1:
+        raise RuntimeError(f"{op}: All samples must have the same number of dimensions, got {dimensions}")
+    if dtype is None and len(kinds) > 1:
+        names = [str(_DTYPES[kind]).removeprefix("torch.") for kind in kinds]
+        raise RuntimeError(f"{op}: All samples must have the same data type, got {', '.join(names)}; dtype= converts them")
+    ndim = dimensions[0] if dimensions else 0
+    out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or _DTYPES[kinds[0] if kinds else 0], files._values.device)
+    out._sources = files._sources
+    return Launch(out, [op, sources])  # type: ignore[return-value]

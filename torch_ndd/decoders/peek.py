@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sizes of encoded images."""
+
+import numpy as np
+import torch
+
+from .. import types
+from .._batch import Batch, new_batch
+from .._operator import DeviceLike, Launch, T, operator
+from . import _jpeg2000, _library
+from ._decode import Options, check_files, lines, output_type_name, read_headers, sample_name
+
+_DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
+_ANY_SIZE = 2**62
+
+
+@operator(view=True, reads_values=True)
+def peek_image_shape(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    adjust_orientation: bool = True,
+    dtype: torch.dtype = torch.int64,
+    image_type: types.DALIImageType = types.RGB,
+) -> T:
+    """The shapes that :func:`decoders.image` would give, from the headers: height, width and channels, (3,).
+
+    Args:
+        input: contents of the files, uint8 (length,); of JPEG, JPEG 2000, BMP and WebP the beginning is enough.
+        adjust_orientation: as the image is displayed, not as it is stored.
+        dtype: a 32 or 64-bit type.
+        image_type: ``types.RGB`` and so on; ``ANY_DATA`` tells how many channels the file has.
+
+    Raises:
+        RuntimeError: a file that is no image or whose header is damaged, another dtype or image type.
+
+    >>> import io
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (4, 2)).save(file, "PNG")
+    >>> peek_image_shape(np.frombuffer(file.getvalue(), np.uint8)).torch().tolist()
+    [2, 4, 3]
+    """
+    op, files = "peek_image_shape", input
+    assert isinstance(files, Batch)
+    if files._values.device.type != "cpu":
+        raise RuntimeError(f"{op}: it reads headers on the CPU; call .cpu() on the input")
+    if dtype not in _DTYPES:
+        names = ", ".join(str(one).removeprefix("torch.") for one in _DTYPES)
+        raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
+    check_files(op, files)
+    _library.load()
+    table = torch.empty((files.batch_size, 4), dtype=torch.int64)
+    options = Options(op, lines(files), output_type_name(op, image_type), bool(adjust_orientation))
+    read_headers(files, options, _ANY_SIZE, None, table)
+    if not torch.compiler.is_compiling():
+        for i in np.flatnonzero(table[:, 3].numpy()).tolist():
+            try:
+                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)).tobytes())
+            except RuntimeError as error:
+                raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
+            channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)
+            table[i, :3] = torch.tensor([height, width, channels])
+    return Launch((), also=(new_batch(table[:, :3].to(dtype)),))  # type: ignore[return-value]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded videos to frames."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._arguments import NO_VALUE, VaryingShape
+from .._batch import Batch, empty_packed
+from .._context import get_num_threads
+from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
+from ._decode import sample_name
+from ._video import Video, codec, fill_values, padded_frames, reason
+from ._video import pad_mode as checked_pad_mode
+
+
+@operator(name="decoders.video", view=True, reads_values=True)
+def video(
+    encoded: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    affine: Hint[bool] = True,
+    build_index: bool = True,
+    end_frame: ShapeArg[int] | None = None,
+    fill_value: Any = (0,),
+    frames: VaryingShape[Sequence[int]] | None = None,
+    pad_mode: Any = "constant",
+    sequence_length: ShapeArg[int] | None = None,
+    start_frame: ShapeArg[int] | None = None,
+    stride: ShapeArg[int] | None = None,
+) -> T:
+    """Decode videos: bytes of MP4, MKV, WebM, AVI and other files to RGB frames (F, H, W, 3), uint8, layout ``FHWC``.
+
+    Without further arguments all frames. They are decoded at the call, each video by one thread, or one video by all threads: how many frames a video
+    has is not known before.
+
+    Args:
+        encoded: contents of the files, uint8 (length,); for files use ``io.file.read``.
+        start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
+        sequence_length: as many frames, in the place of ``end_frame``.
+        frames: the numbers of the frames, in any order; instead of the other four.
+        pad_mode: what stands for frames behind the end: "constant" the ``fill_value``, "edge" (or "repeat") the last frame, "reflect_1001"
+            ("symmetric") and "reflect_101" ("reflect") the video backwards with and without the last frame again, "none" nothing: the result is
+            shorter.
+        fill_value: one number, or one for each channel.
+        build_index: go through the whole file first, for exact numbers of frames; False trusts the header.
+
+    Raises:
+        RuntimeError: a file that is no video or is damaged, a start behind the end of the video, numbers that contradict each other. The message
+            names the sample and the file.
+
+    Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
+
+    >>> file = np.fromfile("holiday.mp4", np.uint8)  # doctest: +SKIP
+    >>> video(file, start_frame=30, sequence_length=8, stride=2).shape  # doctest: +SKIP
+    (8, 720, 1280, 3)
+    """
+    op, files = "decoders.video", encoded
+    assert isinstance(files, Batch)
+    if torch.compiler.is_compiling():
+        raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
+    if files._values.device.type != "cpu":
+        raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: encoded videos must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
+    _check(op, frames, start_frame, end_frame, sequence_length, stride)
+    codec()
+    encoded_files = [one._values for one in files]
+    threads = get_num_threads()
+
+    def decode(i: int) -> torch.Tensor:
+        try:
+            opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)))
+            if frames is not None:
+                wanted = np.array(_numbers(frames, i), np.int64)
+                outside = wanted[(wanted < 0) | (wanted >= opened.count)]
+                if mode == "none" and len(outside):
+                    raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; with another pad_mode it can be asked for")
+            else:
+                wanted = _range(opened.count, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
+            return opened.frames(padded_frames(wanted, opened.count, mode), fill)[0]
+        except Exception as error:  # torchcodec has several types
+            raise RuntimeError(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
+
+    if len(encoded_files) > 1 and threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            made = list(pool.map(decode, range(len(encoded_files))))
+    else:
+        made = [decode(i) for i in range(len(encoded_files))]
+    shapes = torch.tensor([one.shape for one in made], dtype=torch.int64).reshape(len(made), 4)
+    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC")
+    out._sources = files._sources
+    for one, target in zip(made, out, strict=True):
+        target._values.copy_(one)
+    return Launch((), also=(out,))  # type: ignore[return-value]
+
+
+def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any) -> None:
+    given = {"start_frame": start, "end_frame": end, "sequence_length": length, "stride": stride}
+    names = [name for name, value in given.items() if value is not None]
+    if frames is not None and names:
+        raise RuntimeError(f"{op}: Cannot specify both `frames` and {', '.join(names)}")
+    if end is not None and length is not None:
+        raise RuntimeError(f"{op}: Cannot specify both `sequence_length` and `end_frame` arguments")
+    for name, least in (("sequence_length", 0), ("stride", 1)):
+        value = given[name]
+        if value is not None and int(torch.as_tensor(value).min()) < least:
+            raise RuntimeError(f"{op}: {name} must be at least {least}, got {torch.as_tensor(value).tolist()}")
+
+
+def _numbers(value: Any, i: int) -> list[int] | None:
+    """The numbers of sample i."""
+    if isinstance(value, torch.Tensor):
+        return [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
+    return None if value is None else list(value) if isinstance(value, Sequence) else [value]
+
+
+def _range(count: int, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:
+    first, step = start[0] if start else 0, stride[0] if stride else 1
+    if first >= count:
+        raise RuntimeError(f"start_frame {first} is out of bounds, expected range [0, {count})")
+    if length:
+        return first + step * np.arange(length[0], dtype=np.int64)
+    last = end[0] if end else count
+    if last <= first:
+        raise RuntimeError(f"end_frame ({last}) must be greater than start_frame ({first})")
+    return np.arange(first, last, step, dtype=np.int64)

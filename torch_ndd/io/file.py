@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files whose paths are data."""
+
+import torch
+
+from .. import _native
+from .._batch import Batch, empty_packed
+from .._operator import DeviceLike, Hint, Launch, T, operator, queue
+
+_file_sizes = _native.define("file_sizes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
+
+
+@operator(name="io.file.read", kernel="str op", reads_values=True)
+def read(
+    filepaths: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    dont_use_mmap: Hint[bool] = False,
+    use_o_direct: Hint[bool] = False,
+) -> T:
+    """Read whole files: their contents, uint8 (length,).
+
+    The sizes are looked up at the call; the files are read when they are needed, by the threads that compute.
+
+    Args:
+        filepaths: the bytes of paths, uint8 or int8 (length,).
+        dont_use_mmap, use_o_direct: without effect.
+
+    Raises:
+        RuntimeError: a file that cannot be read; the message names it.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "a"
+    >>> _ = path.write_bytes(b"abc")
+    >>> bytes(read(torch.tensor(list(bytes(path)), dtype=torch.uint8)).torch().tolist())
+    b'abc'
+    """
+    op, paths = "io.file.read", filepaths
+    assert isinstance(paths, Batch)
+    if paths._values.device.type != "cpu":
+        raise RuntimeError(f"{op}: paths must be in host memory; call .cpu() on them")
+    if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
+        raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
+    sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
+    if torch.compiler.is_compiling():
+        _file_sizes(paths._values, paths._shapes, op, sizes)
+    else:
+        queue(_file_sizes, (paths._values, paths._shapes, op, sizes), [], True)
+    out = empty_packed(sizes, torch.uint8, paths._values.device)
+    if not torch.compiler.is_compiling():
+        out._sources = tuple(bytes(path._values.numpy()).decode(errors="replace") for path in paths)
+    return Launch(out, [op])  # type: ignore[return-value]
