@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from digits import small_cnn, write_digits
 from torch import nn
 from tqdm import tqdm
 
@@ -24,19 +25,6 @@ import torch_ndd as ndd
 HELD_OUT = 5  # every fifth image
 MEAN, STD = [127.5, 127.5, 127.5], [63.75, 63.75, 63.75]  # of red, green and blue, in 0 to 255
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
-
-
-def write_digits(folder: Path) -> None:
-    """Write scikit-learn's handwritten digits as 32x32 JPEGs into ``folder/0`` ... ``folder/9``."""
-    from PIL import Image
-    from sklearn.datasets import load_digits
-
-    images, digits = load_digits(return_X_y=True)
-    for number, (pixels, digit) in enumerate(zip(images, digits, strict=True)):
-        path = folder / str(digit) / f"{number:04d}.jpg"
-        path.parent.mkdir(exist_ok=True)
-        image = Image.fromarray((pixels.reshape(8, 8) * 255 / 16).astype("uint8"))  # the values are 0 to 16
-        image.resize((32, 32), Image.Resampling.BICUBIC).save(path, quality=95)
 
 
 def list_images(folder: Path) -> tuple[list[str], list[int], list[str]]:
@@ -51,21 +39,6 @@ def list_images(folder: Path) -> tuple[list[str], list[int], list[str]]:
     if len(files) < HELD_OUT:
         raise SystemExit(f"{folder} needs a subfolder for each class, with at least {HELD_OUT} images in all; found {len(files)}")
     return files, labels, classes
-
-
-def small_cnn(classes: int) -> nn.Module:
-    """Four convolutions; it takes images of any size."""
-
-    def block(inputs: int, outputs: int) -> list[nn.Module]:
-        return [
-            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ]
-
-    layers = [*block(3, 16), *block(16, 32), *block(32, 64), *block(64, 128)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, classes))
 
 
 def main(arguments: list[str] | None = None) -> float:

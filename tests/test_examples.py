@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import importlib.util
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from PIL import Image
+
+import torch_ndd as ndd
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -76,3 +86,129 @@ def test_train_images_refuses_a_folder_without_images(train_images: ModuleType, 
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="subfolder for each class"):
         train_images.main([str(tmp_path)])
+
+
+@pytest.fixture
+def train_speech() -> ModuleType:
+    pytest.importorskip("soundfile")
+    return load("train_speech")
+
+
+def test_train_speech_recognises_made_sounds(train_speech: ModuleType) -> None:
+    assert train_speech.main(["--epochs", "6", "--made", "30", "--batch-size", "24"]) >= 60  # 20 by chance
+
+
+def test_train_speech_on_a_folder(train_speech: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    for name in ("yes", "no"):
+        (tmp_path / name).mkdir()
+        for i in range(5):
+            soundfile.write(tmp_path / name / f"{i}.wav", torch.rand(4000 + 1000 * i, 2).numpy(), 8000)
+    accuracy = train_speech.main([str(tmp_path), "--steps", "2", "--batch-size", "4", "--threads", "2"])
+    printed = capsys.readouterr().out
+    assert "8 sounds to train on, 2 held out, 2 classes" in printed
+    assert f"accuracy on the held-out sounds: {accuracy:.1f} %" in printed
+
+
+def test_train_speech_refuses_a_folder_without_sounds(train_speech: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit, match="subfolder for each class"):
+        train_speech.main([str(tmp_path)])
+
+
+@pytest.fixture
+def train_detection(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
+    return load("train_detection")
+
+
+def test_train_detection_on_made_shapes(train_detection: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = train_detection.main(["--steps", "2", "--batch-size", "4", "--out", str(tmp_path / "batch.png")])
+    assert 0 <= found <= 100
+    printed = capsys.readouterr().out
+    assert "320 images to train on, 80 held out, 3 classes" in printed
+    assert f"objects found in the held-out images: {found:.1f} %" in printed
+    with Image.open(tmp_path / "batch.png") as picture:  # two rows of 128 pixels, a gap of 4 around each, and a line of text below
+        assert picture.size == (268, 300)
+
+
+def test_train_detection_decodes_what_box_encoder_encodes(train_detection: ModuleType) -> None:
+    boxes, labels = torch.tensor([[0.1, 0.2, 0.5, 0.45], [0.6, 0.5, 0.8, 0.9]]), torch.tensor([1, 2], dtype=torch.int32)
+    anchors, stds = train_detection.ANCHORS, train_detection.STDS
+    encoded, classes = ndd.box_encoder(boxes, labels, anchors=anchors, offset=True, stds=stds)
+    made, found = train_detection.decoded(encoded.torch()), classes.torch()
+    for box, label in zip(boxes, labels, strict=True):
+        torch.testing.assert_close(made[found == label], box.expand(int((found == label).sum()), 4), atol=1e-5, rtol=0)
+        assert (train_detection.overlaps(box, made[found == label]) > 0.999).all()
+
+
+def test_train_detection_refuses_a_folder_without_annotations(train_detection: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"instances\.json"):
+        train_detection.main([str(tmp_path)])
+
+
+def logged(file: Path) -> list[tuple[int, float]]:
+    return [(step, loss) for step, loss in map(json.loads, file.read_text().splitlines())]
+
+
+@pytest.mark.figures
+def test_resume_training_after_a_kill(tmp_path: Path) -> None:
+    """Killed twice, it makes the steps of a training that was not, with the same losses."""
+    options = ["--epochs", "1", "--batch-size", "16", "--save-every", "5"]
+    expected, log = tmp_path / "expected", tmp_path / "log"
+    kills = []
+    for wanted in (12, 31):
+        command = [sys.executable, "-W", "ignore", str(EXAMPLES / "resume_training.py"), str(tmp_path / "killed"), "--log", str(log), *options]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        end = time.monotonic() + 120
+        while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
+            assert process.poll() is None
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills.append(logged(log)[-1][0])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            load("resume_training").main([str(tmp_path / "killed"), "--log", str(log), *options])
+            load("resume_training").main([str(tmp_path / "whole"), "--log", str(expected), *options])
+    finally:
+        torch.set_num_threads(threads)
+    steps = logged(expected)
+    assert [step for step, _ in steps] == list(range(1, 114))
+    # Steps after the last checkpoint before a kill are made again.
+    assert set(logged(log)) == set(steps)
+    print(f"killed after steps {kills[0]} and {kills[1]} of {len(steps)}: all losses as without")
+
+
+def test_train_lightning(tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "train_lightning.py"), str(tmp_path)]
+    for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
+        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=280)
+        assert run.returncode == 0, run.stderr
+        assert f"after {steps} steps" in run.stdout
+
+
+def test_replace_dataloader(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torchvision")
+    example = load("replace_dataloader")
+    speeds = example.main(["--steps", "3", "--batch-size", "8"])
+    assert min(speeds.values()) > 0
+    printed = capsys.readouterr().out
+    assert "with_torchvision: " in printed
+    assert "times as fast" in printed
+
+
+def test_compiled_augmentation(capsys: pytest.CaptureFixture[str]) -> None:
+    load("compiled_augmentation").main(["--steps", "3", "--batch-size", "4"])
+    assert "times as fast" in capsys.readouterr().out
+
+
+def test_ray_preprocess(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "ray_preprocess.py"), str(tmp_path), "--epochs", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"})
+    assert run.returncode == 0, run.stderr[-5000:]
+    assert "epoch 0, step 29: loss" in run.stdout

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ndd.DataLoader``."""
+
+import gc
+import io
+import json
+import threading
+import time
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import torch_ndd as ndd
+from torch_ndd.testing import assert_resumable
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder, random = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for i in range(23):
+        height, width = random.integers(20, 60, 2)
+        pixels = random.integers(0, 255, (height // 4, width // 4, 3), np.uint8)
+        Image.fromarray(pixels).resize((int(width), int(height))).save(folder / f"{i:02}.jpg")
+    return sorted(folder.iterdir())
+
+
+def augment(files: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch]:
+    pixels = ndd.decoders.image(files)
+    pixels = ndd.random_resized_crop(pixels, size=[24, 24])
+    mirror = ndd.random.coin_flip(batch_size=pixels.batch_size)
+    return ndd.crop_mirror_normalize(pixels, mirror=mirror, mean=[120.0], std=[60.0]), labels
+
+
+def loader_of(images: list[Path], batch_size: int = 4, rank: int = 0, world: int = 1, **options: Any) -> ndd.DataLoader:
+    reader = ndd.readers.File(files=images, random_shuffle=True, shard_id=rank, num_shards=world)
+    return ndd.DataLoader(reader, options.pop("fn", augment), batch_size=batch_size, seed=3, **options)
+
+
+def labels_of(loader: Any) -> list[list[int]]:
+    return [labels.flatten().tolist() for _, labels in loader]
+
+
+def test_epochs(images: list[Path]) -> None:
+    loader = loader_of(images)
+    assert len(loader) == 6
+    for _ in range(2):
+        batches = list(loader)
+        assert len(batches) == 6
+        assert all(isinstance(one, torch.Tensor) for batch in batches for one in batch)
+        assert [tuple(pixels.shape) for pixels, _ in batches] == [(4, 3, 24, 24)] * 5 + [(3, 3, 24, 24)]
+        assert sorted(chain(*(labels.flatten().tolist() for _, labels in batches))) == list(range(23))
+    dropping = loader_of(images, drop_last=True)
+    assert len(dropping) == len(list(dropping)) == 5
+    assert labels_of(dropping) != labels_of(dropping)
+
+
+@pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu"])
+def test_equal_for_any_prefetch(images: list[Path], mode: str) -> None:
+    def run(prefetch: int, **options: Any) -> list[torch.Tensor]:
+        loader = loader_of(images, prefetch=prefetch, **options)
+        out = []
+        for _ in range(2):
+            for pixels, _ in loader:
+                ndd.random.uniform(batch_size=3)  # what the loop draws does not change what fn draws
+                out.append(pixels.clone())
+        return out
+
+    expected = run(0)
+    with ndd.EvalMode[mode]:
+        for options in ({"prefetch": 1}, {"prefetch": 2}, {"prefetch": 7}, {"prefetch": 3, "prefetch_bytes": 1}):
+            for one, other in zip(run(**options), expected, strict=True):  # type: ignore[arg-type]
+                torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_resume(images: list[Path]) -> None:
+    resumed = assert_resumable(lambda rank, world, size: loader_of(images, size, rank, world), worlds=[(1, 1), (2, 2)], batch_sizes=[4])
+    assert resumed.cuts == 11
+
+    def only_labels(files: ndd.Batch, labels: ndd.Batch) -> ndd.Batch:
+        return labels
+
+    make = lambda rank, world, size: loader_of(images, size, rank, world, fn=only_labels)  # noqa: E731
+    assert assert_resumable(make, worlds=[(1, 2), (2, 3), (3, 1)], batch_sizes=[1, 4]).state_bytes < 4096
+
+
+def test_break_and_reuse(images: list[Path]) -> None:
+    loader = loader_of(images, prefetch=5)
+    labels = [labels for _, labels in islice(loader, 2)][-1]
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert state["reader"]["taken"] == [[1, 8]]  # not what was prepared
+    second = labels_of(loader)
+    other = loader_of(images)
+    first = labels_of(other)
+    assert labels_of(other) == second
+    assert labels.flatten().tolist() == first[1]
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    assert labels_of(loader) == first[2:]
+    assert loader.state_dict()["reader"]["epoch"] == 1
+
+
+def test_a_state_at_the_last_batch(images: list[Path]) -> None:
+    loader = loader_of(images)
+    loop = iter(loader)
+    for _ in range(6):
+        next(loop)
+    at_the_last = loader.state_dict()
+    assert next(loop, None) is None
+    ended = loader.state_dict()
+    loader.load_state_dict(at_the_last)
+    assert labels_of(loader) == []
+    second = labels_of(loader)
+    assert len(second) == 6
+    loader.load_state_dict(ended)
+    assert labels_of(loader) == second
+
+
+def test_loading_ends_a_loop(images: list[Path]) -> None:
+    loader = loader_of(images)
+    start = loader.state_dict()
+    seen = []
+    for _, labels in loader:
+        seen.append(labels.flatten().tolist())
+        if len(seen) == 2:
+            loader.load_state_dict(start)
+    assert len(seen) == 2
+    assert labels_of(loader)[:2] == seen
+
+
+class Named(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Data:
+    x: Any
+    name: str
+
+
+def test_structures(images: list[Path]) -> None:
+    def fn(files: ndd.Batch, labels: ndd.Batch) -> Any:
+        return {"named": Named(labels, [labels + 1]), "data": Data(labels, "abc"), "torch": torch.ones(2), "text": "x", "ragged": files}
+
+    batch = next(iter(loader_of(images, fn=fn)))
+    assert batch["named"].x.tolist() == [[one[0] - 1] for one in batch["named"].y[0].tolist()]
+    assert isinstance(batch["data"].x, torch.Tensor)
+    assert (batch["data"].name, batch["text"], batch["torch"].tolist()) == ("abc", "x", [1, 1])
+    assert isinstance(batch["ragged"], list)
+    assert Image.open(io.BytesIO(bytes(batch["ragged"][0].tolist()))).format == "JPEG"
+    plain = ndd.DataLoader(ndd.readers.File(2, files=images))
+    files, labels = next(iter(plain))
+    assert labels.tolist() == [[0], [1]]
+    assert len(files) == 2
+
+
+def test_errors_have_their_turn(images: list[Path], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no image at all")
+    files = [*images[:9], broken, *images[9:12]]
+    for prefetch in (0, 1, 4):
+        loop = iter(ndd.DataLoader(ndd.readers.File(files=files), augment, batch_size=3, prefetch=prefetch))
+        for _ in range(3):
+            next(loop)
+        with pytest.raises(RuntimeError, match=r"broken\.jpg"):
+            next(loop)
+
+    def wrong(files: ndd.Batch, labels: ndd.Batch) -> Any:
+        raise KeyError("mine")
+
+    loader = loader_of(images, fn=wrong)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            next(iter(loader))
+    reader = ndd.readers.File(files=[*images[:3], tmp_path / "lost.jpg"])
+    loop = iter(ndd.DataLoader(reader, batch_size=2))
+    next(loop)
+    with pytest.raises(RuntimeError, match=r"lost\.jpg"):
+        next(loop)
+
+
+def test_mistakes(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    for options, error in (
+        ({}, ValueError),
+        ({"batch_size": 0}, ValueError),
+        ({"batch_size": 2, "prefetch": -1}, ValueError),
+        ({"batch_size": 2, "prefetch_bytes": 0}, ValueError),
+    ):
+        with pytest.raises(error, match=r"DataLoader: "):
+            ndd.DataLoader(reader, augment, **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="reader must be"):
+        ndd.DataLoader([1, 2], augment, batch_size=2)  # type: ignore[arg-type]
+    loader = loader_of(images)
+    for state in ({}, None, {"version": 1, "reader": {}, "seed": 1}, {**loader.state_dict(), "version": 2}):
+        with pytest.raises(ValueError, match="no state of version"):
+            loader.load_state_dict(state)  # type: ignore[arg-type]
+
+
+def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
+    calls = []
+
+    def fn(files: ndd.Batch, labels: ndd.Batch) -> ndd.Batch:
+        calls.append(1)
+        return ndd.resize(ndd.decoders.image(files), size=[100, 100])
+
+    def settled(expected: int) -> bool:
+        end = time.monotonic() + 10
+        while len(calls) < expected and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(0.05)  # one more would come now
+        return len(calls) == expected
+
+    loop = iter(loader_of(images, fn=fn, prefetch=3))
+    assert settled(0)
+    next(loop)
+    assert settled(4)
+    next(loop)
+    assert settled(5)
+    size = 4 * 100 * 100 * 3
+    for bound, expected in ((1, 2), (size + 1, 3), (3 * size, 4)):
+        calls.clear()
+        loop = iter(loader_of(images, fn=fn, prefetch=5, prefetch_bytes=bound))
+        next(loop)
+        assert settled(expected)
+
+
+def test_seeds(images: list[Path]) -> None:
+    def first(seed: int | None) -> torch.Tensor:
+        return next(iter(ndd.DataLoader(ndd.readers.File(files=images), augment, batch_size=4, seed=seed)))[0]
+
+    assert torch.equal(first(1), first(1))
+    assert not torch.equal(first(1), first(2))
+    drawn = []
+    for _ in range(2):
+        ndd.random.set_seed(99)
+        drawn += [first(None), first(None)]
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+def test_statistics(images: list[Path]) -> None:
+    loader = loader_of(images)
+    assert "Nothing" in loader.diagnose()
+    for _ in loader:
+        pass
+    stats = loader.stats
+    assert (stats.batches, stats.samples, stats.bytes) == (6, 23, 23 * (3 * 24 * 24 + 1) * 4)
+    assert all(value >= 0 for value in stats)
+    assert stats.decode > 0
+    assert stats.augment > 0
+    assert 0 <= stats.waited <= 1
+
+
+FIGURES = {"batches": 10, "samples": 640, "bytes": 1, "read": 0.0, "call": 0.1, "wait": 5.0, "model": 5.0, "decode": 15.0, "augment": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("figures", "limit"),
+    [
+        ({}, "Decoding"),
+        ({"wait": 0.1}, "The model"),
+        ({"decode": 3.0, "augment": 15.0}, "Augmentation"),
+        ({"read": 6.0, "decode": 1.0}, "Reading"),
+        ({"call": 6.0, "decode": 2.0}, "Python"),
+        ({"decode": 2.0}, "Latency"),
+    ],
+)
+def test_diagnosis(figures: dict[str, float], limit: str) -> None:
+    text = ndd.loader.Stats(**{**FIGURES, **figures}).diagnosis(threads=2)  # type: ignore[arg-type]
+    assert text.startswith(f"{limit} is the limit")
+    assert "\n" not in text
+
+
+def test_nothing_stays_behind(images: list[Path]) -> None:
+    before = threading.active_count()
+    for _ in range(3):
+        loader = loader_of(images, prefetch=4)
+        for _ in loader:
+            break
+        del loader
+    gc.collect()
+    end = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_fn_runs_where_its_caller_is(images: list[Path]) -> None:
+    seen = []
+
+    def fn(files: ndd.Batch, labels: ndd.Batch) -> ndd.Batch:
+        seen.append((ndd.EvalMode.current(), ndd.EvalContext.current().num_threads, threading.current_thread() is threading.main_thread()))
+        return labels
+
+    with ndd.EvalMode.sync_cpu, ndd.EvalContext(num_threads=3):
+        list(loader_of(images, fn=fn))
+        list(loader_of(images, fn=fn, prefetch=0))
+    assert seen == [(ndd.EvalMode.sync_cpu, 3, False)] * 6 + [(ndd.EvalMode.sync_cpu, 3, True)] * 6

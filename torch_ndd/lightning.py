@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with Lightning: ``torch_ndd.lightning.DataModule``. Extra ``[lightning]``."""
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .distributed import Shard, shard
+from .loader import DataLoader
+from .readers import Reader
+
+
+def _parent() -> Any:
+    try:
+        return importlib.import_module("lightning.pytorch").LightningDataModule
+    except ModuleNotFoundError:
+        return object
+
+
+_Parent = _parent()
+
+
+class DataModule(_Parent):
+    """Readers and what is done to their batches, for a Lightning ``Trainer``.
+
+    A checkpoint of the trainer has the position in the data and in the random numbers, after whatever step it was saved. Training that is resumed
+    from it sees the batches that would have followed, bit for bit; with another batch size or on another number of processes, the samples that were
+    left of the epoch, each once.
+
+    Each process of the trainer reads its shard. In training on several, readers get ``pad_last_batch=True``: all must take equally many steps.
+
+    Args:
+        train: Makes the reader of the training data, given the arguments ``shard_id`` and ``num_shards``, and on several processes
+            ``pad_last_batch``: ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
+        val: The same of the validation data; without it nothing is validated. Nothing is padded there: each sample counts once.
+        train_fn: What is done to a batch in training; see :class:`torch_ndd.DataLoader`.
+        val_fn: The same in validation.
+        batch_size: Samples in a batch of one process.
+        val_batch_size: The same in validation; by default as in training.
+        options: Further arguments of :class:`torch_ndd.DataLoader`. ``device`` is the trainer's unless it is given.
+
+    Raises:
+        ImportError: Lightning is not installed.
+
+    >>> import torch_ndd as ndd
+    >>> data = DataModule(lambda **shard: ndd.readers.File(files=["a.jpg", "b.jpg"], **shard), batch_size=1)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        train: Callable[..., Reader | DataLoader],
+        val: Callable[..., Reader | DataLoader] | None = None,
+        *,
+        train_fn: Callable[..., Any] | None = None,
+        val_fn: Callable[..., Any] | None = None,
+        batch_size: int | None = None,
+        val_batch_size: int | None = None,
+        **options: Any,
+    ) -> None:
+        if _Parent is object:
+            raise ImportError("lightning.DataModule: Lightning is not installed: pip install torch_ndd[lightning]")
+        super().__init__()
+        self._makers = {"train": train, "val": val}
+        self._fns = {"train": train_fn, "val": val_fn}
+        self._batch_sizes = {"train": batch_size, "val": val_batch_size or batch_size}
+        self._options = options
+        self._loaders: dict[str, tuple[Shard, DataLoader]] = {}
+        self._state: dict[str, Any] | None = None  # of the training data, for the loader that is still to be made
+
+    def train_dataloader(self) -> "_TrainLoader":
+        """The training data, where they were left."""
+        loader = _TrainLoader(self._loader("train"), self.trainer)
+        if self._state is not None:
+            loader.load_state_dict(self._state)
+            self._state = None
+        return loader
+
+    def val_dataloader(self) -> DataLoader | list[Any]:
+        """The validation data."""
+        return self._loader("val") if self._makers["val"] else []
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position in the training data, for a checkpoint."""
+        if self._state is None and "train" in self._loaders:
+            return _TrainLoader(self._loaders["train"][1], self.trainer).state_dict()
+        return self._state or {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go to the position of a checkpoint."""
+        self._state = state_dict
+
+    def _loader(self, stage: str) -> DataLoader:
+        trainer = self.trainer
+        here = shard() if trainer is None else Shard(shard_id=trainer.global_rank, num_shards=trainer.world_size)
+        before, loader = self._loaders.get(stage, (None, None))
+        if loader is not None and before == here:
+            return loader
+        maker = self._makers[stage]
+        assert maker is not None
+        made = maker(**here, pad_last_batch=True) if stage == "train" and here["num_shards"] > 1 else maker(**here)
+        if isinstance(made, Reader):
+            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
+        if not isinstance(made, DataLoader):
+            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
+        if made.reader._num_shards != here["num_shards"] or made.reader._shard_id != here["shard_id"]:
+            raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
+        if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
+            made.device = trainer.strategy.root_device
+        if loader is not None:  # the module was used by another trainer
+            made.load_state_dict(loader.state_dict())
+        self._loaders[stage] = here, made
+        return made
+
+
+class _TrainLoader:
+    """A loader whose state is what Lightning will do next.
+
+    After the last batch of an epoch that is the beginning of the next one, although the loop over the loader is not over: Lightning asks for no
+    batch more than it needs, and ``limit_train_batches`` may make it need fewer than there are. Lightning restores this state from its own
+    collection of loaders too, in the middle of an epoch only; it is the same state.
+    """
+
+    def __init__(self, loader: DataLoader, trainer: Any) -> None:
+        self.loader, self._trainer = loader, trainer
+        self._length = self._length_of_next = 0  # of an epoch that was resumed
+
+    def __iter__(self) -> Iterator[Any]:
+        self._length, self._length_of_next = self._length_of_next, 0
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        # Lightning subtracts the steps before the checkpoint from this. They and the rest of the epoch are more than a whole epoch where the
+        # checkpoint is of larger batches or more processes; where they are fewer, this loader just ends.
+        return max(len(self.loader), self._length, self._length_of_next)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = self.loader.state_dict()
+        begun = any(taken for _, taken in state["reader"]["taken"])
+        return {**state, "ended": bool(begun and self._trainer is not None and self._trainer.is_last_batch)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loader.load_state_dict(state)
+        if state["ended"]:
+            self.loader.set_epoch(state["reader"]["epoch"] + 1)
+        loop = None if self._trainer is None else self._trainer.fit_loop
+        done = loop.epoch_loop.batch_progress.current.ready if loop is not None and loop.restarting else 0
+        begins_anew = not done or (state["ended"] and done >= len(self.loader))
+        self._length_of_next = 0 if begins_anew else done + self.loader.reader._length_left(self.loader.batch_size, self.loader.drop_last)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preprocessing on many machines with Ray Data: ``torch_ndd.ray.map_batches``. Extra ``[ray]``."""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._batch import Batch, as_batch, batch
+from ._context import get_num_threads, set_num_threads
+from ._rng import RNG, using_rng
+from ._tensor import Tensor
+
+
+def map_batches(
+    dataset: Any,
+    fn: Callable[..., Mapping[str, Any]],
+    *,
+    columns: str | Sequence[str] = "bytes",
+    batch_size: int = 64,
+    seed: int | None = None,
+    **options: Any,
+) -> Any:
+    """Run ``fn`` on the batches of a Ray dataset, in Ray's workers.
+
+    Bytes of files become Batches of uint8 samples, as readers deliver them; the other types of columns are numbers and arrays, of one shape or of
+    many. Inside of ``fn`` operators run on as many threads as the task has CPUs.
+
+    Args:
+        dataset: A ``ray.data.Dataset``, for example ``ray.data.read_binary_files(folder, include_paths=True)``. Where it has a column ``path``,
+            messages about images that cannot be decoded name it.
+        fn: Called with a Batch for each of ``columns``; returns a dict of new columns: Batches, tensors, arrays or lists of one item a row. It has no
+            state, since calls run in different processes, and again where a machine fails.
+        columns: Given to ``fn`` and left out of the result unless ``fn`` returns them. All others are kept.
+        batch_size: Rows of a call; the last ones may have fewer.
+        seed: Of the random operators in ``fn``: they draw what follows from it and from the contents of the first column, wherever and whenever
+            that runs; another epoch needs another seed. By default they draw anew each time.
+        options: Further arguments of ``Dataset.map_batches``: ``num_cpus`` of a task, 1 by default, ``num_gpus``, ``concurrency``, ...
+
+    Returns:
+        A dataset, which is computed when it is consumed.
+
+    Raises:
+        TypeError: at once, for what is no Ray dataset; in the workers, where ``fn`` returns no dict or a column has a type that is no data.
+        KeyError: in the workers, for a column that is not there.
+        ValueError: in the workers, for missing values, and for results of another number of rows.
+
+    >>> def preprocess(jpegs):
+    ...     return {"image": ndd.resize(ndd.decoders.image(jpegs), size=[224, 224])}
+    >>> images = map_batches(ray.data.read_binary_files("photos"), preprocess)  # doctest: +SKIP
+    """
+    if not hasattr(dataset, "map_batches"):
+        raise TypeError(f"ray.map_batches: dataset must be a ray.data.Dataset, not {type(dataset).__name__}")
+    options.setdefault("num_cpus", 1)
+    known = [columns] if isinstance(columns, str) else list(columns)
+    given = {"fn": fn, "columns": known, "seed": seed, "threads": max(1, int(options["num_cpus"] or 1))}
+    return dataset.map_batches(_apply, batch_size=batch_size, batch_format="numpy", zero_copy_batch=True, fn_kwargs=given, **options)
+
+
+def _apply(
+    rows: dict[str, np.ndarray], fn: Callable[..., Mapping[str, Any]], columns: list[str], seed: int | None, threads: int
+) -> dict[str, np.ndarray]:
+    """One call, in a worker."""
+    if get_num_threads() != threads:
+        set_num_threads(threads)
+    missing = [name for name in columns if name not in rows]
+    if missing:
+        raise KeyError(f"ray.map_batches: there is no column {missing[0]!r}; there are {sorted(rows)}")
+    inputs = [_as_batch(name, rows[name]) for name in columns]
+    if "path" in rows:
+        inputs[0]._sources = [str(path) for path in rows["path"]]
+    with nullcontext() if seed is None else using_rng(_rng_of(seed, rows[columns[0]])):
+        made = fn(*inputs)
+    if not isinstance(made, Mapping):
+        raise TypeError(f"ray.map_batches: fn must return a dict of columns, not {type(made).__name__}")
+    out = {name: column for name, column in rows.items() if name not in columns}
+    for name, column in made.items():
+        out[name] = _as_column(column)
+        if len(out[name]) != len(rows[columns[0]]):
+            raise ValueError(f"ray.map_batches: fn returned {len(out[name])} rows of {name!r} for {len(rows[columns[0]])}")
+    return out
+
+
+def _as_batch(name: str, column: np.ndarray) -> Batch:
+    if column.dtype != object:
+        if column.dtype.kind not in "biuf":
+            raise TypeError(f"ray.map_batches: column {name!r} has the type {column.dtype}, which is no data")
+        return as_batch(column)
+    samples = [np.frombuffer(one, np.uint8) if isinstance(one, bytes | memoryview) else one for one in column]
+    for row, one in enumerate(samples):
+        if one is None:
+            raise ValueError(f"ray.map_batches: row {row} of column {name!r} has no value; drop such rows before")
+        if not isinstance(one, np.ndarray):
+            raise TypeError(f"ray.map_batches: row {row} of column {name!r} is a {type(one).__name__}; it must be bytes, a number or an array")
+    return batch(samples)
+
+
+def _rng_of(seed: int, column: np.ndarray) -> RNG:
+    """The numbers of a batch follow from what it is, not from where it runs."""
+    crc = 0
+    for one in column:
+        crc = zlib.crc32(one if isinstance(one, bytes) else np.ascontiguousarray(one).tobytes(), crc)
+    return RNG((seed << 32 | crc) & (2**64 - 1))
+
+
+def _as_column(values: Any) -> np.ndarray:
+    if isinstance(values, Batch):
+        if values._shapes is None:
+            return values.cpu().torch().numpy()
+        values = list(values.cpu())
+    if isinstance(values, torch.Tensor):
+        return values.cpu().numpy()
+    if not isinstance(values, list | tuple):
+        return np.asarray(values)
+    samples = [np.asarray(one.cpu() if isinstance(one, Tensor | torch.Tensor) else one) for one in values]
+    if len({one.shape for one in samples}) <= 1:
+        return np.stack(samples) if samples else np.empty(0)
+    column = np.empty(len(samples), object)
+    for row, one in enumerate(samples):
+        column[row] = one
+    return column
