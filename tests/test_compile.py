@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only a compiled graph has: how often it is compiled, what it is fused to, whose numbers it draws, and that it can be saved.
+
+That every operator compiles, dense and ragged, is in ``test_operators.py``; what does not, with the reason, is ``UNCOMPILED`` below.
+"""
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
+
+import torch_ndd as ndd
+from torch_ndd import Batch, EvalMode
+from torch_ndd.random import RNG
+
+# Operators that torch.compile(fullgraph=True) refuses on all input.
+UNCOMPILED = {
+    "decoders.inflate": "it runs in Python",
+    "decoders.numpy": "it runs in Python, and the file says of which type the result is",
+    "decoders.video": "it runs in Python",
+    "dump_image": "it writes files",
+    "optical_flow": "OpenCV is called from Python",
+}
+MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+
+
+@pytest.fixture(autouse=True)
+def _new_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
+    return torch.compile(function, fullgraph=True, backend=backend)
+
+
+def graphs() -> int:
+    return counters["stats"]["unique_graphs"]
+
+
+def images(*shapes: tuple[int, int], seed: int = 0, dtype: str = "uint8") -> Batch:
+    generator = np.random.default_rng(seed)
+    return ndd.batch([generator.integers(0, 256, (*shape, 3)).astype(dtype) for shape in shapes], layout="HWC")
+
+
+def files(count: int, size: tuple[int, int] = (60, 50)) -> Batch:
+    """JPEGs of different sizes."""
+    generator = np.random.default_rng(count)
+    made = []
+    for k in range(count):
+        file = io.BytesIO()
+        pixels = generator.integers(0, 256, (size[0] // 8 + k, size[1] // 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).resize((size[1] + k, size[0])).save(file, "JPEG")
+        made.append(np.frombuffer(file.getvalue(), np.uint8))
+    return ndd.batch(made)
+
+
+def normalized(x: Any, mirror: Any = 1) -> Any:
+    return ndd.crop_mirror_normalize(x, mirror=mirror, mean=MEAN, std=STD)
+
+
+def test_every_operator_compiles() -> None:
+    """The generic suite compiles all cases but those with a reason; so many operators as the list says have no other."""
+    from test_operators import CASES
+
+    compiles = {case.operator for case in CASES if not case.uncompiled}
+    assert sorted({case.operator for case in CASES} - compiles) == sorted(UNCOMPILED)
+
+
+@pytest.mark.parametrize("kind", ["dense", "ragged", "sample"])
+def test_one_compilation_for_changing_contents_and_two_for_changing_shapes(kind: str) -> None:
+    def augmented(x: Any) -> Any:
+        return normalized(ndd.resize(ndd.brightness(x, brightness=1.2), size=[20, 30]))
+
+    def given(count: int, height: int, seed: int) -> Any:
+        batch = images(*((height + k * (kind == "ragged"), 40) for k in range(count)), seed=seed)
+        return batch.tensors[0] if kind == "sample" else batch
+
+    run = compiled(augmented)
+    for seed in range(3):
+        batch = given(4, 30, seed)
+        torch.testing.assert_close(run(batch).torch(), augmented(batch).torch())
+    assert graphs() == 1
+    for count, height in ((5, 33), (6, 35), (3, 50)):
+        batch = given(count, height, 0)
+        torch.testing.assert_close(run(batch).torch(), augmented(batch).torch())
+    assert graphs() == 2
+
+
+def test_tensors_and_batches_keep_layout_and_type_in_and_out() -> None:
+    def both(sample: ndd.Tensor, batch: Batch) -> dict[str, Any]:
+        return {"sample": ndd.flip(sample), "batch": [ndd.rotate(batch, angle=90.0), batch + 1], "torch": batch.torch() * 2}
+
+    batch = images((8, 9), (8, 9))
+    made, expected = compiled(both)(batch.tensors[1], batch), both(batch.tensors[1], batch)
+    assert isinstance(made["sample"], ndd.Tensor)
+    assert made["sample"].layout == "HWC"
+    assert torch.equal(made["sample"].torch(), expected["sample"].torch())
+    assert torch.equal(made["torch"], expected["torch"])
+    for ours, theirs in zip(made["batch"], expected["batch"], strict=True):
+        assert isinstance(ours, Batch)
+        assert (ours.layout, ours.dtype, ours.shape) == (theirs.layout, theirs.dtype, theirs.shape)
+        assert all(torch.equal(one.torch(), other.torch()) for one, other in zip(ours.tensors, theirs.tensors, strict=True))
+
+
+CHAINS: dict[str, Callable[[Any], Any]] = {
+    "bytes": lambda x: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1)),
+    "floats": lambda x: normalized(ndd.flip(ndd.hue(ndd.brightness_contrast(ndd.cast(x, dtype=torch.float32), contrast=0.8), hue=20.0))),
+    "a value a sample": lambda x: normalized(ndd.flip(ndd.brightness(x[0], brightness=x[1])), mirror=x[2]),
+    "arithmetic": lambda x: (ndd.flip(x) * 0.5 + 3) / 7,
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_is_one_kernel(chain: str) -> None:
+    batch: Any = images((24, 32), (24, 32))
+    if chain == "a value a sample":
+        batch = (batch, ndd.batch([0.5, 1.25]), ndd.batch([0, 1]))
+    made, (code,) = run_and_get_code(compiled(CHAINS[chain], "inductor"), batch)
+    assert code.count("async_compile.cpp_pybinding(") == 1
+    assert "torch.ops.ndd" not in code
+    torch.testing.assert_close(made.torch(), CHAINS[chain](batch).torch(), atol=1e-4, rtol=0)
+
+
+def randomly(batch: Batch, rng: RNG | None) -> Any:
+    factor = ndd.random.uniform(range=[0.5, 1.5], batch_size=batch.batch_size, rng=rng)
+    mirror = ndd.random.coin_flip(batch_size=batch.batch_size)
+    noisy = ndd.noise.gaussian(ndd.brightness(batch, brightness=factor), stddev=5.0, rng=rng)
+    return normalized(noisy, mirror=mirror), factor, ndd.random_resized_crop(batch, size=[9, 9], rng=rng)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("given", [False, True], ids=["default generator", "rng="])
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_random_operators_draw_the_same_numbers(backend: str, given: bool) -> None:
+    batch = images((24, 32), (24, 32), (24, 32))
+    run = compiled(randomly, backend)
+    for seed in range(3):  # another object each time: the graph has a generator as its argument
+        results = []
+        for function in (randomly, run):
+            ndd.random.set_seed(seed)
+            rng = RNG(seed=seed) if given else None
+            first, second = function(batch, rng), function(batch, rng)
+            results.append((*first, *second))
+            results[-1] += (str(ndd.random.get_default_rng().state), rng and str(rng.state))
+        for ours, theirs in zip(*results, strict=True):
+            if isinstance(ours, Batch):
+                torch.testing.assert_close(ours.torch(), theirs.torch(), atol=0.02, rtol=0)  # one of 255 levels
+            else:
+                assert ours == theirs
+    assert graphs() == 1
+
+
+def test_a_graph_draws_in_the_order_of_the_calls() -> None:
+    """Unused draws and equal draws are draws all the same."""
+
+    def draws() -> tuple[Any, Any]:
+        first = ndd.random.uniform(shape=[3])
+        ndd.random.uniform(shape=[5])
+        return ndd.random.uniform(shape=[3]), first
+
+    for backend in ("aot_eager", "inductor"):
+        ndd.random.set_seed(1)
+        expected = draws()
+        state = str(ndd.random.get_default_rng().state)
+        ndd.random.set_seed(1)
+        made = compiled(draws, backend)()
+        assert str(ndd.random.get_default_rng().state) == state
+        for ours, theirs in zip(made, expected, strict=True):
+            assert torch.equal(ours.torch(), theirs.torch())
+
+
+def test_a_wrong_generator_is_refused_in_a_graph_too() -> None:
+    with pytest.raises(Exception, match=r"rng must be an instance of random\.RNG"):
+        compiled(lambda: ndd.random.uniform(shape=[2], rng=ndd))()  # type: ignore[arg-type]
+
+
+def decoded(encoded: Batch) -> Batch:
+    return normalized(ndd.resize(ndd.decoders.image_random_crop(encoded), size=[32, 48]), ndd.random.coin_flip(batch_size=encoded.batch_size))
+
+
+def test_from_bytes_to_normalized_planes() -> None:
+    run = compiled(decoded)
+    for count, size in ((3, (60, 50)), (4, (70, 90)), (5, (40, 30))):
+        encoded = files(count, size)
+        ndd.random.set_seed(count)
+        expected = decoded(encoded).torch()
+        ndd.random.set_seed(count)
+        made = run(encoded).torch()
+        assert made.shape == (count, 3, 32, 48)
+        torch.testing.assert_close(made, expected, atol=0.02, rtol=0)
+    assert graphs() <= 2
+
+
+class Preprocessing(torch.nn.Module):
+    """From images of one shape to what a model takes."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        batch = ndd.as_batch(pixels, layout="HWC")
+        return normalized(ndd.resize(ndd.brightness(batch, brightness=1.1), size=[16, 24])).torch()
+
+
+def test_export_is_run_again_from_the_file_in_another_process(tmp_path: Path) -> None:
+    pixels = images((30, 40), (30, 40)).torch()
+    batches = torch.export.Dim("batches", min=1, max=64)
+    program = torch.export.export(Preprocessing(), (pixels,), dynamic_shapes=({0: batches},))
+    torch.export.save(program, tmp_path / "program.pt2")
+    more = images(*[(30, 40)] * 5, seed=2).torch()
+    torch.save((more, Preprocessing()(more)), tmp_path / "expected.pt")
+    script = (
+        "import sys, torch, torch_ndd\n"
+        "program = torch.export.load(sys.argv[1] + '/program.pt2').module()\n"
+        "pixels, expected = torch.load(sys.argv[1] + '/expected.pt')\n"
+        "torch.testing.assert_close(program(pixels), expected)\n"
+        "print('equal')"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "equal\n", done.stderr
+
+
+PENDING: dict[str, Callable[..., Any]] = {
+    "operator": lambda x, y: ndd.brightness(x, brightness=1.5),
+    "kernel": lambda x, y: ndd.gaussian_blur(x, window_size=3),
+    "argument": lambda x, y: ndd.brightness(x, brightness=y),
+    "arithmetic": lambda x, y: x * 2 - y,
+    "part": lambda x, y: x.slice[1:3, ::2],
+    "samples": lambda x, y: x.select([2, 0, 1]),
+    "sample": lambda x, y: x.tensors[1],
+    "part of a sample": lambda x, y: x.tensors[1][2:5, 1],
+    "converted": lambda x, y: ndd.as_batch(x, dtype=torch.float32),
+    "torch": lambda x, y: ndd.as_batch(x.torch() + 1),
+}
+
+
+@pytest.mark.parametrize("function", PENDING)
+def test_a_graph_waits_for_what_is_pending(function: str) -> None:
+    """Nothing begins before somebody waits for it."""
+    run, images_ = compiled(PENDING[function]), images((40, 50), (40, 50), (40, 50))
+    for count in range(3):
+        results = []
+        for one in (PENDING[function], run):
+            with EvalMode.deferred:
+                given = ndd.brightness(images_, brightness=0.5 + count), ndd.cast(ndd.batch([1, 2, 3]), dtype=torch.float32)
+                assert given[0]._pending is not None
+                results.append(one(*given))
+        ours, theirs = (one.tensors if isinstance(one, Batch) else [one] for one in results)
+        for result, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+    assert graphs() <= 2
+
+
+def test_a_failure_before_the_graph_is_raised() -> None:
+    numbers = ndd.batch([[1, 2], [3, 4]])
+    with EvalMode.deferred:
+        wrong = numbers // ndd.cast(ndd.batch([[1, 1], [1, 0]]), dtype=torch.int32)
+        with pytest.raises(ValueError, match="zero"):
+            compiled(lambda x: ndd.flip(ndd.reshape(x, shape=[1, 2, 1], layout="HWC")))(wrong)
