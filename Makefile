@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What a rebuild depends on; edits of Python files alone need none, because tests run on the installed package only after `pip install`.
 SOURCES := pyproject.toml $(shell find csrc torch_ndd -type f -not -name '*.pyc' -not -name '*.so')
+# Processes that run tests; each takes 1 to 2 GB.
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 # DALI is the reference of the parity tests. It has no wheel for every Python.
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
 
@@ -14,7 +16,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/train_images.py
 
 test: $(VENV)/test.stamp lint
-	cd tests && ../$(BIN)/python -m pytest $(PYTEST_ARGS)
+	cd tests && ../$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -35,7 +37,7 @@ asan: $(SANITIZER)/torch_ndd.stamp
 	libraries=$$(for name in asan ubsan stdc++; do $(or $(CXX),g++) -print-file-name=lib$$name.so; done) && cd tests && \
 	  env -u CI PYTHONPATH=$(SANITIZER)/package LD_PRELOAD="$$(echo $$libraries)" NDD_THREAD_BATCHES=$${NDD_THREAD_BATCHES:-20} \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(SANITIZER)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report \
-	  $(abspath $(BIN))/python -m pytest --timeout 900 $(TESTS); status=$$?; \
+	  $(abspath $(BIN))/python -m pytest -n $(JOBS) --dist worksteal --timeout 900 $(TESTS); status=$$?; \
 	  if grep -lsE 'ERROR:|runtime error:' $(SANITIZER)/report*; then cat $(SANITIZER)/report*; exit 1; fi; exit $$status
 
 $(SANITIZER)/torch_ndd.stamp: $(VENV)/test.stamp

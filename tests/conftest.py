@@ -3,8 +3,10 @@
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,23 @@ import torch_ndd as ndd
 from torch_ndd import _native
 
 ROOT = Path(__file__).resolve().parents[1]
+OPTIONAL = (
+    "accelerate",
+    "aiohttp",
+    "astropy",
+    "fsspec",
+    "librosa",
+    "lightning",
+    "lmdb",
+    "pyarrow",
+    "pycocotools",
+    "ray",
+    "soundfile",
+    "torchcodec",
+    "torchdata",
+    "transformers",
+    "webdataset",
+)
 CI = bool(os.environ.get("CI"))
 HAS_CUDA_KERNELS = any(backend == "CUDA" for _, backend in _native.KERNELS)
 
@@ -32,13 +51,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         missing.append("CUDA kernels: the library was built without nvcc")
     if not Path(os.environ.get("DALI_EXTRA_PATH", "/nowhere")).is_dir():
         missing.append("the images of DALI_extra: set DALI_EXTRA_PATH")
-    for name in ("jax", "ml_dtypes", "numba"):
+    for name in ("jax", "ml_dtypes", "numba", *OPTIONAL):
         if importlib.util.find_spec(name) is None:
-            missing.append(f"{name}, with which tests/test_interop.py exchanges data")
+            missing.append(f"{name}, with which tests exchange or compare data")
+    if shutil.which("ffmpeg") is None:
+        missing.append("ffmpeg, which torchcodec decodes videos with")
     if CI and missing:
         raise pytest.UsageError("under CI the suite needs " + "; ".join(missing))
     if session.config.getoption("--device") == "cuda" and not (HAS_CUDA_KERNELS and torch.cuda.is_available()):
         raise pytest.UsageError("--device=cuda needs a GPU and a library built with nvcc")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what tests with the marker ``figures`` have counted."""
+    figures = [(report.nodeid, report.capstdout) for report in terminalreporter.stats.get("passed", ()) if "figures" in report.keywords]
+    if any(text for _, text in figures):
+        terminalreporter.section("figures")
+        for name, text in sorted(figures):
+            for line in text.splitlines():
+                terminalreporter.write_line(f"{name.rpartition('/')[2]}: {line}")
 
 
 @pytest.fixture(scope="session")

@@ -113,3 +113,10 @@ def test_operators(tmp_path: Path) -> None:
     report = bench("ops", *arguments, "--json", str(tmp_path / "ops.json"))
     assert list(report["results"]) == ["flip, vertical", "tiny: batch + 1"]
     assert report["results"]["flip, vertical"]["ms"]["torch_ndd"] > 0
+
+
+def test_readers(tmp_path: Path) -> None:
+    arguments = ["--only", "^Numpy$", "--images", "64", "--rounds", "1", "--steps", "2"]
+    report = bench("readers", *arguments, "--json", str(tmp_path / "readers.json"))
+    assert list(report["results"]) == ["Numpy"]
+    assert report["results"]["Numpy"]["torch_ndd"]["samples_per_second"] > 0

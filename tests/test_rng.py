@@ -2,6 +2,7 @@
 """The generator itself: what the operators draw from is in tests/ops/test_random.py."""
 
 import copy
+import json
 import multiprocessing
 import pickle
 import threading
@@ -166,3 +167,16 @@ def test_a_forked_process_has_a_generator_of_its_own() -> None:
     assert len(set(seen)) == 2
     random.set_seed(1234)
     assert drawn() == drawn() == FIRST[0]
+
+
+def test_state_dict() -> None:
+    rng = RNG(seed=11)
+    rng.advance(5)
+    state = json.loads(json.dumps(rng.state_dict()))
+    expected = [rng() for _ in range(3)]
+    other = RNG(seed=0)
+    other.load_state_dict(state)
+    assert [other() for _ in range(3)] == expected
+    for wrong in ({}, None, {"version": 2, "state": state["state"]}, {"version": 1}, {"version": 1, "state": "x"}):
+        with pytest.raises(ValueError, match="state"):
+            other.load_state_dict(wrong)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import torch
 from . import types
 from ._batch import Batch
 from ._operand import Operand
-from ._rng import RNG, get_default_rng
+from ._rng import RNG, compiled_draw, get_default_rng
 from ._stream import Pending
 from ._tensor import SAME_SAMPLE, Tensor
 
@@ -93,7 +93,7 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
 class Call:
     """One call while it is being made."""
 
-    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "per_frame", "reads")
+    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "numbers", "per_frame", "reads")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -103,6 +103,7 @@ class Call:
         self.per_frame = False  # only what is marked has values for frames; other dimensions of a vector mean nothing
         self.compiling = torch.compiler.is_compiling()
         self.reads: list[tuple[Pending, int]] = []
+        self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
 
     def join(self, value: Batch, name: int | str) -> None:
         """Take part in the call with a Batch: an input with this number or an argument with this name."""
@@ -185,6 +186,8 @@ def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
             if len(_constants) > 1000:
                 _constants.clear()
             _constants[key] = made
+        if call.compiling and number:
+            call.numbers.append((made, value))
     return made if number else _rows(call, argument, made, False)
 
 
@@ -227,6 +230,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
         value = value.cpu()  # type: ignore[attr-defined]
     if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
         value._ready()
+    value = value._settled()
     call.read(value)
     if not isinstance(value, Batch):
         values = value._values[None]
@@ -277,12 +281,10 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
 
 
 def _draw(call: Call, rng: Any) -> torch.Tensor:
+    if rng is not None and not isinstance(rng, RNG):
+        raise ValueError(f"{call.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
     if call.compiling:  # a Python generator would be drawn from once, while tracing
-        if rng is not None:
-            raise TypeError(f"{call.name}: rng= cannot be used under torch.compile; the graph draws from torch's generator")
-        return torch.randint(0, 2**32, (WORDS_PER_CALL,), dtype=torch.int64)
+        return compiled_draw(rng, WORDS_PER_CALL)
     if rng is None:
         rng = get_default_rng()
-    elif not isinstance(rng, RNG):
-        raise ValueError(f"{call.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
     return rng.draw(WORDS_PER_CALL)

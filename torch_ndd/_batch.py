@@ -3,12 +3,11 @@
 
 import copy
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from . import _ragged, types
 from ._collect import collected, fence, is_array
@@ -83,6 +82,15 @@ class Batch(Operand):
     # --- samples ---
 
     @property
+    def kept(self) -> list[int]:
+        """The numbers of the decoder's input samples that it could decode; see :attr:`errors`. All samples for any other batch.
+
+        After ``images = decoders.image(files, on_error="skip")`` it is ``labels.select(images.kept)`` that belongs to the images.
+        """
+        self._ready()
+        return self._failures.kept() if self._failures else list(range(self.batch_size))
+
+    @property
     def tensors(self) -> Samples:
         """The samples as a list of Tensors that share the batch's memory."""
         return Samples(self, range(self.batch_size))
@@ -116,6 +124,7 @@ class Batch(Operand):
         return self._sample(sample_index(key, self.batch_size))
 
     def _selected(self, keys: Sequence[int]) -> "Batch":
+        self = self._settled()
         size = self.batch_size
         if isinstance(keys, range) and keys == range(size):
             return self
@@ -145,7 +154,11 @@ class Batch(Operand):
         arguments = (self._values, self._shapes, index, starts, steps, out._values, out._shapes)
         out._pending = launch(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
 
+    def _over(self, values: TorchTensor) -> "Batch":
+        return new_batch(values, self._shapes, self._layout)
+
     def _copied(self) -> "Batch":
+        self = self._settled()
         made = self._with(empty(self._values.shape, self._values.dtype, self._values.device), None)
         if self._pending is None:
             made._values.copy_(self._values)
@@ -156,10 +169,12 @@ class Batch(Operand):
     def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
         """The same samples in other memory."""
         made = new_batch(values, self._shapes, self._layout, pending, external)
-        made._sources = self._sources
+        made._sources, made._failures = self._sources, self._failures
         return made
 
     def _sample(self, i: int) -> Tensor:
+        if torch.compiler.is_compiling() and self._shapes is None:
+            return new_tensor(self._settled()._values[i], self._layout)
         samples = self._samples
         if samples is None:
             samples = list[Tensor | None]([None] * self.batch_size)
@@ -187,7 +202,7 @@ class Batch(Operand):
         """The same samples, as a dense buffer if their shapes turn out equal."""
         shapes = self._shapes
         if shapes is not None and len(shapes) and bool((shapes == shapes[0]).all()):
-            made = new_batch(self._values.view(-1, *shapes[0].tolist()), None, self._layout, self._pending, self._external)
+            made = new_batch(self._values.view(len(shapes), *shapes[0].tolist()), None, self._layout, self._pending, self._external)
             made._sources = self._sources
             return made
         return self
@@ -200,6 +215,7 @@ class Batch(Operand):
     def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
         if takes_all(keys):
             return self
+        self = self._settled()
         varying = has_varying(keys, self.batch_size)
         keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
         layout = layout_left(self._layout, keys)
@@ -270,6 +286,7 @@ class Batch(Operand):
         target = torch_device(device)
         if target == self._values.device:
             return self._copied() if force_copy else self
+        self = self._settled()
         values, pending = moved(self._values, self._pending, self._external, target)
         return self._with(values, pending)
 
@@ -290,12 +307,13 @@ class Batch(Operand):
         """
         if self._shapes is not None and copy is False:
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
-        self._ready()  # raises the error of the call that made this batch, not of the padding
+        self._shared()  # raises the error of the call that made this batch, not of the padding
         values = self._stacked(pad, lazily=False)._ready()
         return values.clone() if copy and values is self._values else values
 
     def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
         """All samples as one Tensor. Where they cannot be: ValueError, when the result is used or, not ``lazily``, at once."""
+        self = self._settled()
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
         if self._shapes is None:
             return new_tensor(self._values, layout, self._pending, ALL_SAMPLES, self._external)
@@ -339,7 +357,7 @@ class Batch(Operand):
         >>> batch([[1, 2], [3]]).nested().unbind()
         (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
         """
-        return _ragged.nested(self._ready(), self._shapes, self.ndim)
+        return _ragged.nested(self._shared(), self._shapes, self.ndim)
 
     def __copy__(self) -> "Batch":
         return self._with(self._values, self._pending, self._external)
@@ -375,6 +393,7 @@ def new_batch(
 
 def repeated(sample: Tensor, batch_size: int) -> Batch:
     """A batch of so many copies of a sample."""
+    sample = sample._settled()
     made = new_batch(empty([batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
     index = torch.zeros(batch_size, dtype=torch.int64)
     arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
@@ -470,26 +489,9 @@ def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | N
         made = made.to_device(device)
     wanted = made.dtype if dtype is None else types.to_dtype(dtype)
     if wanted != made.dtype:
+        made = made._settled()
         made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
     if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
         made = copy.copy(made)
         made._layout = layout or None
     return made
-
-
-def _flatten_batch(value: Batch) -> tuple[list[Any], Any]:
-    return [value._ready(), value._shapes], value.layout
-
-
-def _unflatten_batch(children: Iterable[Any], layout: Any) -> Batch:
-    values, shapes = children
-    return new_batch(values, shapes, layout)
-
-
-def _register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any]) -> None:
-    pytree.register_pytree_node(kind, flatten, unflatten, serialized_type_name=f"torch_ndd.{kind.__name__}")
-
-
-_register(Batch, _flatten_batch, _unflatten_batch)
-_register(Tensor, lambda value: ([value._ready()], value.layout), lambda children, layout: new_tensor(next(iter(children)), layout))
-torch.serialization.add_safe_globals([Tensor, Batch])  # for torch.load(weights_only=True)

@@ -191,7 +191,11 @@ class Checkpoint:
         while os.path.exists(path := family.path(number)):
             number += 1
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path + ".tmp").write_text(text, encoding="utf-8")
+        # Whenever the process or the machine stops, the file is whole or not there.
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(path + ".tmp", path)
         self._next = number + 1
         return path

@@ -404,6 +404,11 @@ def register(call: Any) -> None:
     (_local.entered[-1]._calls if _local.entered else _local.calls).add(call)
 
 
+def unregister(call: Any) -> None:
+    """Undo :func:`register`."""
+    (_local.entered[-1]._calls if _local.entered else _local.calls).discard(call)
+
+
 def launch_stream(device_id: int) -> Stream:
     """Where work for a GPU goes: the current context's stream, or the thread's own where the context is for another GPU."""
     context = _local.entered[-1] if _local.entered else None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a tensor and a batch have in common: a buffer that may still be filled, and the arithmetic operators."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -8,10 +9,20 @@ import torch
 from typing_extensions import Self
 
 from ._device import Device
+from ._failures import BadSample, Failures
 from ._stream import Pending
 
 # Inside the classes `torch` is a method.
 TorchTensor: TypeAlias = torch.Tensor
+
+
+class _Loop(threading.local):
+    """What _capture.py does in this thread."""
+
+    recorder: Any = None
+
+
+loop = _Loop()
 
 
 class Operand:
@@ -25,6 +36,8 @@ class Operand:
     _pending: Pending | None
     _external: bool
     _sources: Sequence[str] = ()  # the file that each sample came from, if known
+    _failures: Failures | None = None  # of the decoder that made this
+    _origin: Any = None  # what _capture.py knows about it
     __hash__ = None  # type: ignore[assignment]
 
     # Set by ops/arithmetic.py, which stands above this layer: arithmetic(operation, *operands).
@@ -40,18 +53,46 @@ class Operand:
         """The values, once they are there. Raises the error of the call that should have made them."""
         pending = self._pending  # another thread may set it to None meanwhile
         if pending is not None:
+            if torch.compiler.is_compiling():
+                return self._values if pending.stays else torch.ops.ndd.waited_for.default(self._values, pending.handle)
             pending.wait()
             self._pending = None
         return self._values
+
+    def _settled(self) -> Self:
+        """This, or where a graph is being traced and this was pending when it was given to it, the same once it is there."""
+        if self._pending is None or not torch.compiler.is_compiling():
+            return self
+        return self._over(self._ready())
+
+    def _over(self, values: TorchTensor) -> Self:
+        """The same shapes over other values."""
+        raise NotImplementedError
+
+    def _shared(self) -> torch.Tensor:
+        """The values, once they are there, for somebody who may write to them."""
+        values = self._ready()
+        if not torch.compiler.is_compiling() and loop.recorder is not None and not values.is_inference():
+            torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not tell when they write
+        return values
 
     def evaluate(self) -> Self:
         """Wait until the values are there. Raises what went wrong on the way to them."""
         self._ready()
         return self
 
+    @property
+    def errors(self) -> list[BadSample]:
+        """What a decoder with ``on_error="skip"`` or ``"replace"`` could not decode: (index in its input, source, reason). It waits for the values.
+
+        They belong to the decoder's own result; operators on it do not hand them on.
+        """
+        self._ready()
+        return self._failures.list() if self._failures else []
+
     def __getstate__(self) -> dict[str, Any]:
         self._ready()  # pending work stays in its process
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if name != "_origin"}
 
     @property
     def dtype(self) -> torch.dtype:

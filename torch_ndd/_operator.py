@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from . import _native
+from . import _capture, _native
 from ._arguments import Argument, Call, Role, described, plain, prepared
 from ._arguments import Hint as Hint
 from ._arguments import PerSample as PerSample
@@ -42,7 +42,7 @@ class Launch:
     """What a body returns when the kernel's arguments are not its own.
 
     Attributes:
-        out: The outputs.
+        out: The outputs; ``()`` where the body has computed everything itself, which is ``also`` then.
         args: The kernel's arguments.
         also: Results that need no kernel.
         inputs: Inputs that take the place of the call's.
@@ -82,6 +82,7 @@ class Operator:
     variadic: bool = False  # any number of inputs, which the kernel takes as lists
     per_frame: bool = False  # arguments may be for frames although no input is
     shares: bool = False  # the kernel need not have a copy of a Tensor for each sample
+    numbers: bool = False  # the formula takes Python numbers
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
@@ -104,6 +105,7 @@ def operator(
     view: bool = False,
     per_frame: bool = False,
     shares: bool = False,
+    numbers: bool = False,
 ) -> Callable[[F], F]: ...
 def operator(
     function: Callable[..., Any] | None = None,
@@ -117,6 +119,7 @@ def operator(
     view: bool = False,
     per_frame: bool = False,
     shares: bool = False,
+    numbers: bool = False,
 ) -> Any:
     """Make an operator of a function ``f(input, /, *, batch_size=None, device=None, <arguments>)`` whose body allocates the output.
 
@@ -135,10 +138,11 @@ def operator(
         per_frame: Arguments may have a value for each frame although no input has frames.
         shares: The kernel takes a Tensor that is given along with a Batch as all samples' own, with a stride of 0, instead of a copy for each;
             but for the first input.
+        numbers: The formula takes a number that all samples have in common as a Python number, so that the graph has it as a constant.
     """
     if function is None:
-        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares)
-    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares)
+        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares, numbers)
+    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares, numbers)
 
 
 def _make(
@@ -152,6 +156,7 @@ def _make(
     view: bool,
     per_frame: bool,
     shares: bool,
+    numbers: bool,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
@@ -189,6 +194,7 @@ def _make(
         variadic=variadic,
         per_frame=per_frame,
         shares=shares,
+        numbers=numbers,
     )
     made.defaults.update(dict.fromkeys((*made.missing, *positional)))
     made.draws = any(a.role is Role.random for a in arguments.values())
@@ -199,7 +205,12 @@ def _make(
 
     @functools.wraps(function)
     def call(*inputs: Any, **given: Any) -> Any:
+        if not torch.compiler.is_compiling() and (recorder := _capture.current.recorder) is not None:
+            return recorder.call(name, perform, inputs, given, made.draws)
         return _call(made, automatic, inputs, given)
+
+    def perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        return _call(made, automatic, inputs, dict(given))
 
     call.__module__ = _public_module(name)
     call.__name__ = call.__qualname__ = name.rpartition(".")[2]
@@ -265,7 +276,7 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         launch = op.body(*batches, *places, **arguments)
     except MemoryError as error:
         raise MemoryError(f"{op.name}: {error}") from None
-    if op.kernel is None:
+    if op.kernel is None or (isinstance(launch, Launch) and isinstance(launch.out, tuple) and not launch.out):
         if isinstance(launch, Launch):
             results = [out if state.is_batch else _single(out) for out in launch.also]
             return results[0] if len(results) == 1 else tuple(results)
@@ -281,7 +292,8 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
     computed = None
     if state.compiling and op.formula is not None and launch.fusable and all(b is None or b._shapes is None for b in (*batches, *outs)):
         values_of = [b and b._values for b in batches]
-        computed = op.formula(*([values_of] if op.variadic else values_of), *launch.args, dtype=outs[0].dtype)
+        args = [_number_of(state, one) for one in launch.args] if op.numbers else launch.args
+        computed = op.formula(*([values_of] if op.variadic else values_of), *args, dtype=outs[0].dtype)
     if computed is not None:
         outs = (new_batch(computed, None, outs[0].layout),)
         pending = None
@@ -304,6 +316,39 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         out._pending = pending
     results = [out if state.is_batch else _single(out) for out in (*outs, *launch.also)]
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def prepared_call(op: Operator, value: Tensor | Batch, more: Sequence[Any], given: dict[str, Any]) -> tuple[Call, Batch, Launch]:
+    """What a call with one input would launch, without its work: the call, the input as its body sees it, and what that returned."""
+    state = Call(op.name)
+    if len(more) > len(op.positional):
+        raise TypeError(f"{op.name}() takes {1 + len(op.positional)} positional inputs, got {1 + len(more)}")
+    given = {**given, **dict(zip(op.positional, more, strict=False))}
+    for key, argument in ((0, value), *given.items()):
+        if key != 0 and key not in op.arguments and key not in op.positional:
+            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{_similar(str(key), [*op.arguments])}")
+        if isinstance(argument, Batch):
+            state.join(argument, key)
+    for key in op.missing:
+        if given.get(key) is None:
+            raise TypeError(f"{op.name}() needs the argument {key!r}")
+    batch = value if isinstance(value, Batch) else new_batch(value._values.expand(state.batch_size, *value._values.shape), None, value._layout)
+    if op.layouts is not None:
+        batch = _with_layout(op, batch)
+    state.per_frame = op.per_frame
+    arguments = _prepare(op, state, given, op.per_frame or (batch._layout or "").startswith("F"))
+    places = [*[None] * (op.inputs - 1), *[arguments.pop(key) for key in op.positional]]
+    launch = op.body(batch, *places, **arguments)
+    return state, batch, launch
+
+
+def _number_of(state: Call, argument: Any) -> Any:
+    """The number that an argument of the kernel was made from, if it was."""
+    if isinstance(argument, torch.Tensor):
+        for made, number in state.numbers:
+            if made is argument:
+                return number
+    return argument
 
 
 def _prepare(op: Operator, state: Call, given: dict[str, Any], has_frames: bool) -> dict[str, Any]:
@@ -359,10 +404,14 @@ def _as_view(state: Call, value: Operand | None, batch: Batch | None, out: Batch
 
 
 def _single(out: Batch) -> Tensor:
+    if not out.batch_size and out._failures:
+        raise RuntimeError(f"{out._failures.op}: a single sample cannot be skipped: {out.errors[0].reason}")
     values = out._values[0] if out._shapes is None else out._values.view(out._shapes[0].tolist())
     made = new_tensor(values, out._layout, out._pending)
     if out._sources:
         made._sources = out._sources
+    if out._failures:
+        made._failures = out._failures
     return made
 
 
@@ -415,6 +464,8 @@ def _as_batch(state: Call, value: Operand, target: torch.device, shares: bool) -
     state.external = state.external or value._external
     if value._values.device != target:
         value = value.to_device(target)  # type: ignore[attr-defined]
+    if state.compiling and value._pending is not None:
+        value = value._settled()
     state.read(value)
     if isinstance(value, Batch):
         return value

@@ -2,10 +2,14 @@
 """The random generator: Philox4x32-10, counter-based, so that a position is one number and any draw can be computed on its own."""
 
 import ctypes
+import itertools
 import os
 import re
 import secrets
 import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 import torch
@@ -49,6 +53,31 @@ class RNGState:
         return hash(self._text)
 
 
+# How a compiled graph draws: by an operator that pretends to change a tensor, which keeps the order of the draws, and whose value says which
+# generator it is. Copies that a compiler makes of the tensor are as good.
+_generators: "weakref.WeakValueDictionary[int, RNG]" = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+_library = torch.library.Library("ndd", "FRAGMENT")
+_library.define("draw(Tensor(a!) generator, int count) -> Tensor")
+_DEFAULT = torch.tensor(0)
+
+
+@torch.library.impl("ndd::draw", "CompositeExplicitAutograd", lib=_library)
+def _(generator: torch.Tensor, count: int) -> torch.Tensor:
+    number = int(generator)
+    return (get_default_rng() if number == 0 else _generators[number]).draw(count)
+
+
+@torch.library.register_fake("ndd::draw", lib=_library)
+def _(generator: torch.Tensor, count: int) -> torch.Tensor:
+    return torch.empty(count, dtype=torch.int64)
+
+
+def compiled_draw(rng: "RNG | None", count: int) -> torch.Tensor:
+    """The next words of a generator, or of that of the thread that runs the graph."""
+    return torch.ops.ndd.draw.default(_DEFAULT if rng is None else rng._token, count)
+
+
 @final
 class RNG:
     """A random generator: calling it gives the next uint32. Equal seeds give equal sequences, on every machine.
@@ -64,6 +93,9 @@ class RNG:
         if seed is not None and state is not None:
             raise ValueError("RNG: give a seed or a state, not both")
         self._lock = threading.Lock()
+        self._number = next(_numbers)
+        self._token = torch.tensor(self._number)  # stands for this generator in a compiled graph
+        _generators[self._number] = self
         if state is not None:
             self.set_state(state)
         else:
@@ -101,6 +133,20 @@ class RNG:
             self._position = (self._position + count) % _PERIOD
         _native.philox(key, block >> 64, block & _MASK, phase, count, address)
 
+    def at(self, position: int) -> "RNG":
+        """A generator of the same sequence at another position."""
+        made = RNG(0)
+        made._key, made._position = self._key, position % _PERIOD
+        return made
+
+    def moved_on(self, key: int, position: int, count: int) -> bool:
+        """Skip ``count`` words if the generator is at this position, and say whether it was."""
+        with self._lock:
+            found = (self._key, self._position) == (key, position % _PERIOD)
+            if found:
+                self._position = (self._position + count) % _PERIOD
+        return found
+
     def advance(self, n: int) -> None:
         """Skip ``n`` words; ValueError when negative, TypeError for no int."""
         if isinstance(n, bool) or not hasattr(n, "__index__"):
@@ -124,6 +170,23 @@ class RNG:
         state = value if isinstance(value, RNGState) else RNGState(value)
         with self._lock:
             self._key, self._position = state._key, state._position
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position as a dict for JSON, as PyTorch's loaders and checkpoints expect it."""
+        return {"version": 1, "state": str(self.state)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a position; ValueError for what :meth:`state_dict` did not return.
+
+        >>> generator = RNG(seed=3)
+        >>> saved, first = generator.state_dict(), generator()
+        >>> generator.load_state_dict(saved)
+        >>> generator() == first
+        True
+        """
+        if not isinstance(state, dict) or state.get("version") != 1 or not isinstance(state.get("state"), str):
+            raise ValueError(f"this is no state of an RNG, version 1: {state!r}")
+        self.set_state(state["state"])
 
     @property
     def state(self) -> RNGState:
@@ -173,6 +236,17 @@ def get_default_rng() -> RNG:
         rng = _default.rng = _fresh(rng)
         _default.process = _process
     return rng
+
+
+@contextmanager
+def using_rng(rng: RNG) -> Iterator[None]:
+    """Make ``rng`` the calling thread's generator for a while."""
+    before = _default.rng, _default.process
+    _default.rng, _default.process = rng, _process
+    try:
+        yield
+    finally:
+        _default.rng, _default.process = before
 
 
 def _fresh(inherited: RNG | None) -> RNG:

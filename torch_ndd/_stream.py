@@ -11,6 +11,8 @@ import time
 import types
 from typing import Any
 
+import torch
+
 from . import _context, _native
 
 _LEVELS = 12  # frames of the user's stack that an error shows
@@ -71,6 +73,11 @@ def _site() -> list[tuple[types.CodeType, int]]:
             site.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     return site
+
+
+def user_site() -> list[tuple[types.CodeType, int]]:
+    """The line of the user's program that is being executed, as errors show it."""
+    return _site()
 
 
 def _compiled_raise() -> types.CodeType:
@@ -166,6 +173,26 @@ class Pending:
                     seen.add(id(read))
                     open_.append(read)
         return self
+
+
+# Values that were pending when a compiled graph was called. A copy of them, because what comes after the wait has to be another tensor: only so no
+# part of the graph can read it before.
+_library = torch.library.Library("ndd", "FRAGMENT")
+_library.define("waited_for(Tensor values, SymInt handle) -> Tensor")
+
+
+@torch.library.impl("ndd::waited_for", "CompositeExplicitAutograd", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    while (status := _native.wait(handle)) < 0:
+        pass
+    if status:
+        raise _KINDS[status - 1](_native.error(handle).decode(errors="replace"))
+    return values.clone()
+
+
+@torch.library.register_fake("ndd::waited_for", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    return torch.empty_like(values)
 
 
 def finish_call(mode: int, reads: list[Pending]) -> Pending | None:

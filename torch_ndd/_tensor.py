@@ -42,6 +42,7 @@ class Tensor(Operand):
         if data is None:
             raise ValueError("Tensor: data must be given")
         if isinstance(data, Tensor):
+            data = data._settled()
             Operand.__init__(self, data._values, data._layout, data._pending, data._external)
             self._sample = data._sample
             self._sources = data._sources
@@ -71,7 +72,11 @@ class Tensor(Operand):
         out, pending = converted(self, self._values[None], None, self._sample, dtype)
         self._values, self._pending, self._sample, self._external = out[0], pending, 0, False
 
+    def _over(self, values: TorchTensor) -> "Tensor":
+        return new_tensor(values, self._layout)
+
     def _copied(self) -> "Tensor":
+        self = self._settled()
         values = self._values
         out, pending = _native.empty([1, *values.shape], values.dtype, values.device), None
         if self._pending is None:
@@ -115,7 +120,7 @@ class Tensor(Operand):
 
     def torch(self, copy: bool = False) -> TorchTensor:
         """The values as a torch tensor, which shares memory with this one unless ``copy``."""
-        values = self._ready()
+        values = self._shared()
         return values.clone() if copy else values
 
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
@@ -123,6 +128,7 @@ class Tensor(Operand):
         target = torch_device(device)
         if target == self._values.device:
             return self._copied() if force_copy else self
+        self = self._settled()
         values, pending = moved(self._values, self._pending, self._external, target)
         made = new_tensor(values, self._layout, pending)
         made._sources = self._sources
@@ -148,6 +154,7 @@ class Tensor(Operand):
         for one in bounds(keys):
             if is_varying(one):
                 return one._parts_of(self, keys)
+        self = self._settled()
         keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
         part, layout = window(self._values.shape, keys), layout_left(self._layout, keys)
         view = part.view(self._values)
@@ -193,7 +200,7 @@ class Tensor(Operand):
         return self.item()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self._ready()
+        values = self._shared()
         if values.device.type != "cpu":
             raise TypeError("a Tensor on the GPU cannot become a NumPy array; call .cpu() first")
         if values.dtype == torch.bfloat16:
@@ -213,7 +220,7 @@ class Tensor(Operand):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        return self._ready().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return self._shared().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self._values.__dlpack_device__()
@@ -223,7 +230,7 @@ class Tensor(Operand):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self._values.device.type != "cuda":
             raise AttributeError("a Tensor in host memory has no __cuda_array_interface__")
-        return self._ready().__cuda_array_interface__  # type: ignore[return-value]
+        return self._shared().__cuda_array_interface__  # type: ignore[return-value]
 
     def __copy__(self) -> "Tensor":
         made = new_tensor(self._values, self._layout, self._pending, self._sample, self._external)

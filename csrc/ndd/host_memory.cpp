@@ -14,15 +14,13 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include "ndd/host_memory.h"
 #include "ndd/samples.h"
 
 namespace ndd {
 namespace {
 
-struct Block {
-  void* data;
-  size_t bytes;
-};
+using Block = HostBlock;
 
 // A training loop holds a handful of batches; more than that goes back to the system.
 constexpr size_t kMaxIdleBlocks = 16;
@@ -115,6 +113,10 @@ Tensor pooled_bytes(int64_t bytes) {
 }
 
 }  // namespace
+
+HostBlock take_host_memory(size_t bytes) { return take(bytes); }
+void give_back_host_memory(void* data, size_t bytes) { give_back({data, bytes}); }
+
 }  // namespace ndd
 
 STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("pooled_bytes(int bytes) -> Tensor"); }

@@ -224,15 +224,18 @@ bool Scheduler::run_one(std::unique_lock<std::mutex>& lock, const Pool* waiting)
   lock.unlock();
   if (wake) work_arrived_.notify_one();
   std::exception_ptr error;
+  const Time begin = std::chrono::steady_clock::now();
   try {
     const int64_t end = std::min(operation->samples, (chunk + 1) * operation->grain);
     for (int64_t i = chunk * operation->grain; i < end; ++i) operation->work(i);
   } catch (...) {
     error = std::current_exception();
   }
+  const auto took = std::chrono::steady_clock::now() - begin;
   lock.lock();
   --running_;
   --pool->running;
+  worked_[operation->op] += took;
   if (error) operation->failures.emplace(chunk, failure_of(error, operation->id));
   finish(operation, chunk);
   return true;
@@ -363,6 +366,11 @@ void Scheduler::set_default_pool(const PoolPtr& pool) {
 int Scheduler::most_running(const Pool& pool) {
   std::lock_guard<std::mutex> lock(mutex_);
   return pool.most_running;
+}
+
+std::map<std::string, std::chrono::nanoseconds> Scheduler::worked() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return worked_;
 }
 
 std::unique_lock<std::mutex> Scheduler::drain() {

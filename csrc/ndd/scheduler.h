@@ -52,6 +52,7 @@ struct Operation {
   enum State { held, queued, done };
 
   uint64_t id = 0;  // in order of the calls
+  std::string op;
   PoolPtr pool;
   State state = held;
   std::function<void(int64_t)> work;
@@ -123,6 +124,8 @@ class Scheduler {
   PoolPtr default_pool();
   void set_default_pool(const PoolPtr& pool);
   int most_running(const Pool& pool);
+  // How long all threads together have worked for each operator.
+  std::map<std::string, std::chrono::nanoseconds> worked();
   // Ends the threads. Callers that wait then do the work themselves.
   void stop();
   // Runs everything that is queued; on return no thread works and the lock is held.
@@ -150,6 +153,7 @@ class Scheduler {
   std::condition_variable work_arrived_, something_done_;
   std::vector<Pool*> active_;  // those with chunks that are ready
   std::vector<std::thread> workers_;
+  std::map<std::string, std::chrono::nanoseconds> worked_;
   std::vector<std::function<void(int64_t)>> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;
   std::vector<std::shared_ptr<const Expression>> finished_formulas_;

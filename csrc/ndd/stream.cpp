@@ -53,11 +53,14 @@ struct Fusion {
   bool droppable = false;
 };
 
-void launch(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work, Fusion fusion);
+void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
+            Fusion fusion);
 
-OperationPtr make_operation(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)>&& work) {
+OperationPtr make_operation(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs,
+                            std::function<void(int64_t)>&& work) {
   auto operation = std::make_shared<Operation>();
   operation->id = scheduler().next_id();
+  operation->op = op;
   operation->pool = entered_pool ? entered_pool : scheduler().default_pool();
   operation->work = std::move(work);
   operation->inputs = inputs;
@@ -68,8 +71,8 @@ OperationPtr make_operation(int64_t samples, double nanoseconds, const std::vect
 
 }  // namespace
 
-void launch_cpu(const std::string&, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
-  launch(samples, nanoseconds, inputs, std::move(work), {});
+void launch_cpu(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
+  launch(op, samples, nanoseconds, inputs, std::move(work), {});
 }
 
 std::shared_ptr<const Expression> pending_formula(const void* data) {
@@ -84,16 +87,17 @@ std::shared_ptr<const Expression> pending_formula(const void* data) {
 
 void launch_formula(int64_t samples, double nanoseconds, std::function<void(int64_t)> work, std::shared_ptr<const Expression> formula, const void* result,
                     const std::vector<const void*>& inlined, bool droppable) {
-  launch(samples, nanoseconds, {}, std::move(work), {std::move(formula), result, inlined, droppable});
+  launch("arithmetic", samples, nanoseconds, {}, std::move(work), {std::move(formula), result, inlined, droppable});
 }
 
 namespace {
 
-void launch(int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work, Fusion fusion) {
+void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
+            Fusion fusion) {
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
   if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
     if (small || samples == 1) return run_here(samples, work);
-    const OperationPtr operation = make_operation(samples, nanoseconds, inputs, std::move(work));
+    const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
     scheduler().wait(operation);
     scheduler().free_finished();
     if (operation->failures.empty()) return;
@@ -115,7 +119,7 @@ void launch(int64_t samples, double nanoseconds, const std::vector<Tensor>& inpu
     }
     return;
   }
-  const OperationPtr operation = make_operation(samples, nanoseconds, inputs, std::move(work));
+  const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
   const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
   operation->formula = std::move(fusion.formula);
   operation->result = fusion.result;
@@ -202,4 +206,11 @@ NDD_EXPORT void ndd_pool_enter(void* pool) { ndd::entered_pool = pool ? *static_
 NDD_EXPORT void ndd_pool_set_default(void* pool) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
 // The largest number of chunks that ran at a time; for tests.
 NDD_EXPORT int ndd_pool_most_running(void* pool) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
+// How long all threads together have worked for each operator: lines of a name and nanoseconds. Valid until this thread asks again.
+NDD_EXPORT const char* ndd_worked() {
+  thread_local std::string text;
+  text.clear();
+  for (const auto& [op, time] : ndd::scheduler().worked()) text += op + " " + std::to_string(time.count()) + "\n";
+  return text.c_str();
+}
 NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }

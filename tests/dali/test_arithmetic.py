@@ -150,7 +150,7 @@ def test_modes(mode: str) -> None:
     assert_same(program)
 
 
-@pytest.mark.parametrize("wrong", [None, "a", object(), {}, 2**31, 2**70], ids=repr)
+@pytest.mark.parametrize("wrong", [None, "a", object(), {}, 2**31, 2**70], ids=["None", "str", "object", "dict", "2**31", "2**70"])
 @each_operation
 def test_what_is_no_operand(operation: Function, wrong: Any) -> None:
     def program(module: Any) -> Any:

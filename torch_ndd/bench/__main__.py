@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``python -m torch_ndd.bench main | ops [--json FILE]``."""
+"""The command line: ``python -m torch_ndd.bench main | ops | compiled | readers | training [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def main(arguments: list[str] | None = None) -> int:
     operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
     operators.add_argument("--rounds", type=int, default=7)
     operators.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
+    training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
+    training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
+    training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
+    training.add_argument("--batches", type=int, default=20_000, help="batches of the soak")
+    chains = suites.add_parser("compiled", parents=[common], help="chains of operators with torch.compile and without")
+    chains.add_argument("--rounds", type=int, default=7)
+    chains.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
+    reading = suites.add_parser("readers", parents=[common], help="readers and the image decoder alone")
+    reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
+    reading.add_argument("--rounds", type=int, default=7)
+    reading.add_argument("--steps", type=int, default=40, help="batches a round")
     options = parser.parse_args(arguments)
 
     try:
@@ -39,12 +50,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, main_job, ops
+    from . import _report, compiled, main_job, ops, readers, training
 
     console = Console()
     facts = _report.environment(options.threads)
     _report.print_environment(console, facts)
-    report = {"main": main_job.run, "ops": ops.run}[options.suite](options, console)
+    suites = {"main": main_job, "ops": ops, "compiled": compiled, "readers": readers, "training": training}
+    report = suites[options.suite].run(options, console)
     if options.json is not None:
         _report.write_json(options.json, {"suite": options.suite, "environment": facts, **report})
         console.print(f"written to {options.json}")

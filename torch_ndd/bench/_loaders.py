@@ -67,6 +67,20 @@ def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
             yield images.torch(), classes.torch()
 
 
+def run_ahead(job: Job) -> Batches:
+    """The fused program as the function of the loader, which runs it ahead."""
+    ndd = _threaded("torch_ndd", job.threads)
+
+    def augment(jpegs: Any, classes: Any) -> tuple[Any, Any]:
+        images = ndd.resize(ndd.decoders.image_random_crop(jpegs), size=[224, 224])
+        mirror = ndd.random.coin_flip(batch_size=images.batch_size, probability=0.5)
+        return ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375]), classes
+
+    loader = ndd.DataLoader(ndd.readers.File(**job.epoch, random_shuffle=True), augment, batch_size=BATCH, drop_last=True)
+    while True:
+        yield from loader
+
+
 def dali_pipeline(job: Job, fused: bool) -> Batches:
     """DALI's graph, delivered by its iterator for PyTorch."""
     fn = importlib.import_module("nvidia.dali.fn")
@@ -179,6 +193,8 @@ def competitors(threads: int) -> dict[str, Competitor]:
     }
     return {
         SUBJECT: Competitor(imperative_fused, {"module": "torch_ndd"}),
+        "torch_ndd, DataLoader": Competitor(run_ahead, {}, "torch_ndd"),
+        "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
         "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
         "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
         "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,16 @@ def _window(draw: random.Random, size: tuple[int, int], aspect: float) -> tuple[
     height = width / aspect
     left, top = draw.uniform(0, size[0] - width), draw.uniform(0, size[1] - height)
     return left, top, left + width, top + height
+
+
+def jpeg_files(count: int = 16) -> np.ndarray:
+    """The same as bytes in memory, uint8, shape (count, length); zeros follow the shorter files, which no decoder reads."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [np.fromfile(path, np.uint8) for path in write_jpegs(Path(folder), count)]
+    padded = np.zeros((count, max(map(len, files))), np.uint8)
+    for row, file in zip(padded, files, strict=True):
+        row[: len(file)] = file
+    return padded
 
 
 def vga_images(count: int = 16) -> np.ndarray:

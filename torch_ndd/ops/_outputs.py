@@ -45,5 +45,7 @@ def columns_of(values: Any) -> int:
 def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
     """RuntimeError unless an argument has one value, or one for each channel where their number is known."""
     count = columns_of(values)
-    if isinstance(channels, int) and count not in (1, channels):
+    if torch.compiler.is_compiling() and count != 1:  # a graph takes images out of a decoder from now on as having so many channels
+        torch._check(not isinstance(channels, int) or channels == count)
+    elif isinstance(channels, int) and count not in (1, channels):
         raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

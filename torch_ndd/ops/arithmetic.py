@@ -135,7 +135,7 @@ def _operand(value: Any, compiling: bool) -> Any:
     """An operand as Tensor or Batch; None for what is no number at all."""
     kind = type(value)
     if kind is Batch or kind is Tensor:
-        return value
+        return value._settled() if compiling else value
     if kind in _DTYPES:
         if compiling:
             return new_tensor(torch.full((), value, dtype=_DTYPES[kind]))

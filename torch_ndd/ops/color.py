@@ -9,17 +9,21 @@ from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Hint, PerSample, T, operator
 from ._channels import check_channels
-from ._formulas import per_sample, saturate, value_range
+from ._formulas import Number, per_sample, saturate, value_range
 from ._layouts import IMAGE_LAYOUTS
 from ._outputs import like
 
 
-def _brightness_formula(input: torch.Tensor, brightness: torch.Tensor, brightness_shift: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+def _brightness_formula(input: torch.Tensor, brightness: Number, brightness_shift: Number, *, dtype: torch.dtype) -> torch.Tensor:
     scale, shift = per_sample(brightness, input.dim()), per_sample(brightness_shift, input.dim())
-    return saturate(scale * input + shift * value_range(dtype), dtype)
+    return saturate(scale * _real(input) + shift * value_range(dtype), dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_formula)
+def _real(input: torch.Tensor) -> torch.Tensor:
+    return input if input.dtype.is_floating_point else input.float()
+
+
+@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_formula, numbers=True)
 def brightness(
     input: T,
     /,
@@ -48,26 +52,24 @@ def brightness(
 
 def _brightness_contrast_formula(
     input: torch.Tensor,
-    brightness: torch.Tensor,
-    brightness_shift: torch.Tensor,
-    contrast: torch.Tensor,
-    contrast_center: torch.Tensor | None,
+    brightness: Number,
+    brightness_shift: Number,
+    contrast: Number,
+    contrast_center: Number | None,
     *,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    middle = (
-        torch.tensor([0.5 if value_range(input.dtype) == 1 else (value_range(input.dtype) + 1) / 2]) if contrast_center is None else contrast_center
-    )
-    b, s, c, center = (per_sample(x.float(), input.dim()) for x in (brightness, brightness_shift, contrast, middle))
-    return saturate((b * c) * input + (s * value_range(dtype) + b * (center - c * center)), dtype)
+    if contrast_center is None:
+        contrast_center = 0.5 if value_range(input.dtype) == 1 else (value_range(input.dtype) + 1) / 2
+    b, s, c, center = (per_sample(x, input.dim(), torch.float32) for x in (brightness, brightness_shift, contrast, contrast_center))
+    return saturate((b * c) * _real(input) + (s * value_range(dtype) + b * (center - c * center)), dtype)
 
 
-def _contrast_formula(input: torch.Tensor, contrast: torch.Tensor, contrast_center: torch.Tensor | None, *, dtype: torch.dtype) -> torch.Tensor:
-    one = torch.ones(1)
-    return _brightness_contrast_formula(input, one, 0 * one, contrast, contrast_center, dtype=dtype)
+def _contrast_formula(input: torch.Tensor, contrast: Number, contrast_center: Number | None, *, dtype: torch.dtype) -> torch.Tensor:
+    return _brightness_contrast_formula(input, 1.0, 0.0, contrast, contrast_center, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_contrast_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_contrast_formula, numbers=True)
 def contrast(
     input: T,
     /,
@@ -93,7 +95,7 @@ def contrast(
     return like(input, dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_contrast_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_contrast_formula, numbers=True)
 def brightness_contrast(
     input: T,
     /,
@@ -128,25 +130,36 @@ def brightness_contrast(
 # RGB to YIQ as NTSC defines it, with three decimals, and its exact inverse. With these, unlike with more decimals, results equal DALI's.
 _YIQ_OF_RGB = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], dtype=torch.float64)
 _RGB_OF_YIQ = _YIQ_OF_RGB.inverse()
+# The colour matrix of a hue is the sum of these, times 1, cosine and sine: what keeps Y, what keeps I and Q, and what turns them by a right angle.
+_PLANES = [torch.zeros(3, 3, dtype=torch.float64) for _ in range(3)]
+_PLANES[0][0, 0] = _PLANES[1][1, 1] = _PLANES[1][2, 2] = _PLANES[2][1, 2] = 1.0
+_PLANES[2][2, 1] = -1.0
+_COLUMNS = [(_RGB_OF_YIQ @ plane @ _YIQ_OF_RGB).T.tolist() for plane in _PLANES]
 
 
 def _color_twist_formula(
-    input: torch.Tensor, brightness: torch.Tensor, contrast: torch.Tensor, hue: torch.Tensor, saturation: torch.Tensor, *, dtype: torch.dtype
+    input: torch.Tensor, brightness: Number, contrast: Number, hue: Number, saturation: Number, *, dtype: torch.dtype
 ) -> torch.Tensor:
-    parts = torch.broadcast_tensors(*(per_sample(x.double(), input.dim()) for x in (brightness, contrast, hue, saturation)))
-    scale, contrast, turn, saturation = parts
-    cos, sin = saturation * torch.cos(turn * (math.pi / 180)), saturation * torch.sin(turn * (math.pi / 180))
-    zero, one = torch.zeros_like(cos), torch.ones_like(cos)
-    plane = torch.cat([one, zero, zero, zero, cos, sin, zero, -sin, cos], -1).unflatten(-1, (3, 3))
-    there, back = _YIQ_OF_RGB.to(input.device), _RGB_OF_YIQ.to(input.device)
-    matrix = ((scale * contrast)[..., None] * (back @ plane @ there)).float()
-    offset = (scale * (1 - contrast) * (0.5 if input.dtype.is_floating_point else 128.0)).float()
-    red, green, blue = input.float().split(1, -1)
-    mixed = matrix[..., 0] * red + (matrix[..., 1] * green + (matrix[..., 2] * blue + offset))
+    scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64) for x in (brightness, contrast, hue, saturation))
+    radians = turn * (math.pi / 180)
+    if isinstance(radians, torch.Tensor):
+        cos, sin = torch.cos(radians), torch.sin(radians)
+    else:
+        cos, sin = math.cos(radians), math.sin(radians)
+    factor = scale * contrast
+    parts = (factor, factor * saturation * cos, factor * saturation * sin)
+    offset = scale * (1 - contrast) * (0.5 if input.dtype.is_floating_point else 128.0)
+    mixed: Number = offset.float() if isinstance(offset, torch.Tensor) else offset
+    for channel, one in reversed(list(enumerate(input.float().split(1, -1)))):
+        column = torch.zeros(3, dtype=torch.float64, device=input.device)
+        for part, columns in zip(parts, _COLUMNS, strict=True):
+            column = column + part * torch.tensor(columns[channel], dtype=torch.float64, device=input.device)
+        mixed = column.float() * one + mixed
+    assert isinstance(mixed, torch.Tensor)
     return saturate(mixed, dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_color_twist_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_color_twist_formula, numbers=True)
 def color_twist(
     input: T,
     /,
@@ -189,11 +202,11 @@ def _recolored(op: str, input: T, dtype: torch.dtype | None) -> T:
     return like(images, dtype)
 
 
-def _hsv_formula(input: torch.Tensor, hue: torch.Tensor, saturation: torch.Tensor, value: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
-    return _color_twist_formula(input, value, torch.ones(1), hue, saturation, dtype=dtype)
+def _hsv_formula(input: torch.Tensor, hue: Number, saturation: Number, value: Number, *, dtype: torch.dtype) -> torch.Tensor:
+    return _color_twist_formula(input, value, 1.0, hue, saturation, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_hsv_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_hsv_formula, numbers=True)
 def hsv(
     input: T,
     /,
@@ -225,12 +238,11 @@ def hsv(
     return _recolored("hsv", input, dtype)
 
 
-def _hue_formula(input: torch.Tensor, hue: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
-    one = torch.ones(1)
-    return _color_twist_formula(input, one, one, hue, one, dtype=dtype)
+def _hue_formula(input: torch.Tensor, hue: Number, *, dtype: torch.dtype) -> torch.Tensor:
+    return _color_twist_formula(input, 1.0, 1.0, hue, 1.0, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_hue_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_hue_formula, numbers=True)
 def hue(
     input: T,
     /,
@@ -258,12 +270,11 @@ def hue(
     return _recolored("hue", input, dtype)
 
 
-def _saturation_formula(input: torch.Tensor, saturation: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
-    one = torch.ones(1)
-    return _color_twist_formula(input, one, one, 0 * one, saturation, dtype=dtype)
+def _saturation_formula(input: torch.Tensor, saturation: Number, *, dtype: torch.dtype) -> torch.Tensor:
+    return _color_twist_formula(input, 1.0, 1.0, 0.0, saturation, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_saturation_formula)
+@operator(layouts=IMAGE_LAYOUTS, formula=_saturation_formula, numbers=True)
 def saturation(
     input: T,
     /,

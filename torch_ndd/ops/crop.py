@@ -10,7 +10,7 @@ from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
 from ._columns import Column
 from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
-from ._formulas import saturate
+from ._formulas import mirrored, saturate
 from ._outputs import check_per_channel, columns_of, output_type
 
 
@@ -74,9 +74,9 @@ def _normalized_formula(
     start: torch.Tensor,
     fill_values: torch.Tensor,
     pad: bool,
-    mirror: torch.Tensor,
-    mean: torch.Tensor,
-    std: torch.Tensor,
+    mirror: torch.Tensor | int,
+    mean: torch.Tensor | float,
+    std: torch.Tensor | float,
     scale: float,
     shift: float,
     layout: str,
@@ -84,16 +84,18 @@ def _normalized_formula(
     *,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """Of whole images: a mirrored one is chosen, not computed, and the normalisation follows in the same loop."""
+    """Of whole images: a mirrored one is read backwards, and the normalisation follows in the same loop."""
     axes, channel = input.dim(), 1 + layout.index("C")
 
-    def per_channel(values: torch.Tensor) -> torch.Tensor:
+    def per_channel(values: torch.Tensor | float) -> torch.Tensor | float:
+        if not isinstance(values, torch.Tensor):
+            return values
         shape = [1] * axes
         shape[0], shape[channel] = values.shape[0], values.numel() // values.shape[0]
         return values.reshape(shape).to(input.device, torch.float32)
 
-    flipped = mirror.reshape(-1, *(1,) * (axes - 1)).to(input.device) != 0
-    pixels = torch.where(flipped, input.flip(1 + layout.index("W")), input).float()
+    wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
+    pixels = mirrored(input, 1 + layout.index("W"), wanted).float()
     normal = (pixels - per_channel(mean)) * (scale / per_channel(std)) + shift
     return saturate(normal.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
@@ -101,6 +103,7 @@ def _normalized_formula(
 @operator(
     layouts=CROP_LAYOUTS,
     formula=_normalized_formula,
+    numbers=True,
     kernel="Tensor start, Tensor fill_values, bool pad, Tensor mirror, Tensor mean, Tensor std, float scale, float shift, "
     "str layout, str output_layout",
 )

@@ -4,24 +4,32 @@
 import torch
 
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._formulas import mirrored
 from ._outputs import like
 
 _LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC", "FCDHW", "FCHW", "CDHW", "CHW")
 
 
 def _flip_formula(
-    input: torch.Tensor, depthwise: torch.Tensor, horizontal: torch.Tensor, vertical: torch.Tensor, layout: str, *, dtype: torch.dtype
+    input: torch.Tensor,
+    depthwise: torch.Tensor | int,
+    horizontal: torch.Tensor | int,
+    vertical: torch.Tensor | int,
+    layout: str,
+    *,
+    dtype: torch.dtype,
 ) -> torch.Tensor:
     del dtype
     for letter, argument in (("D", depthwise), ("H", vertical), ("W", horizontal)):
         if letter in layout:
-            frames = argument.numel() // argument.shape[0]
-            wanted = argument.reshape(-1, frames, *(1,) * (input.dim() - 2)).to(input.device) != 0
-            input = torch.where(wanted, input.flip(1 + layout.index(letter)), input)
+            wanted = argument
+            if isinstance(argument, torch.Tensor):
+                wanted = argument.reshape(-1, argument.numel() // argument.shape[0], *(1,) * (input.dim() - 2))
+            input = mirrored(input, 1 + layout.index(letter), wanted)
     return input
 
 
-@operator(layouts=_LAYOUTS, formula=_flip_formula, kernel="Tensor depthwise, Tensor horizontal, Tensor vertical, str layout")
+@operator(layouts=_LAYOUTS, formula=_flip_formula, numbers=True, kernel="Tensor depthwise, Tensor horizontal, Tensor vertical, str layout")
 def flip(
     input: T,
     /,

@@ -132,6 +132,73 @@ def _stacked(windows: Sequence[CropWindow]) -> CropWindow:
     return CropWindow(starts.unbind(1), extents.unbind(1), starts)
 
 
+class SliceArguments(NamedTuple):
+    """The arguments of ``slice`` that say where the window lies: each a number, a sequence or a tensor (rows, columns)."""
+
+    anchor: Any
+    shape_input: Any
+    normalized_anchor: bool
+    normalized_shape: bool
+    start: Any
+    rel_start: Any
+    end: Any
+    rel_end: Any
+    shape: Any
+    rel_shape: Any
+    axes: Any
+    axis_names: str | None
+
+
+def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> CropWindow:
+    """The window of every sample. RuntimeError where the policy does not allow it to leave a sample.
+
+    >>> from torch_ndd._batch import as_batch
+    >>> arguments = SliceArguments(None, None, True, True, [100, 20], None, None, None, [300, 200], None, None, None)
+    >>> slice_window("slice", as_batch(torch.zeros(1, 480, 640, 3), layout="HWC"), arguments, "error").start
+    (20, 100, 0)
+    """
+    begin, stop = _limits(
+        op,
+        (_Limit("start", _hashable(given.start), False), _Limit("rel_start", _hashable(given.rel_start), True)),
+        (
+            _Limit("end", _hashable(given.end), False),
+            _Limit("rel_end", _hashable(given.rel_end), True),
+            _Limit("shape", _hashable(given.shape), False),
+            _Limit("rel_shape", _hashable(given.rel_shape), True),
+        ),
+    )
+    anchor, shape_input = given.anchor, given.shape_input
+    if anchor is not None or shape_input is not None:
+        if begin or stop:
+            raise RuntimeError(f"{op}: {(begin or stop or _Limit('', 0, False)).name} cannot be combined with anchor and shape by position")
+        if anchor is None or shape_input is None:
+            raise RuntimeError(f"{op}: anchor and shape must be given together")
+        if _is_integral(anchor) != _is_integral(shape_input):
+            raise RuntimeError(f"{op}: Anchor and shape should have the same type: both in elements, or both floating-point")
+        absolute = _is_integral(anchor)
+        begin = _Limit("anchor", _hashable(anchor), given.normalized_anchor and not absolute)
+        stop = _Limit("shape", _hashable(shape_input), given.normalized_shape and not absolute)
+    if begin is None and stop is None:
+        raise RuntimeError(f"{op}: give start, end or shape by name, or anchor and shape by position")
+
+    layout, axes, axis_names = usual_layout(arrays), given.axes, given.axis_names
+    chosen = axes_of_samples(op, axes, axis_names, layout, arrays.ndim)
+    if chosen is None:
+        chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
+    extents = extents_of(arrays)
+    values = [limit.value for limit in (begin, stop) if limit]
+    if len(chosen) > 1:
+        table = rows(extents).tolist()
+        windows = [
+            _window(op, layout, tuple(table[i if len(table) > 1 else 0]), chosen[i], _of_sample(begin, i), _of_sample(stop, i), policy)
+            for i in range(len(chosen))
+        ]
+        return _stacked(windows)
+    if arrays._shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
+        return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
+    return _window(op, layout, extents, chosen[0], begin, stop, policy)
+
+
 @operator(kernel="Tensor start, Tensor fill_values, bool pad, str layout")
 def slice(
     data: T,
@@ -192,46 +259,10 @@ def slice(
         raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
-    begin, stop = _limits(
-        op,
-        (_Limit("start", _hashable(start), False), _Limit("rel_start", _hashable(rel_start), True)),
-        (
-            _Limit("end", _hashable(end), False),
-            _Limit("rel_end", _hashable(rel_end), True),
-            _Limit("shape", _hashable(shape), False),
-            _Limit("rel_shape", _hashable(rel_shape), True),
-        ),
-    )
-    if anchor is not None or shape_input is not None:
-        if begin or stop:
-            raise RuntimeError(f"{op}: {(begin or stop or _Limit('', 0, False)).name} cannot be combined with anchor and shape by position")
-        if anchor is None or shape_input is None:
-            raise RuntimeError(f"{op}: anchor and shape must be given together")
-        if _is_integral(anchor) != _is_integral(shape_input):
-            raise RuntimeError(f"{op}: Anchor and shape should have the same type: both in elements, or both floating-point")
-        absolute = _is_integral(anchor)
-        begin = _Limit("anchor", _hashable(anchor), normalized_anchor and not absolute)
-        stop = _Limit("shape", _hashable(shape_input), normalized_shape and not absolute)
-    if begin is None and stop is None:
-        raise RuntimeError(f"{op}: give start, end or shape by name, or anchor and shape by position")
-
+    named = start, rel_start, end, rel_end, shape, rel_shape
+    arguments = SliceArguments(anchor, shape_input, normalized_anchor, normalized_shape, *named, axes, axis_names)
     layout = usual_layout(arrays)
-    chosen = axes_of_samples(op, axes, axis_names, layout, arrays.ndim)
-    if chosen is None:
-        chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
-    extents = extents_of(arrays)
-    values = [limit.value for limit in (begin, stop) if limit]
-    if len(chosen) > 1:
-        table = rows(extents).tolist()
-        windows = [
-            _window(op, layout, tuple(table[i if len(table) > 1 else 0]), chosen[i], _of_sample(begin, i), _of_sample(stop, i), policy)
-            for i in range(len(chosen))
-        ]
-        window = _stacked(windows)
-    elif arrays._shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
-        window = _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
-    else:
-        window = _window(op, layout, extents, chosen[0], begin, stop, policy)
+    window = slice_window(op, arrays, arguments, policy)
     pad = policy == "pad"
     if pad:
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)

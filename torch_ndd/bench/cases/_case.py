@@ -10,16 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from .._photos import vga_images
+from .._photos import jpeg_files, vga_images
 
 # The input of a case, by name: an array with one sample a row.
 DATA: dict[str, Callable[[], np.ndarray]] = {
     "vga": vga_images,
     "vga_gray": lambda: np.ascontiguousarray(vga_images()[..., :1]),
+    "jpegs": jpeg_files,
     "labels": lambda: np.arange(16 * 64, dtype=np.int32).reshape(16, 64),
     "64 rows": lambda: np.zeros((64, 1), np.float32),
     "tiny": lambda: np.arange(64, dtype=np.float32).reshape(16, 4),
+    "speech": lambda: _noise(64, 64000, low=-1.0),
+    "spectra": lambda: _noise(64, 257, 400),
+    "bands": lambda: _noise(64, 80, 400),
 }
+
+
+def _noise(*shape: int, low: float = 0.0) -> np.ndarray:
+    return np.random.default_rng(2).uniform(low, 1.0, shape).astype(np.float32)
 
 
 @dataclass(frozen=True)

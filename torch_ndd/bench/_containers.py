@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same JPEGs in every container that a reader is measured with."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ._photos import write_jpegs
+
+_SHARDS = 4
+_BOXES = 5  # in an image
+
+
+@dataclass
+class Containers:
+    """Where the data lie; labels are the number of the image."""
+
+    jpegs: list[str]
+    arrays: list[str]
+    tars: list[str]
+    tar_indices: list[str]
+    tfrecords: list[str]
+    tfrecord_indices: list[str]
+    root: str
+    annotations: str
+    threads: int
+
+    @property
+    def labels(self) -> list[int]:
+        """Of the JPEGs."""
+        return list(range(len(self.jpegs)))
+
+
+def write_containers(folder: Path, count: int, threads: int) -> Containers:
+    """Write ``count`` JPEGs, as files, in tar archives, in TFRecords and under COCO annotations, and as many arrays (224, 224, 3)."""
+    (folder / "jpegs").mkdir()
+    jpegs = write_jpegs(folder / "jpegs", count)
+    draw = np.random.default_rng(0)
+    for k in range(count):
+        np.save(folder / f"{k:05}.npy", draw.integers(0, 255, (224, 224, 3), np.uint8))
+    shards = [range(first, count, _SHARDS) for first in range(_SHARDS)]
+    tars = [_write_tar(folder / f"{k}.tar", [jpegs[i] for i in shard]) for k, shard in enumerate(shards)]
+    records = [_write_tfrecord(folder / f"{k}.tfrecord", [jpegs[i] for i in shard]) for k, shard in enumerate(shards)]
+    boxes = draw.uniform(10, 100, (count, _BOXES, 4)).round(2).tolist()
+    images = [{"id": k, "file_name": path.name, "width": 500, "height": 375} for k, path in enumerate(jpegs)]
+    annotations = [
+        {"id": k * _BOXES + i, "image_id": k, "category_id": i + 1, "iscrowd": 0, "area": box[2] * box[3], "bbox": box}
+        for k, rows in enumerate(boxes)
+        for i, box in enumerate(rows)
+    ]
+    categories = [{"id": i + 1, "name": str(i)} for i in range(_BOXES)]
+    place = folder / "instances.json"
+    place.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    return Containers(
+        jpegs=[str(path) for path in jpegs],
+        arrays=[str(folder / f"{k:05}.npy") for k in range(count)],
+        tars=[str(path) for path in tars],
+        tar_indices=[str(path.with_suffix(".idx")) for path in tars],
+        tfrecords=[str(path) for path in records],
+        tfrecord_indices=[str(path.with_suffix(".tfidx")) for path in records],
+        root=str(folder / "jpegs"),
+        annotations=str(place),
+        threads=threads,
+    )
+
+
+def _write_tar(path: Path, jpegs: list[Path]) -> Path:
+    lines = []
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for jpeg in jpegs:
+            words = []
+            for name, content in ((f"{jpeg.stem}.jpg", jpeg.read_bytes()), (f"{jpeg.stem}.cls", str(int(jpeg.stem)).encode())):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                words += [name.split(".")[1], archive.offset + tarfile.BLOCKSIZE, len(content), name]
+                archive.addfile(info, io.BytesIO(content))
+            lines.append(" ".join(map(str, words)))
+    path.with_suffix(".idx").write_text(f"v1.2 {len(lines)}\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def _write_tfrecord(path: Path, jpegs: list[Path]) -> Path:
+    index, begin = [], 0
+    with open(path, "wb") as file:
+        for jpeg in jpegs:
+            label = _field(3, _field(1, _varint(int(jpeg.stem))))
+            features = (b"image", _field(1, _field(1, jpeg.read_bytes()))), (b"label", label)
+            message = _field(1, b"".join(_field(1, _field(1, key) + _field(2, value)) for key, value in features))
+            length = struct.pack("<Q", len(message))
+            record = length + _masked_crc(length) + message + bytes(4)  # no reader looks at the checksum of the message
+            file.write(record)
+            index.append(f"{begin} {len(record)}\n")
+            begin += len(record)
+    path.with_suffix(".tfidx").write_text("".join(index))
+    return path
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _masked_crc(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
