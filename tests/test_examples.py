@@ -186,7 +186,7 @@ def test_train_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / "train_lightning.py"), str(tmp_path)]
     for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
-        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=280)
+        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=550)
         assert run.returncode == 0, run.stderr
         assert f"after {steps} steps" in run.stdout
 
@@ -209,6 +209,6 @@ def test_compiled_augmentation(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ray_preprocess(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / "ray_preprocess.py"), str(tmp_path), "--epochs", "1"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"})
+    run = subprocess.run(command, capture_output=True, text=True, timeout=550, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"})
     assert run.returncode == 0, run.stderr[-5000:]
     assert "epoch 0, step 29: loss" in run.stdout

@@ -167,6 +167,6 @@ def test_local_ray(tmp_path: Path) -> None:
         (tmp_path / f"files/{i:02}.bin").write_bytes(bytes([i]) * (i % 3 + 1))
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)]
     variables = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, env=variables)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=550, env=variables)
     assert run.returncode == 0, run.stderr[-5000:]
     assert run.stdout.splitlines()[-1] == "each of 20 files once"

@@ -131,7 +131,7 @@ def settle(target):
     while time.monotonic() < end and any(now > before for now, before in zip(left(), target)):
         time.sleep(0.01)
 
-for _ in range(20):
+for _ in range(100):
     reader = ndd.readers.File(8, files=files, prefetch_queue_depth=4)
     use(reader)
 del reader
@@ -168,6 +168,7 @@ EXIT = """
 import signal, sys, threading
 import torch_ndd as ndd
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 how, files = sys.argv[1], sys.argv[2:] * 200
 reader = ndd.readers.File(8, files=files, prefetch_queue_depth=16)
 loop = iter(reader)
@@ -195,7 +196,10 @@ def test_exit_while_reading(tmp_path: Path, how: str, code: int) -> None:
         assert process.stdout.readline() == "reading\n"
         if how == "interrupt":
             process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
         assert process.returncode == code, errors
         assert ("KeyboardInterrupt" in errors) == (how == "interrupt")
         assert "terminate" not in errors

@@ -2,8 +2,10 @@
 """Files as they are, with a label each."""
 
 import fnmatch
+import io
 import os
 import re
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,7 +120,9 @@ class File(Reader):
             raise RuntimeError(f"{self._op}: there are {labels.size} labels for {files} files")
         if labels.dtype.kind not in "iub" and not np.array_equal(labels, labels.astype(np.int32)):
             raise TypeError(f"{self._op}: labels must be integers")
-        return _int32(self._op, labels)
+        for label in (labels.min(initial=0), labels.max(initial=0)):
+            _int32(self._op, int(label))
+        return labels.astype(np.int32)
 
     def _filter(self, patterns: tuple[str, ...] | None) -> re.Pattern[bytes]:
         joined = "|".join(fnmatch.translate(pattern) for pattern in patterns) if patterns else ""
@@ -163,17 +167,17 @@ def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return None if given is None else (given,) if isinstance(given, str) else tuple(given)
 
 
-def _int32(op: str, labels: np.ndarray) -> np.ndarray:
-    limits = np.iinfo(np.int32)
-    if labels.size and not (limits.min <= labels.min() and labels.max() <= limits.max):
-        raise RuntimeError(f"{op}: labels must fit into 32 bits")
-    return labels.astype(np.int32)
+def _int32(op: str, label: int) -> int:
+    if not -(2**31) <= label < 2**31:
+        raise RuntimeError(f"{op}: labels must fit into 32 bits, got {label}")
+    return label
 
 
 def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
-    names, labels = [], []
+    # No object for each line stays: ten million of them would take gigabytes.
+    names, offsets, labels = bytearray(), array("q", [0]), array("i")
     try:
-        lines = read_all(path).split(b"\n")
+        lines = io.BytesIO(read_all(path))
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):
@@ -184,11 +188,12 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
         if found is None:
             text = line.decode(errors="replace")
             raise RuntimeError(f'{op}: "{os.fsdecode(path)}", line {number}: expected a path and a label, got {text!r}')
-        names.append(found[1])
-        labels.append(int(found[2]))
+        names += found[1]
+        offsets.append(len(names))
+        labels.append(_int32(op, int(found[2])))
     if not names:
         raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}"')
-    return _Index(os.path.dirname(path) if root is None else root, *pack_paths(names), _int32(op, np.array(labels, np.int64)))
+    return _Index(os.path.dirname(path) if root is None else root, bytes(names), np.array(offsets), np.array(labels, np.int32))
 
 
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:

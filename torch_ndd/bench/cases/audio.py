@@ -87,7 +87,7 @@ CASES = (
     Case(
         "preemphasis_filter",
         ndd=lambda ndd, types, x: ndd.preemphasis_filter(x),
-        np=lambda x: _scipy("signal").lfilter([1, -0.97], [1], x),
+        np=lambda x: _scipy("signal").lfilter(np.array([1, -0.97], np.float32), np.ones(1, np.float32), x),
         tv=lambda v2, x: torch.cat([x[:, :1] * 0.03, x[:, 1:] - 0.97 * x[:, :-1]], 1),
         data="speech",
     ),
