@@ -127,6 +127,7 @@ def test_an_uncaught_error_shows_the_call() -> None:
 def test_ctrl_c_ends_a_wait() -> None:
     code = """
 import os, signal, threading, time, numpy as np, torch_ndd as ndd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 images = ndd.batch(np.ones((64, 1000, 1000, 3), np.uint8), layout="HWC")
 with ndd.EvalMode.deferred, ndd.EvalContext(num_threads=1):
     for _ in range(400):

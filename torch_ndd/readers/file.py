@@ -16,8 +16,9 @@ from typing_extensions import Unpack
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
 from ._base import LoaderOptions, Reader
-from ._ranges import Path, Ranges, Sources, as_paths, pack_paths
-from ._remote import names_in, ranges_of, read_all
+from ._files import whole_files
+from ._ranges import Path, Sources, as_paths, pack_paths
+from ._remote import names_in, read_all
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
@@ -151,16 +152,6 @@ class _Index:
     def __init__(self, root: bytes | None, paths: bytes, offsets: np.ndarray, labels: np.ndarray | None) -> None:
         self.ranges, self.labels = whole_files(root, paths, offsets), labels
         self.size = len(offsets) - 1
-
-
-def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
-    """The files of paths that begin at ``root`` unless they are absolute."""
-    root = b"" if not root else os.path.join(root, b"")
-    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
-    if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
-        joined = [os.path.join(root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-        return ranges_of(b"", *pack_paths(joined))
-    return ranges_of(root, paths, offsets)
 
 
 def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images of astronomy, from FITS files."""
 
-import fnmatch
 import importlib
 import io
 import os
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +15,10 @@ from .. import types
 from .._convert import saturated
 from .._device import DeviceLike
 from ._base import LoaderOptions
+from ._files import files_below, listed_files, whole_files
 from ._ranges import Path, Ranges, as_paths, pack_paths
-from ._remote import is_url, names_in, read_all
+from ._remote import is_url, read_all
 from ._threads import ThreadedReader
-from .file import whole_files
 
 
 class Fits(ThreadedReader):
@@ -92,38 +90,16 @@ class Fits(ThreadedReader):
             if self._given is not None and self._list is not None:
                 raise RuntimeError(f"{self._op}: give files or file_list, not both")
             if self._list is not None:
-                self._ranges = self._listed(self._list)
+                self._ranges = listed_files(self._op, self._list, self._root)
             elif self._given is not None:
                 if len(self._given[1]) == 1:
                     raise RuntimeError(f"{self._op}: files is an empty list")
                 self._ranges = whole_files(self._root, *self._given)
             elif self._root is not None:
-                self._ranges = self._found(self._root)
+                self._ranges = files_below(self._op, self._root, self._filter)
             else:
                 raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
         return self._ranges.size
-
-    def _listed(self, path: bytes) -> Ranges:
-        try:
-            names = [line.strip() for line in read_all(path).splitlines() if line.strip()]
-        except OSError as error:
-            raise RuntimeError(f'{self._op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
-        if not names:
-            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(path)}"')
-        return whole_files(os.path.dirname(path) if self._root is None else self._root, *pack_paths(names))
-
-    def _found(self, root: bytes) -> Ranges:
-        fits = re.compile(os.fsencode(fnmatch.translate(self._filter)))
-        names: list[bytes] = []
-        try:
-            here = b"" if is_url(root) else b"."
-            for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
-                names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
-        except OSError as error:
-            raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-        if not names:
-            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(root)}"')
-        return whole_files(root, *pack_paths(names))
 
     def _source(self, sample: int) -> str:
         assert self._ranges is not None

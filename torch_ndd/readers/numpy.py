@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays in ``.npy`` files."""
 
-import fnmatch
 import os
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,9 +14,9 @@ from .._batch import Batch, new_batch
 from .._device import DeviceLike
 from .._tensor import Tensor
 from ._base import LoaderOptions, Reader
+from ._files import files_below, listed_files, whole_files
 from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
-from ._remote import RemoteRanges, is_url, names_in, native_request, read_all
-from .file import whole_files
+from ._remote import RemoteRanges, native_request
 
 # By the numbers of csrc/ndd/dtypes.h.
 _DTYPES = {
@@ -129,12 +127,12 @@ class Numpy(Reader):
         if self._ranges is None:
             self._check()
             if self._list is not None:
-                self._ranges = self._listed(self._list)
+                self._ranges = listed_files(self._op, self._list, self._root)
             elif self._given is not None:
                 self._ranges = whole_files(self._root, *self._given)
             else:
                 assert self._root is not None
-                self._ranges = self._found(self._root)
+                self._ranges = files_below(self._op, self._root, self._filter)
         return self._ranges.size
 
     def _check(self) -> None:
@@ -146,28 +144,6 @@ class Numpy(Reader):
             raise RuntimeError(f"{self._op}: files is an empty list")
         if self._policy not in _POLICIES:
             raise RuntimeError(f'{self._op}: out_of_bounds_policy must be "error", "pad" or "trim_to_shape", got {self._policy!r}')
-
-    def _listed(self, path: bytes) -> Ranges:
-        try:
-            names = [line for line in (line.rstrip(b"\r") for line in read_all(path).split(b"\n")) if line]
-        except OSError as error:
-            raise RuntimeError(f'{self._op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
-        if not names:
-            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(path)}"')
-        return whole_files(os.path.dirname(path) if self._root is None else self._root, *pack_paths(names))
-
-    def _found(self, root: bytes) -> Ranges:
-        fits = re.compile(os.fsencode(fnmatch.translate(self._filter)))
-        names: list[bytes] = []
-        try:
-            here = b"" if is_url(root) else b"."
-            for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
-                names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
-        except OSError as error:
-            raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-        if not names:
-            raise RuntimeError(f'{self._op}: No files found in "{os.fsdecode(root)}"')
-        return whole_files(root, *pack_paths(names))
 
     def _source(self, sample: int) -> str:
         assert self._ranges is not None

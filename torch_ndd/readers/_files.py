@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files there are: those of a list, and those of a folder and its subdirectories."""
+
+import fnmatch
+import os
+import re
+
+import numpy as np
+
+from ._ranges import Ranges, pack_paths
+from ._remote import is_url, names_in, ranges_of, read_all
+
+
+def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
+    """The files of paths that begin at ``root`` unless they are absolute."""
+    root = b"" if not root else os.path.join(root, b"")
+    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
+    if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
+        joined = [os.path.join(root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return ranges_of(b"", *pack_paths(joined))
+    return ranges_of(root, paths, offsets)
+
+
+def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
+    """The files that a text names, one a line; relative paths begin at ``root`` or where the text is. RuntimeError where there are none."""
+    try:
+        names = [line for line in (line.rstrip(b"\r") for line in read_all(path).split(b"\n")) if line]
+    except OSError as error:
+        raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
+    if not names:
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}"')
+    return whole_files(os.path.dirname(path) if root is None else root, *pack_paths(names))
+
+
+def files_below(op: str, root: bytes, pattern: str) -> Ranges:
+    """The files that match a pattern, in a folder and in its subdirectories. RuntimeError where there are none."""
+    fits = re.compile(os.fsencode(fnmatch.translate(pattern)))
+    names: list[bytes] = []
+    try:
+        here = b"" if is_url(root) else b"."
+        for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
+            names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
+    except OSError as error:
+        raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+    if not names:
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(root)}"')
+    return whole_files(root, *pack_paths(names))
