@@ -139,18 +139,14 @@ class DataLoader:
                 yield result
         finally:
             watch.left()
-            for future in waiting:
-                future.cancel()
-            wait(waiting)  # the reader is free for the next loop
+            _discard(waiting)
 
     def _end_loop(self) -> None:
         """End a loop that is going on, or was left without closing its iterator, so that nothing is being read for it any more."""
         self._loop = None
         waiting, self._waiting = self._waiting, deque()
         if self._process == os.getpid():
-            for future in waiting:
-                future.cancel()
-            wait(waiting)
+            _discard(waiting)
 
     def _thread(self) -> ThreadPoolExecutor:
         if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
@@ -227,6 +223,13 @@ class DataLoader:
             self._end_loop()
             self._position = None
             self.reader.set_epoch(epoch)
+
+
+def _discard(waiting: "deque[Future[_Prepared | None]]") -> None:
+    """Drop batches that wait; on return none is being prepared, and the reader is free for another loop."""
+    for future in waiting:
+        future.cancel()
+    wait(waiting)
 
 
 def _first(outputs: Any) -> Batch:

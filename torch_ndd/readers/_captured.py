@@ -27,9 +27,7 @@ class Early(NamedTuple):
 
 def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """An epoch as ``next_epoch`` has it, with the calls of the loop's body made ahead for the batch that follows."""
-    count = reader._batch_size(batch_size)
-    with reader._lock:
-        steps = reader._prepared().steps(reader._state.epochs, count)
+    steps = reader._steps(batch_size)
     recorder, early = Recorder(), None
     try:
         for step in range(steps):
