@@ -113,7 +113,7 @@ def test_errors_of_normalize(arguments: dict[str, Any]) -> None:
 OUTPUTS = [
     (layout, out)
     for layout in LAYOUTS
-    for out in ("", layout, layout[::-1], *{"C" + layout.replace("C", ""), layout.replace("C", "") + "C"} - {layout})
+    for out in ("", layout, layout[::-1], *sorted({"C" + layout.replace("C", ""), layout.replace("C", "") + "C"} - {layout}))
 ]
 WINDOWS = {
     "whole": {"mean": [10.0, 20.0, 30.0], "std": [2.0, 3.0, 4.0]},
