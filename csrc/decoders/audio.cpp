@@ -7,15 +7,19 @@
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
 #include "ndd/saturate.h"
-#include "ndd/sinc_resample.h"
+#include "ndd/sinc_filter.h"
 #include "ndd/stream.h"
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>
 
 namespace ndd {
 namespace {
+
+// Samples of a resampled sound: the instants before its end.
+int64_t resampled_length(int64_t length, double in_rate, double out_rate) { return int64_t(std::ceil(double(length) * out_rate / in_rate)); }
 
 AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))}; }
 
@@ -43,13 +47,15 @@ void downmix(const float* in, int64_t frames, int64_t channels, float* out) {
   }
 }
 
-void resample(const float* in, int64_t frames, int64_t channels, const SincResampler& resampler, float* out, int64_t out_frames) {
-  std::vector<float> padded;
-  const int64_t padding = resampler.padding();
+// Interleaved samples at another rate. A lower one is interpolated all the same, without a filter against aliases, as DALI does it.
+void resample(const float* in, int64_t frames, int64_t channels, double ratio, double quality, float* out, int64_t out_frames) {
+  const auto filter = sinc_filter(ratio, out_frames, sinc_lobes(quality), false);
+  const int64_t before = zeros_before(*filter);
+  std::vector<float> padded(static_cast<size_t>(before + frames + zeros_behind(*filter))), made(static_cast<size_t>(out_frames));
   for (int64_t c = 0; c < channels; ++c) {
-    padded.assign(size_t(frames + 2 * padding + 1), 0.0f);
-    for (int64_t i = 0; i < frames; ++i) padded[size_t(padding + i)] = in[i * channels + c];
-    resampler.run(padded.data(), out + c, out_frames, channels);
+    for (int64_t i = 0; i < frames; ++i) padded[size_t(before + i)] = in[i * channels + c];
+    filter_signal(*filter, padded.data(), frames, out_frames, made.data());
+    for (int64_t i = 0; i < out_frames; ++i) out[i * channels + c] = made[size_t(i)];
   }
 }
 
@@ -78,9 +84,8 @@ void decode(AudioFile& file, bool mix, double out_rate, double quality, T* out, 
     ready = mixed.data();
   }
   if (resampled) {
-    const SincResampler resampler(file.rate(), out_rate, sinc_lobes(quality));
     converted.resize(size_t(out_frames * channels));
-    resample(ready, frames, channels, resampler, converted.data(), out_frames);
+    resample(ready, frames, channels, double(file.rate()) / out_rate, quality, converted.data(), out_frames);
     ready = converted.data();
   }
   store(ready, out, out_frames * channels);

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) resample_gpu(const Run* runs, int64_
     const Run& run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.outputs * run.channels; e += int64_t{gridDim.x} * kThreads) {
       const int64_t o = e / run.channels, channel = e - o * run.channels;
-      const Position position = position_of(run.table, o);
+      const SincPosition position = position_of(run.table, o);
       const float* row = run.weights + position.phase * run.table.taps;
       const int64_t begin = position.first < 0 ? -position.first : 0;
       const int64_t end = run.length - position.first < run.table.taps ? run.length - position.first : run.table.taps;

@@ -7,7 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ops/audio/sinc_table.h"
+#include "ndd/sinc_filter.h"
 
 namespace ndd {
 namespace audio {
@@ -54,8 +54,7 @@ struct ResampleJob {
 inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias, const Tensor& output,
                                 const MaybeTensor& output_shapes) {
   ResampleJob job{Samples(input, input_shapes), Samples(output, output_shapes), ratio ? std::optional<Args<double>>(*ratio) : std::nullopt,
-                  // 3 lobes for 0, 16 for 50 and 64 for 100, as in DALI
-                  static_cast<int64_t>(std::lround(0.007 * quality * quality - 0.09 * quality + 3.0)), antialias, {}};
+                  sinc_lobes(quality), antialias, {}};
   if (job.in.ndim() < 1 || job.in.ndim() > 2) throw Error(Error::Value, "audio_resample: the input must have 1 or 2 dimensions");
   if (job.in.dtype() != job.out.dtype()) {
     const Scaling first = to_unit(job.in.dtype()), then = from_unit(job.out.dtype());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Triangular filters whose corners are equally spaced on a mel scale.
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <tuple>
 
+#include "ndd/kept.h"
 #include "ops/audio/bands.h"
 
 namespace ndd {
@@ -53,23 +52,13 @@ BandsPtr mel_bands(const Key& key) {
   return made;
 }
 
-// Built once.
-BandsPtr kept_mel_bands(const Key& key) {
-  constexpr size_t kKept = 64;
-  static std::mutex mutex;
-  static std::map<Key, BandsPtr> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (kept.size() > kKept) kept.clear();
-  auto& found = kept[key];
-  if (!found) found = mel_bands(key);
-  return found;
-}
-
 void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, double sample_rate, double freq_low, double freq_high, int64_t nfilter,
                      bool htk, bool normalize, const Tensor& output, const MaybeTensor& output_shapes) {
+  static auto* const kept = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
   apply_bands("mel_filter_bank", in, out, axis, 4.0, [=](int64_t bins) {
-    return kept_mel_bands({bins, sample_rate, freq_low, freq_high, nfilter, htk, normalize});
+    const Key key{bins, sample_rate, freq_low, freq_high, nfilter, htk, normalize};
+    return kept->get(key, [&] { return mel_bands(key); });
   });
 }
 

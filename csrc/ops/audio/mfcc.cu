@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Discrete cosine transforms of types 1 to 4 along an axis, of which the first coefficients are wanted, and liftering.
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <tuple>
 
+#include "ndd/kept.h"
 #include "ops/audio/bands.h"
 
 namespace ndd {
@@ -40,25 +39,15 @@ BandsPtr cosines(const Key& key) {
   return made;
 }
 
-// Built once.
-BandsPtr kept_cosines(const Key& key) {
-  constexpr size_t kKept = 64;
-  static std::mutex mutex;
-  static std::map<Key, BandsPtr> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (kept.size() > kKept) kept.clear();
-  auto& found = kept[key];
-  if (!found) found = cosines(key);
-  return found;
-}
-
 void mfcc(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t dct_type, double lifter, int64_t n_mfcc, bool normalize,
           const Tensor& output, const MaybeTensor& output_shapes) {
+  static auto* const kept = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
   const double weights = in.size() > 0 && axis >= 0 && axis < in.ndim() ? static_cast<double>(in.shape(0)[axis]) : 1.0;
   apply_bands("mfcc", in, out, axis, weights, [=](int64_t n) {
     if (dct_type == 1 && n < 2) throw Error(Error::Runtime, "mfcc: dct_type=1 needs at least 2 elements, got " + std::to_string(n));
-    return kept_cosines({n, n_mfcc, dct_type, normalize, lifter});
+    const Key key{n, n_mfcc, dct_type, normalize, lifter};
+    return kept->get(key, [&] { return cosines(key); });
   });
 }
 

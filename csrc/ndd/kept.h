@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables that are built once for their parameters: filters, windows, weights.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace ndd {
+
+// Up to so many tables of a kind; all are forgotten when there are more. For any number of threads.
+template <class Key, class Table>
+class Kept {
+ public:
+  explicit Kept(size_t most) : most_(most) {}
+
+  // The table for `key`, made by make() outside of the lock: two threads may both make it.
+  template <class Make>
+  std::shared_ptr<const Table> get(const Key& key, Make&& make) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = tables_.find(key);
+      if (found != tables_.end()) return found->second;
+    }
+    std::shared_ptr<const Table> made = make();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (tables_.size() >= most_) tables_.clear();
+    tables_[key] = made;
+    return made;
+  }
+
+ private:
+  const size_t most_;
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const Table>> tables_;
+};
+
+}  // namespace ndd
