@@ -18,6 +18,7 @@ class Kept {
   // The table for `key`, made by make() outside of the lock: two threads may both make it.
   template <class Make>
   std::shared_ptr<const Table> get(const Key& key, Make&& make) {
+    if (!(key == key)) return make();  // a NaN has no place in an order
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       const auto found = tables_.find(key);

@@ -246,6 +246,7 @@ def test_decibels_of_what_has_none() -> None:
         (RuntimeError, "nfilter", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), nfilter=0)),
         (RuntimeError, "sample_rate", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), sample_rate=0.0)),
         (RuntimeError, "freq_high", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), freq_high=30000.0)),
+        (RuntimeError, "freq_high", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), freq_high=math.nan)),
         (RuntimeError, "freq_low", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), freq_low=-1.0)),
         (RuntimeError, "mel_formula", lambda: ndd.mel_filter_bank(torch.zeros(9, 9), mel_formula="bark")),
         (RuntimeError, "axis", lambda: ndd.mfcc(torch.zeros(9, 9), axis=2)),
@@ -259,6 +260,14 @@ def test_decibels_of_what_has_none() -> None:
 def test_mistakes(error: type[Exception], word: str, call: Any) -> None:
     with pytest.raises(error, match=word):
         call()
+
+
+def test_mfcc_with_a_lifter_that_is_no_number() -> None:
+    """Tables of cosines are kept by their parameters, among which it is equal to none and to all."""
+    bands = torch.ones(9, 4)
+    assert ndd.mfcc(bands, lifter=0.0).torch().isfinite().all()
+    assert ndd.mfcc(bands, lifter=math.nan).torch().isnan().all()
+    assert ndd.mfcc(bands, lifter=0.0).torch().isfinite().all()
 
 
 @pytest.mark.parametrize("border", ["zero", "clamp", "reflect"])

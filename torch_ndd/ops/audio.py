@@ -167,7 +167,7 @@ def mel_filter_bank(
         raise RuntimeError(f"mel_filter_bank: nfilter must be positive, got {nfilter}")
     if not sample_rate > 0:
         raise RuntimeError(f"mel_filter_bank: sample_rate must be positive, got {sample_rate}")
-    high = freq_high if freq_high > 0 else sample_rate / 2
+    high = sample_rate / 2 if freq_high <= 0 else freq_high
     if not 0 <= freq_low < high <= sample_rate / 2:
         raise RuntimeError(
             f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate / 2 = {sample_rate / 2}, "
