@@ -143,7 +143,9 @@ def plain(call: Call, argument: Argument, value: Any) -> Any:
     if not isinstance(value, _PLAIN[argument.schema]):
         if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
             raise TypeError(f"{call.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
-        return int(value)
+        value = int(value)
+    if argument.schema == "int" and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{call.name}: argument {argument.name!r} is out of range: {value!r}")
     return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
 
 
