@@ -146,7 +146,8 @@ def test_an_error_ahead_waits_for_its_turn(folder: Path) -> None:
         ({"files": ["1.jpg"], "num_shards": 2}, "The number of input samples: 1"),
         ({"files": ["1.jpg"], "random_shuffle": True, "shuffle_after_epoch": True}, "exclude each other"),
         ({"files": ["1.jpg"], "stick_to_shard": True, "shuffle_after_epoch": True}, "exclude each other"),
-        ({"files": ["1.jpg"], "prefetch_queue_depth": 0}, "positive"),
+        ({"files": ["1.jpg"], "prefetch_queue_depth": 0}, "prefetch_queue_depth must be from 1"),
+        ({"files": ["1.jpg"], "prefetch_queue_depth": 2**31}, "prefetch_queue_depth must be from 1"),
     ],
 )
 def test_mistakes_show_at_the_first_step(options: dict[str, Any], message: str) -> None:
@@ -156,6 +157,34 @@ def test_mistakes_show_at_the_first_step(options: dict[str, Any], message: str) 
         next(epoch)
     with pytest.raises(RuntimeError, match=message):
         reader.get_metadata()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("File", {"file_root": 3}),
+        ("File", {"files": [1]}),
+        ("File", {"files": ["a"], "random_shuffle": np.zeros(3)}),
+        ("File", {"files": ["a"], "seed": "a"}),
+        ("File", {"files": ["a"], "max_batch_size": 2.5}),
+        ("File", {"files": ["a"], "device": 7}),
+        ("Webdataset", {"ext": ["a"], "paths": 3}),
+        ("Webdataset", {"paths": ["a"], "ext": ["a"], "missing_component_behavior": True}),
+        ("TFRecord", {"path": "a", "features": [1]}),
+        ("COCO", {"annotations_file": "a", "ratio": "yes"}),
+        ("Numpy", {"files": ["a"], "roi_axes": "x"}),
+        ("Caffe", {"path": ["a"], "shard_id": "x"}),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_type(kind: str, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"readers\.{kind}: argument '{list(options)[-1]}' must be .*, got"):
+        getattr(ndd.readers, kind)(**options)
+
+
+def test_lists_of_paths_may_be_arrays() -> None:
+    reader = ndd.readers.File(files=np.array(["a", "b"]), labels=np.array([3, 4]))
+    assert isinstance(reader, ndd.readers.File)
 
 
 def test_mistakes_at_the_constructor() -> None:

@@ -19,6 +19,7 @@ from .._context import EvalContext
 from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
 from ._captured import captured_epoch
+from ._checked import checked_init
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._state import ReaderState, State, decoded, encoded
 
@@ -79,6 +80,7 @@ class BadSamples(Exception):
         self.reasons = dict(reasons)
 
 
+_MOST_AHEAD = 1000  # batches
 # A damaged disk may yield millions; the latest are kept.
 _ERRORS_KEPT = 10_000
 
@@ -101,12 +103,18 @@ class Reader(IterableDataset):
     turns with the batches.
     """
 
+    _fills_last_batch = True  # with pad_last_batch, in PyTorch's protocol
+
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
         unknown = sorted(set(options) - set(LoaderOptions.__annotations__))
         if unknown:
             raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}")
-        if str(device).startswith(("gpu", "cuda")) or torch_device(device).type != "cpu":
+        try:
+            on_cpu = not str(device).startswith(("gpu", "cuda")) and torch_device(device).type == "cpu"
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self._op}: {error}") from None
+        if not on_cpu:
             raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
         self._max_batch_size = max_batch_size
         self._num_shards = self._whole(options, "num_shards", 1)
@@ -146,6 +154,8 @@ class Reader(IterableDataset):
                 if name not in known
             ]
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+        if "__init__" in cls.__dict__:
+            cls.__init__ = checked_init(cls.__init__, own)
 
     # What a reader adds.
 
@@ -188,7 +198,7 @@ class Reader(IterableDataset):
         """
         if batch_size is None:
             batch_size = self._max_batch_size
-        elif self._max_batch_size is not None and batch_size > self._max_batch_size:
+        elif self._max_batch_size is not None and self._batch_size(batch_size) > self._max_batch_size:
             raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self._max_batch_size}")
         return captured_epoch(self, batch_size, ctx) if capture or compile else self._epoch(batch_size, ctx)
 
@@ -211,6 +221,8 @@ class Reader(IterableDataset):
             return 1
         if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") or batch_size <= 0:
             raise RuntimeError(f"{self._op}: batch_size must be a positive int, got {batch_size!r}")
+        if batch_size >= 2**31:
+            raise ValueError(f"{self._op}: batch_size must be less than 2**31, got {batch_size}")
         return operator.index(batch_size)
 
     def _prepared(self) -> Order:
@@ -220,8 +232,8 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and random_shuffle exclude each other")
         if self._shuffle_after_epoch and self._stick_to_shard:
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and stick_to_shard exclude each other")
-        if self._depth < 1:
-            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be positive, got {self._depth}")
+        if not 1 <= self._depth <= _MOST_AHEAD:
+            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
         size = self._scan()
         if size < self._num_shards:
             raise RuntimeError(
@@ -244,6 +256,7 @@ class Reader(IterableDataset):
             self._state.seeds[1],
             self._state.position.passes,
             self._state.history,
+            self._fills_last_batch,
         )
         return self._order
 
