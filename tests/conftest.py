@@ -98,5 +98,5 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def _default_threads() -> Iterator[None]:
     yield
-    if ndd.get_num_threads() != ndd._context._initial_threads:
+    if ndd.get_num_threads() != ndd._context._default_threads():
         ndd.set_num_threads(None)

@@ -76,6 +76,23 @@ def test_errors_say_which_and_why(tmp_path: Path) -> None:
     assert "Premature end" in reason
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_damaged_pixels_name_their_file(mode: str, compiled: bool, tmp_path: Path) -> None:
+    """Also where the error comes out of an operator behind the decoder, and of a compiled graph."""
+
+    def smaller(images: ndd.Batch) -> torch.Tensor:
+        return ndd.resize(images, size=[8, 8]).torch()
+
+    for i, file in enumerate((JPEG, JPEG[: len(JPEG) // 2])):
+        (tmp_path / f"{i}.jpg").write_bytes(file.tobytes())
+    ((files, _),) = ndd.readers.File(files=sorted(tmp_path.iterdir())).next_epoch(batch_size=2)
+    with ndd.EvalMode[mode], pytest.raises(RuntimeError) as raised:
+        (torch.compile(smaller, backend="eager") if compiled else smaller)(ndd.decoders.image(files))
+    text = str(raised.value.__cause__ or raised.value)
+    assert text.startswith(f"decoders.image: sample 1 ({tmp_path / '1.jpg'}): the image data are damaged")
+
+
 def test_nothing_bad() -> None:
     for policy in ("skip", "replace", "raise"):
         images = ndd.decoders.image(ndd.batch([JPEG, JPEG]), on_error=policy)

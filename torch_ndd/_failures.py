@@ -23,7 +23,7 @@ class Failures:
     def __init__(self, op: str, samples: int, sources: Sequence[str]) -> None:
         self.op = op
         self.table = torch.zeros((samples, REASON_BYTES), dtype=torch.uint8)
-        self.sources = tuple(sources)
+        self.sources = sources
 
     def note(self, sample: int, reason: str) -> None:
         """Write down why a sample failed."""

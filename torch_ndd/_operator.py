@@ -306,7 +306,7 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
             padding = [None] * (op.inputs - len(batches))
             tensors = [x for b in (*batches, *padding) for x in ((None, None) if b is None else (b._values, b._shapes))]
         filled = [x for out in outs for x in (out._values, out._shapes)]
-        pending = _run(op, state, target, (*tensors, *launch.args, *filled))
+        pending = _run(op, state, target, (*tensors, *launch.args, *filled), getattr(next(iter(batches), None), "_sources", ()))
     outs = launch.views or outs
     if target.type == "cuda" and not state.compiling:
         pending = launched([out._values for out in (*outs, *launch.also) if out._values.device == target])
@@ -373,7 +373,7 @@ def _prepare(op: Operator, state: Call, given: dict[str, Any], has_frames: bool)
     return arguments
 
 
-def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[Any]) -> Pending | None:
+def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[Any], sources: Sequence[str]) -> Pending | None:
     """The kernel: queued on the CPU stream, launched on the context's CUDA stream, or a node of the graph that is being traced."""
     if state.compiling:
         op.kernel(*arguments)
@@ -383,7 +383,7 @@ def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[An
             pending.wait()
         op.kernel(*arguments)
         return None
-    return queue(op.kernel, arguments, state.reads, state.external)
+    return queue(op.kernel, arguments, state.reads, state.external, sources)
 
 
 _NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list

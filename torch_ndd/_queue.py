@@ -6,19 +6,23 @@ from typing import Any
 
 import torch
 
-from . import _native, _stream
+from . import _context, _native, _stream
 from ._launch import launched, on_stream
 from ._operand import Operand
 from ._stream import EvalMode, Pending, current_mode, finish_call
 
 
-def queue(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool) -> Pending | None:
+def queue(
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
+) -> Pending | None:
     """Run a CPU kernel as the evaluation mode says: its pending work, or None when it is done.
 
-    ``external``: memory of the user is read, who may overwrite it after the call.
+    ``external``: memory of the user is read, who may overwrite it after the call. ``sources``: where each sample comes from, for errors.
     """
     if _stream.exiting:
         _stream.park_daemon()
+    if _context.unsettled:
+        _context.settle()
     mode = EvalMode.sync_cpu if external else current_mode()
     native = 3 if mode >= EvalMode.sync_cpu else mode
     if reads:
@@ -32,7 +36,7 @@ def queue(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[
     except BaseException:
         _native.release(_native.end() & ~1)
         raise
-    return finish_call(mode, [pending for pending, _ in reads])
+    return finish_call(mode, [pending for pending, _ in reads], sources)
 
 
 def launch(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:

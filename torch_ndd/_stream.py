@@ -5,10 +5,13 @@ import ast
 import atexit
 import enum
 import os
+import re
 import sys
 import threading
 import time
 import types
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -108,11 +111,14 @@ class Pending:
 
     stays = False  # once waited for, nobody need wait again
 
-    def __init__(self, handle: int, mode: int, reads: "list[Pending]") -> None:
+    def __init__(self, handle: int, mode: int, reads: "list[Pending]", sources: Sequence[str] = ()) -> None:
         self._handle = handle
         self._mode = mode
         self._reads = reads
         self._site = _site()
+        self._sources = sources
+        if sources:
+            _with_sources[self.number] = self
         self._status: int | None = None
         self.raised = False  # whether its error has reached the program
 
@@ -153,7 +159,7 @@ class Pending:
     def cause(self) -> Exception:
         """The error as a synchronous call would have raised it, with the lines of the call that failed first."""
         assert self._status
-        error = _KINDS[self._status - 1](_native.error(self._handle).decode(errors="replace"))
+        error = _KINDS[self._status - 1](_message(self._handle))
         return error.with_traceback(_traceback(self._origin(_native.error_origin(self._handle))._site))
 
     def _wrapped(self) -> Exception:
@@ -175,6 +181,19 @@ class Pending:
         return self
 
 
+_with_sources: weakref.WeakValueDictionary[int, Pending] = weakref.WeakValueDictionary()  # by number: calls whose samples have names
+_SAMPLE = re.compile(r"[\w.]+: sample (\d+)")
+
+
+def _message(handle: int) -> str:
+    """What went wrong, with the file of the sample. It is written out here and not at the call: for 64 samples that took 0.2 ms."""
+    text = _native.error(handle).decode(errors="replace")
+    failed, found = _with_sources.get(_native.error_origin(handle)), _SAMPLE.match(text)
+    if failed is None or found is None or int(found[1]) >= len(failed._sources):
+        return text
+    return f"{found[0]} ({failed._sources[int(found[1])]}){text[found.end() :]}"
+
+
 # Values that were pending when a compiled graph was called. A copy of them, because what comes after the wait has to be another tensor: only so no
 # part of the graph can read it before.
 _library = torch.library.Library("ndd", "FRAGMENT")
@@ -186,7 +205,7 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     while (status := _native.wait(handle)) < 0:
         pass
     if status:
-        raise _KINDS[status - 1](_native.error(handle).decode(errors="replace"))
+        raise _KINDS[status - 1](_message(handle))
     return values.clone()
 
 
@@ -195,16 +214,16 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     return torch.empty_like(values)
 
 
-def finish_call(mode: int, reads: list[Pending]) -> Pending | None:
+def finish_call(mode: int, reads: list[Pending], sources: Sequence[str]) -> Pending | None:
     """Close the call that :func:`_native.begin` opened; its pending work, or None when it is done. Raises what must be raised at the call."""
     handle = _native.end()
     if not handle:
         return None
     if handle & 1:
-        pending = Pending(handle - 1, mode, reads)
+        pending = Pending(handle - 1, mode, reads, sources)
         pending._end()
         raise pending.cause().with_traceback(None)
-    pending = Pending(handle, mode, reads)
+    pending = Pending(handle, mode, reads, sources)
     if mode >= EvalMode.sync_cpu:
         pending._end()
         if pending._status:

@@ -24,11 +24,11 @@ int64_t resampled_length(int64_t length, double in_rate, double out_rate) { retu
 AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))}; }
 
 // Fills `out` (N, 3) with frames, channels and the sampling rate.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out) {
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
   auto* row = out.mutable_data_ptr<int64_t>();
   for (int64_t i = 0; i < files.size(); ++i, row += 3) {
-    for_sample(op, sources, i, [&] {
+    for_sample(op, i, [&] {
       const AudioFile file = audio_file(files, i);
       row[0] = file.frames();
       row[1] = file.channels();
@@ -92,12 +92,12 @@ void decode(AudioFile& file, bool mix, double out_rate, double quality, T* out, 
 }
 
 // `rates` (N): of the result.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& rates, bool mix, double quality,
-                  const Tensor& out, const MaybeTensor& out_shapes) {
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, double quality, const Tensor& out,
+                  const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
   const double cost = 5 * sounds.mean_volume();  // FLAC: 200 million samples a second
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
-    for_sample(op, sources, i, [&] {
+    for_sample(op, i, [&] {
       AudioFile file = audio_file(files, i);
       const int64_t* shape = sounds.shape(i);
       if ((mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1)) throw Error(Error::Runtime, "the encoded sound changed after the call");

@@ -43,9 +43,9 @@ class Reasons {
 
 // Runs `work`; false when it failed and the reason was noted instead of thrown.
 template <class F>
-bool noted(const Reasons& reasons, const std::string& op, const std::string& sources, int64_t i, F work) {
+bool noted(const Reasons& reasons, const std::string& op, int64_t i, F work) {
   if (!reasons) {
-    for_sample(op, sources, i, work);
+    for_sample(op, i, work);
     return true;
   }
   if (reasons.has(i)) return false;
@@ -67,8 +67,8 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
 
 // Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. All are zero for a sample with
 // a reason. Reading a JPEG header takes 0.8 us, so it is read again for the decoding.
-void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, std::string output_type,
-                  bool adjust_orientation, int64_t max_pixels, const MaybeTensor& errors, const Tensor& out) {
+void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
+                  int64_t max_pixels, const MaybeTensor& errors, const Tensor& out) {
   const Samples files(input, input_shapes);
   const Reasons reasons(errors);
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
@@ -76,7 +76,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   ImageDecoderLease decoder;
   for (int64_t i = 0; i < files.size(); ++i, row += 4) {
     row[0] = row[1] = row[2] = row[3] = 0;
-    noted(reasons, op, sources, i, [&] {
+    noted(reasons, op, i, [&] {
       const EncodedImage file = encoded_image(files, i);
       if (is_jpeg2000(file)) {
         row[3] = 1;
@@ -93,16 +93,15 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
 }
 
 // `windows` (N, 4): y, x, height, width in the image as delivered. With `errors`, a sample that cannot be decoded becomes zeros.
-void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string sources,
-                  std::string output_type, bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, const Tensor& out,
-                  const MaybeTensor& out_shapes) {
+void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
+                  bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
   const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   constexpr double kNanosecondsPerByte = 10;  // of output; 500 us for 500x375 RGB from JPEG
   const double cost = files.size() ? kNanosecondsPerByte * double(images.volume(0)) : 0;
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
-    const bool decoded = noted(reasons, op, sources, i, [&] {
+    const bool decoded = noted(reasons, op, i, [&] {
       DecodeOptions options = whole;
       if (windows) {
         const Args<int64_t> window(*windows);

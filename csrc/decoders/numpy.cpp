@@ -4,10 +4,10 @@
 #include "ndd/convert.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/npy_header.h"
 #include "ndd/samples.h"
 #include "ndd/slice.h"
 #include "ndd/stream.h"
-#include "readers/npy_header.h"
 
 #include <cstring>
 #include <vector>
@@ -16,16 +16,12 @@ namespace ndd {
 namespace {
 
 NpyHeader npy_header(const Samples& files, int64_t i) {
-  const auto* file = static_cast<const unsigned char*>(files.data(i));
+  const auto* file = static_cast<const char*>(files.data(i));
   const int64_t size = files.volume(i);
   if (size == 0) throw Error(Error::Runtime, "the file is empty");
-  if (size < 12 || std::memcmp(file, "\x93NUMPY", 6) != 0) throw Error(Error::Runtime, "this is no .npy file");
-  if (file[6] < 1 || file[6] > 3) throw Error(Error::Runtime, "a .npy file of unknown version " + std::to_string(file[6]));
-  const int64_t prefix = file[6] == 1 ? 10 : 12;
-  int64_t length = 0;
-  for (int64_t k = prefix - 1; k >= 8; --k) length = length * 256 + file[k];
+  const auto [prefix, length] = parse_npy_prefix(file, size);
   if (length > size - prefix) throw Error(Error::Runtime, "the header of the .npy file is damaged: it ends too early");
-  NpyHeader header = parse_npy_header({reinterpret_cast<const char*>(file) + prefix, size_t(length)});
+  NpyHeader header = parse_npy_header({file + prefix, size_t(length)});
   header.data = prefix + length;
   if (header.volume * header.item_bytes != size - header.data) {
     throw Error(Error::Runtime, "the header promises " + std::to_string(header.volume * header.item_bytes) + " bytes of data, but there are " +
@@ -35,12 +31,12 @@ NpyHeader npy_header(const Samples& files, int64_t i) {
 }
 
 // Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents.
-void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out) {
+void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
   auto* row = out.mutable_data_ptr<int64_t>();
   const int64_t columns = out.size(1);
   for (int64_t i = 0; i < files.size(); ++i, row += columns) {
-    for_sample(op, sources, i, [&] {
+    for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
       const auto ndim = int64_t(header.shape.size());
       if (ndim > columns - 2) throw Error(Error::Runtime, "arrays with " + std::to_string(ndim) + " dimensions are not supported");
@@ -89,11 +85,10 @@ void decode_array(const NpyHeader& header, const char* data, void* out, DType ou
   else convert_run(data, header.dtype == DType::boolean ? DType::uint8 : header.dtype, header.volume, out, out_dtype);
 }
 
-void decode_numpy(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string sources, const Tensor& out,
-                  const MaybeTensor& out_shapes) {
+void decode_numpy(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), arrays(out, out_shapes);
   launch_cpu(op, files.size(), 1000 + 0.3 * arrays.mean_volume(), {input, out}, [=](int64_t i) {
-    for_sample(op, sources, i, [&] {
+    for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
       const int64_t* shape = arrays.shape(i);
       if (int64_t(header.shape.size()) != arrays.ndim() || !std::equal(header.shape.begin(), header.shape.end(), shape)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of decoders name the operator, the sample and its file.
+// Errors of decoders name the operator and the sample; Python adds its file (_stream.py).
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,10 @@
 
 namespace ndd {
 
-// The line of `sources`, the names of the files, that belongs to sample i.
-inline std::string source_of(const std::string& sources, int64_t i) {
-  size_t begin = 0;
-  for (; i > 0 && begin < sources.size(); --i) {
-    const size_t end = sources.find('\n', begin);
-    begin = end == std::string::npos ? sources.size() : end + 1;
-  }
-  return sources.substr(begin, sources.find('\n', begin) - begin);
-}
-
-// Runs `work` and names the operator, the sample and its file in whatever it throws.
+// Runs `work` and names the operator and the sample in whatever it throws.
 template <class F>
-void for_sample(const std::string& op, const std::string& sources, int64_t i, F work) {
-  const auto named = [&](const std::exception& error) {
-    const std::string source = source_of(sources, i);
-    return op + ": sample " + std::to_string(i) + (source.empty() ? "" : " (" + source + ")") + ": " + error.what();
-  };
+void for_sample(const std::string& op, int64_t i, F work) {
+  const auto named = [&](const std::exception& error) { return op + ": sample " + std::to_string(i) + ": " + error.what(); };
   try {
     work();
   } catch (const Error& error) {

@@ -14,7 +14,25 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kKeptOpen = 64;  // files between their two steps
+constexpr int64_t kKeptOpen = 64;      // files between their two steps
+constexpr int64_t kLongest = 1 << 16;  // of headers: NumPy itself refuses more than 10,000
+constexpr int64_t kUsual = 128;        // one of usual length is read at once
+
+NpyHeader read_npy_header(const OpenFile& file) {
+  char first[kUsual];
+  const int64_t got = file.read_some(first, 0, kUsual);
+  const auto [prefix, length] = parse_npy_prefix(first, got);
+  if (length > kLongest) throw std::runtime_error("the header of the .npy file is damaged: it is said to have " + std::to_string(length) + " bytes");
+  std::string text(size_t(length), 0);
+  const int64_t here = std::min(length, got - prefix);
+  std::copy(first + prefix, first + prefix + here, text.begin());
+  if (file.read_some(text.data() + here, prefix + here, length - here) < length - here) {
+    throw std::runtime_error("the header of the .npy file is damaged: it ends too early");
+  }
+  NpyHeader header = parse_npy_header(text);
+  header.data = prefix + length;
+  return header;
+}
 
 // Headers of files that were read before, for readers that trust them.
 class NpyHeaders {

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "readers/npy_header.h"
+#include "ndd/npy_header.h"
+#include "readers/open_files.h"
 
 namespace ndd {
 

@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace ndd {
 namespace {
@@ -61,6 +60,12 @@ int64_t OpenFile::read_some(char* out, int64_t begin, int64_t length) const {
 
 void OpenFile::read(char* out, int64_t begin, int64_t length) const {
   if (read_some(out, begin, length) < length) throw std::runtime_error("the file became shorter while it was read");
+}
+
+bool OpenFile::read_scattered(const std::vector<iovec>& places, int64_t begin) const {
+  int64_t length = 0;
+  for (const iovec& one : places) length += int64_t(one.iov_len);
+  return preadv(descriptor_, places.data(), int(places.size()), begin) == length;
 }
 
 struct OpenFiles::Kept {

@@ -6,6 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
+
+#include <sys/uio.h>
 
 namespace ndd {
 
@@ -25,6 +28,8 @@ class OpenFile {
   void read(char* out, int64_t begin, int64_t length) const;
   // Up to `length` bytes: less at the end of the file only.
   int64_t read_some(char* out, int64_t begin, int64_t length) const;
+  // What follows `begin`, into several places. False when one call of the system did not read it all.
+  bool read_scattered(const std::vector<iovec>& places, int64_t begin) const;
 
  private:
   int descriptor_ = -1;

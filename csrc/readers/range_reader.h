@@ -59,6 +59,8 @@ class RangeRequest : public ReadRequest {
   void measure(int64_t part) override;
   void allocate() override;
   void read(int64_t part) override;
+  void measure_some(int64_t begin, int64_t end, Reasons& reasons) override;
+  void read_some(int64_t begin, int64_t end, Reasons& reasons) override;
 
  private:
   OpenFilePtr open(int64_t part) const;
@@ -68,6 +70,7 @@ class RangeRequest : public ReadRequest {
   const int64_t components_;
   std::vector<OpenFilePtr> opened_;
   std::vector<int64_t> offsets_;
+  std::vector<int64_t> order_;  // parts as they lie in their files; empty: as they are
   Memory memory_;
 };
 

@@ -15,6 +15,29 @@
 
 namespace ndd {
 
+void ReadRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
+  for (int64_t part = begin; part < end; ++part) {
+    try {
+      measure(part);
+    } catch (const std::exception& error) {
+      reasons.emplace_back(part, error.what());
+    }
+  }
+}
+
+void ReadRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
+  for (int64_t part = begin; part < end; ++part) try_read(part, reasons);
+}
+
+void ReadRequest::try_read(int64_t part, Reasons& reasons) {
+  if (failed_[size_t(part)]) return;  // what failed to be measured has nothing to read
+  try {
+    read(part);
+  } catch (const std::exception& error) {
+    reasons.emplace_back(part, error.what());
+  }
+}
+
 constexpr int kThreads = 2;
 // Parts that a thread takes at once: few enough that all threads end together, and not more lock operations than needed.
 int64_t parts_at_once(int64_t size) { return std::max<int64_t>(1, size / 16); }
@@ -89,21 +112,11 @@ class ReadAhead {
     const ReadRequest::State state = request.state_;
     const int64_t begin = request.next_, end = std::min(begin + parts_at_once(request.size_), request.size_);
     request.next_ = end;
-    std::vector<std::pair<int64_t, std::string>> failed;
-    // What failed to be measured has nothing to read.
-    std::vector<char> skipped(size_t(end - begin));
-    for (int64_t part = begin; part < end; ++part) skipped[size_t(part - begin)] = request.failures_.count(part) > 0;
+    ReadRequest::Reasons reasons;
     lock.unlock();
-    for (int64_t part = begin; part < end; ++part) {
-      if (skipped[size_t(part - begin)]) continue;
-      try {
-        state == ReadRequest::measuring ? request.measure(part) : request.read(part);
-      } catch (const std::exception& error) {
-        failed.emplace_back(part, error.what());
-      }
-    }
+    state == ReadRequest::measuring ? request.measure_some(begin, end, reasons) : request.read_some(begin, end, reasons);
     lock.lock();
-    for (auto& [part, reason] : failed) request.failures_.emplace(part, std::move(reason));
+    for (const auto& [part, reason] : reasons) request.fail(part, reason);
     request.unfinished_ -= end - begin;
     if (request.unfinished_ > 0 || request.state_ != state) return;
     request.state_ = state == ReadRequest::measuring ? ReadRequest::allocating : ReadRequest::completing;

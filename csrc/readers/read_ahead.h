@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ndd {
 
@@ -13,7 +15,7 @@ namespace ndd {
 // the reason why that part cannot be read; the others are still tried, so that one look tells all that is wrong.
 class ReadRequest {
  public:
-  explicit ReadRequest(int64_t size) : size_(size), unfinished_(size) {}
+  explicit ReadRequest(int64_t size) : size_(size), unfinished_(size), failed_(size_t(size)) {}
   virtual ~ReadRequest() = default;
   ReadRequest(const ReadRequest&) = delete;
   ReadRequest& operator=(const ReadRequest&) = delete;
@@ -23,11 +25,21 @@ class ReadRequest {
   const std::map<int64_t, std::string>& failures() const { return failures_; }
 
  protected:
+  using Reasons = std::vector<std::pair<int64_t, std::string>>;
+
   virtual void measure(int64_t part) = 0;
   virtual void allocate() = 0;
   virtual void read(int64_t part) = 0;
+  // [begin, end) of the parts, or of whatever order a request reads them in: for those that do neighbours together. Adds what failed to `reasons`.
+  virtual void measure_some(int64_t begin, int64_t end, Reasons& reasons);
+  virtual void read_some(int64_t begin, int64_t end, Reasons& reasons);
+  // read() of a part that has not failed.
+  void try_read(int64_t part, Reasons& reasons);
   // Only in allocate() and complete().
-  void fail(int64_t part, const std::string& reason) { failures_.emplace(part, reason); }
+  void fail(int64_t part, const std::string& reason) {
+    failures_.emplace(part, reason);
+    failed_[size_t(part)] = 1;
+  }
   // When all was read, by the thread that read the last part.
   virtual void complete() {}
 
@@ -35,13 +47,12 @@ class ReadRequest {
   friend class ReadAhead;
   enum State { measuring, allocating, reading, completing, finished };
 
-  void run(State step, int64_t part);
-
   const int64_t size_;
   State state_ = measuring;
   int64_t next_ = 0, unfinished_;
   bool abandoned_ = false;
   std::map<int64_t, std::string> failures_;
+  std::vector<char> failed_;  // the same, for threads that read other parts
 };
 using ReadRequestPtr = std::shared_ptr<ReadRequest>;
 

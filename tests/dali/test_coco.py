@@ -130,6 +130,34 @@ def test_each_reads_what_the_other_has_preprocessed(made: dict[str, Any], tmp_pa
         assert_same_error("COCO", {**read, **option})
 
 
+@pytest.mark.parametrize("module", [ndd, dali], ids=["of torch_ndd", "of DALI"])
+@pytest.mark.parametrize("lengths", [False, True])
+def test_each_reads_the_maps_of_labels_that_the_other_has_preprocessed(tmp_path: Path, module: Any, lengths: bool) -> None:
+    shapes: list[Any] = [[[2, 1, 9, 1, 9, 7, 2, 7], [1, 1, 3.5, 1, 3, 3]], [[0, 0, 4, 0, 4, 9.25]]]
+    if lengths:
+        shapes += [{"size": [10, 20], "counts": [30, 5, 165]}, {"size": [10, 20], "counts": "n05U5"}]
+    document = {
+        "images": [{"id": 9 - k, "file_name": f"{k}.jpg", "width": 20, "height": 10} for k in range(4)],
+        "annotations": [
+            {"image_id": 9 - k % 3, "category_id": k % 3, "bbox": [1, 1, 5, 5], "segmentation": shapes[k % len(shapes)]} for k in range(11)
+        ],
+        "categories": [{"id": k} for k in range(3)],
+    }
+    (tmp_path / "maps.json").write_text(json.dumps(document))
+    for k in range(4):
+        (tmp_path / f"{k}.jpg").write_bytes(b"image %d" % k)
+    folder = str(tmp_path / "meta")
+    os.mkdir(folder)
+    save = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": folder, "annotations_file": str(tmp_path / "maps.json")}
+    given = {"file_root": str(tmp_path), "pixelwise_masks": True}
+    epochs(module, "COCO", None, {**given, **save}, 1)
+    read = {**given, "preprocessed_annotations": folder}
+    assert_same_epochs("COCO", 2, read, count=1)
+    from_json = list(ndd.readers.COCO(**given, annotations_file=str(tmp_path / "maps.json")).next_epoch())
+    for ours, theirs in zip(ndd.readers.COCO(**read).next_epoch(), from_json, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
 @pytest.mark.parametrize(("batch_size", "options"), [ORDERS[1], ORDERS[4]], ids=str)
 def test_photographs(dali_extra: Path, batch_size: int, options: dict[str, Any]) -> None:
     folder = dali_extra / "db/coco"

@@ -101,6 +101,41 @@ def test_formats_equal_soundfile(name: str) -> None:
         assert np.abs(np.asarray(samples) - expected).max() <= (1e-6 if name in LOSSY else 0)
 
 
+def flac(samples: np.ndarray, subtype: str = "PCM_16", level: float = 0.5) -> np.ndarray:
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE, format="FLAC", subtype=subtype, compression_level=level)
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_16", "PCM_24"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 8])
+def test_flac_of_every_kind(subtype: str, channels: int) -> None:
+    rng = np.random.default_rng(channels)
+    for frames, level in ((1, 0.0), (15, 1.0), (4096, 0.5), (9000, 0.9), (12345, 0.0), (5000, 1.0)):
+        waves = sound(frames, channels)
+        kinds = {  # what encoders do about each of them is different
+            "predicted": waves + rng.standard_normal((frames, channels)) * 1e-3,
+            "noise": rng.uniform(-1, 1, (frames, channels)),
+            "loud": np.sign(rng.standard_normal((frames, channels))),
+            "constant": np.full((frames, channels), 0.25),
+            "few bits": np.round(waves * 100) / 128,
+            "now and then": waves * (np.arange(frames)[:, None] % 1000 < 20),
+            "the same": waves[:, :1] * np.ones(channels),
+            "opposite": waves[:, :1] * (1 - 2 * (np.arange(channels) % 2)),
+        }
+        for kind, samples in kinds.items():
+            file = flac(samples.clip(-1, 1), subtype, level)
+            for dtype in ("float32", "int16", "int32"):
+                assert np.array_equal(decode(file, dtype=getattr(ndd, dtype)), reference(file, dtype)[0]), (kind, frames, dtype)
+
+
+def test_flac_behind_other_metadata() -> None:
+    file, samples = flac(sound(5000)), reference(flac(sound(5000)))[0]
+    padding = np.array([1, 0, 0, 5, *range(5)], np.uint8)  # of type 1, in front of the others
+    assert np.array_equal(decode(np.concatenate([file[:42], padding, file[42:]])), samples)
+    assert np.array_equal(decode(np.concatenate([file, np.arange(50, dtype=np.uint8)])), samples)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(("dtype", "full"), [("int16", 2**15 - 1), ("int32", 2**31 - 1)])
 def test_integers(name: str, dtype: str, full: int) -> None:

@@ -63,6 +63,9 @@ def test_processes(path: str) -> None:
     next(reader.next_epoch())  # the database is open when the process forks
     loader = DataLoader(reader, batch_size=None, num_workers=2, multiprocessing_context="fork")
     assert sorted(labels(loader)) == list(range(13))
+    loader = DataLoader(reader, batch_size=None, num_workers=1, multiprocessing_context="spawn")
+    reader.set_epoch(0)
+    assert labels(loader) == list(range(13))
     reader = ndd.readers.Caffe(path=path)
     next(reader.next_epoch())
     assert labels(pickle.loads(pickle.dumps(reader)).next_epoch()) == [*range(1, 13), 0]

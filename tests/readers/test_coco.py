@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import importlib
 import json
 import warnings
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 
 import torch_ndd as ndd
-from torch_ndd.readers import _coco_index
 from torch_ndd.testing import assert_resumable
 
 
@@ -39,16 +39,7 @@ def coco(tmp_path: Path) -> Callable[..., ndd.readers.COCO]:
     return make
 
 
-@pytest.fixture(params=["json", "simdjson"])
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "json":
-        monkeypatch.setattr(_coco_index, "_parsed", lambda content: (None, json.loads(content)))
-    else:
-        pytest.importorskip("simdjson")
-    return request.param
-
-
-def test_outputs(coco: Callable[..., ndd.readers.COCO], parser: str) -> None:
+def test_outputs(coco: Callable[..., ndd.readers.COCO]) -> None:
     (images, boxes, labels, polygons, vertices, ids), *_ = coco(image_ids=True, polygon_masks=True).next_epoch(11)
     numbers = 100 - ids.torch().flatten().numpy()
     assert numbers.tolist() == list(range(10, -1, -1))  # by id
@@ -62,7 +53,7 @@ def test_outputs(coco: Callable[..., ndd.readers.COCO], parser: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["polygon", "lengths", "compressed"])
-def test_maps_of_labels(coco: Callable[..., ndd.readers.COCO], kind: str, parser: str) -> None:
+def test_maps_of_labels(coco: Callable[..., ndd.readers.COCO], kind: str) -> None:
     masks = importlib.import_module("pycocotools.mask")
     square = masks.merge(masks.frPyObjects([[2, 1, 9, 1, 9, 7, 2, 7]], 10, 20))
     with warnings.catch_warnings(action="ignore"):  # of pycocotools, about NumPy
@@ -113,7 +104,7 @@ def changed(**values: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_other_files(coco: Callable[..., ndd.readers.COCO], content: Any, error: type[Exception], text: str, parser: str) -> None:
+def test_other_files(coco: Callable[..., ndd.readers.COCO], content: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         next(coco(content, polygon_masks=True).next_epoch())
 
@@ -137,6 +128,101 @@ def test_damaged_masks(coco: Callable[..., ndd.readers.COCO], shape: Any, text: 
     assert len(list(coco(changed(segmentation=shape), pixelwise_masks=True, on_error="skip"))) == 2
 
 
+ONE = {"id": 1, "file_name": "x", "width": 20, "height": 10}
+
+
+def loaded(text: str | bytes, folder: Path, **options: Any) -> tuple[list[str], list[Any]]:
+    """Names of the images and what stands in the boxes."""
+    path = folder / "loaded.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    reader = ndd.readers.COCO(annotations_file=path, file_root=folder, **options)
+    count = reader.get_metadata()["epoch_size"]
+    index = reader._index
+    assert index is not None
+    return [Path(reader._source(k)).name for k in range(count)], index.boxes.tolist()
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "\u00e4\u4e2d\U0001f600.jpg", 'quote".jpg', "back\\slash", "tab\t\b\f\r\n\x7f.jpg", "\x01"], ids=ascii)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_names_in_json(tmp_path: Path, name: str, ascii_only: bool) -> None:
+    text = json.dumps({"images": [{**ONE, "file_name": name}]}, ensure_ascii=ascii_only)
+    assert loaded(text, tmp_path)[0] == [name]
+    assert loaded(b"\xef\xbb\xbf" + json.dumps(json.loads(text), indent=1).encode() + b"\r\n\t ", tmp_path)[0] == [name]
+
+
+def test_numbers_in_json(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    texts = [
+        "0",
+        "-0",
+        "1e3",
+        "1E+2",
+        "0.1",
+        "1e-400",
+        "-0.0e5",
+        "123456789012345678",
+        "12345678901234567890",
+        "0.3333333333333333333333333",
+        "2e-45",
+    ]
+    texts += [repr(one) for one in (draw.standard_normal(3000) * 10.0 ** draw.integers(-30, 30, 3000)).tolist()]
+    texts += [f"{one:.2f}" for one in draw.uniform(-9999, 9999, 3000).tolist()]
+    texts = texts[: len(texts) // 4 * 4]
+    boxes = ",".join(f'{{"image_id": 1, "bbox": [{",".join(texts[k : k + 4])}]}}' for k in range(0, len(texts), 4))
+    _, found = loaded(f'{{"annotations": [{boxes}], "images": [{json.dumps(ONE)}]}}', tmp_path, size_threshold=-1e38)
+    assert np.array_equal(np.array(found, np.float32).ravel(), np.array([float(one) for one in texts]).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 01}', '{"a": 1.}', '{"a": .5}', '{"a": +1}', '{"a": 1e}', '{"a": -}', '{"a": NaN}', '{"a": tru}', '{"a": nul', '{"a" 1}',
+        '{"a": 1,}', '{"a": [1,]}', '{"a": [1 2]}', "{a: 1}", '{"a": 1} x', '{"a": "\\x"}', '{"a": "\\u12g4"}', '{"a": "\\u12',
+        '{"a": "\n"}', '{"a": "', '{"images": [{"file_name": "\\ud800"}]}', '{"\\udc00": 1}', b'{"a": "\xff"}', b'{"a": "\xc0\x80"}',
+        b'{"a": "\xed\xa0\x80"}', b'{"a": "\xf4\x90\x80\x80"}', b'{"a": "\xe4', '{"a": "\0"}', '{"a": 1}\0', "[" * 5000,
+        '{"a": ' + "[" * 5000,
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_no_json(tmp_path: Path, text: str | bytes) -> None:
+    with pytest.raises(RuntimeError, match=r"no JSON: .* at byte \d+$|no COCO file: the document must be an object at byte 0"):
+        loaded(text, tmp_path)
+
+
+def test_as_the_json_module(tmp_path: Path) -> None:
+    """What it refuses is refused; what it takes is called JSON, but for NaN and infinity."""
+    content = json.dumps({**document(4), "x": [None, True, -1.5e3, "\u00e4\n"]}, ensure_ascii=False).encode()
+    draw = np.random.default_rng(1)
+    same = 0
+    for _ in range(1500):
+        made = bytearray(content)
+        for _ in range(draw.integers(1, 4)):
+            place = int(draw.integers(len(made)))
+            kind = draw.integers(4)
+            if kind == 0:
+                made[place] = int(draw.integers(256))
+            elif kind == 1:
+                del made[place : place + int(draw.integers(1, 9))]
+            elif kind == 2:
+                made[place:place] = draw.choice([b'"', b"\\", b"0", b",", b"[", b"}", b"e9", b"null", b"\\u00e4", b"\xc3"])
+            else:
+                made[place] ^= 1 << int(draw.integers(8))
+        try:
+            json.loads(bytes(made).decode("utf-8"))
+            valid = True
+        except ValueError:
+            valid = False
+        try:
+            loaded(bytes(made), tmp_path)
+            refused = ""
+        except (RuntimeError, ValueError) as error:
+            refused = str(error)
+        assert valid or refused, made
+        same += valid == ("no JSON" not in refused)
+        assert not valid or "no JSON" not in refused or "too large" in refused or "surrogates" in refused, (made, refused)
+    assert same > 1000
+
+
 def test_missing_images(coco: Callable[..., ndd.readers.COCO], tmp_path: Path) -> None:
     reader = coco(on_error="skip", image_ids=True)
     (tmp_path / "4.jpg").unlink()
@@ -150,7 +236,7 @@ def test_missing_images(coco: Callable[..., ndd.readers.COCO], tmp_path: Path) -
         ({"file_root": "/"}, "annotations_file or preprocessed"),
         ({"file_root": "/", "preprocessed_annotations": "/nowhere"}, "cannot be read"),
         ({"file_root": "/", "preprocessed_annotations": "/nowhere", "ratio": True}, "ratio is not supported"),
-        ({"file_root": "/", "preprocessed_annotations": "/nowhere", "pixelwise_masks": True}, "pixelwise_masks"),
+        ({"file_root": "/", "preprocessed_annotations": "/nowhere", "pixelwise_masks": True}, "cannot be read"),
         ({"file_root": "/", "annotations_file": "/x", "save_preprocessed_annotations": True}, "_dir"),
     ],
     ids=str,
@@ -160,11 +246,15 @@ def test_misuse(options: dict[str, Any], text: str) -> None:
         next(ndd.readers.COCO(**options).next_epoch())
 
 
-def test_damaged_preprocessed_annotations(coco: Callable[..., ndd.readers.COCO], tmp_path: Path) -> None:
+@pytest.mark.parametrize("masks", ["polygon_masks", "pixelwise_masks"])
+def test_damaged_preprocessed_annotations(coco: Callable[..., ndd.readers.COCO], tmp_path: Path, masks: str) -> None:
     folder = tmp_path / "meta"
     folder.mkdir()
-    list(coco(save_preprocessed_annotations=True, save_preprocessed_annotations_dir=folder, polygon_masks=True, image_ids=True).next_epoch())
-    options = {"preprocessed_annotations": folder, "file_root": tmp_path, "polygon_masks": True, "image_ids": True}
+    content = document()
+    if masks == "pixelwise_masks":
+        content["annotations"][1]["segmentation"] = {"size": [10, 20], "counts": [30, 5, 165]}
+    list(coco(content, save_preprocessed_annotations=True, save_preprocessed_annotations_dir=folder, image_ids=True, **{masks: True}).next_epoch())
+    options = {"preprocessed_annotations": folder, "file_root": tmp_path, "image_ids": True, masks: True}
     assert len(list(ndd.readers.COCO(**options).next_epoch())) == 11
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
@@ -173,4 +263,11 @@ def test_damaged_preprocessed_annotations(coco: Callable[..., ndd.readers.COCO],
             path.write_bytes(content.split(b"\n")[0] + b"\n")
         with pytest.raises(RuntimeError, match=r"damaged|do not fit"):
             next(ndd.readers.COCO(**options).next_epoch())
+        draw = np.random.default_rng(0)
+        for _ in range(20):  # an error or other numbers, but nothing else
+            damaged = bytearray(content)
+            damaged[draw.integers(len(damaged))] = draw.integers(256)
+            path.write_bytes(damaged)
+            with contextlib.suppress(RuntimeError):
+                list(ndd.readers.COCO(**options).next_epoch())
         path.write_bytes(content)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _fake_cuda import FakeCuda
 
 import torch_ndd as ndd
 from torch_ndd.testing import assert_resumable
@@ -18,6 +19,11 @@ def write(path: Path, header: str | bytes, data: bytes = b"", version: int = 1) 
     """A .npy file with any header."""
     text = header.encode() if isinstance(header, str) else header
     path.write_bytes(b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data)
+    return path
+
+
+def write_array(path: Path, array: np.ndarray) -> Path:
+    np.save(path, array)
     return path
 
 
@@ -200,3 +206,27 @@ def test_resumes(tmp_path: Path) -> None:
 
     resumed = assert_resumable(make)
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
+
+
+def test_device(tmp_path: Path, device: str) -> None:
+    files = [write_array(tmp_path / f"{k}.npy", np.arange(12 + k)) for k in range(4)]
+    batches = list(ndd.readers.Numpy(files=files, device=device, roi_start=2, roi_shape=5).next_epoch(2))
+    assert [batch.device.device_type for (batch,) in batches] == [device] * 2
+    assert [sample.tolist() for (batch,) in batches for sample in batch.cpu().torch()] == [[2, 3, 4, 5, 6]] * 4
+    assert str(batches[1][0]._sources[0]).endswith("2.npy")
+
+
+def test_copies_to_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeCuda().install(monkeypatch)
+    copied = []
+    monkeypatch.setattr(ndd.Batch, "to_device", lambda self, device: copied.append((device, self.shape)) or self)
+    reader = ndd.readers.Numpy(files=[write_array(tmp_path / "a.npy", np.zeros((3, 4)))] * 5, device="gpu:1", max_batch_size=2)
+    reader = pickle.loads(pickle.dumps(reader))
+    assert len(list(reader)) == 3
+    assert [str(device) for device, _ in copied] == ["cuda:1"] * 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu() -> None:
+    with pytest.raises(RuntimeError, match=r'readers\.Numpy: device "gpu": no GPU can be used'):
+        ndd.readers.Numpy(files=["x.npy"], device="gpu")

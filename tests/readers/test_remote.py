@@ -1,99 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of URLs: the memory of fsspec, and a web server of this process that understands ranges, fails now and then, and counts."""
+"""Readers of URLs: the memory of fsspec, and a web server."""
 
 import io
 import json
-import re
 import tarfile
-import threading
-from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
 from readers._files import example, ints, tfrecord
+from readers._web import Handler
 
 import torch_ndd as ndd
 from torch_ndd import tfrecord as tf
+from torch_ndd.io import _urls
 from torch_ndd.readers import _remote
 from torch_ndd.testing import assert_resumable
-
-
-class Handler(BaseHTTPRequestHandler):
-    root: ClassVar[Path]
-    requests: ClassVar[list[str]] = []
-    failures: ClassVar[int] = 0
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_HEAD(self) -> None:
-        self.do_GET(body=False)
-
-    def do_GET(self, body: bool = True) -> None:
-        path = self.root / self.path.lstrip("/")
-        type(self).requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
-        if body and self.failures:
-            type(self).failures -= 1
-            return self.answer(503, b"busy")
-        if path.is_dir():
-            names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
-            return self.answer(200, "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode(), body, "text/html")
-        if not path.is_file():
-            return self.answer(404, b"nothing here", body)
-        content = path.read_bytes()
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if wanted is None:
-            return self.answer(200, content, body)
-        first, last = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)
-        if first >= len(content):
-            return self.answer(416, b"", body)
-        return self.answer(206, content[first : last + 1], body, headers={"Content-Range": f"bytes {first}-{last}/{len(content)}"})
-
-    def answer(self, code: int, content: bytes, body: bool = True, kind: str = "application/octet-stream", headers: Any = None) -> None:
-        self.send_response(code)
-        for name, value in {"Content-Length": str(len(content)), "Content-Type": kind, "Accept-Ranges": "bytes", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    Handler.root, Handler.requests, Handler.failures = tmp_path, [], 0
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(params=["memory", "http"])
-def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Stores files by name and returns the URL of their folder."""
-    monkeypatch.setattr(_remote, "_PAUSE", 0.01)
-    url = "memory://data" if request.param == "memory" else request.getfixturevalue("server")
-    memory = fsspec.filesystem("memory")
-
-    def store(files: dict[str, bytes]) -> str:
-        for name, content in files.items():
-            if request.param == "memory":
-                memory.pipe_file(f"/data/{name}", content)
-            else:
-                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / name).write_bytes(content)
-        return url
-
-    yield store
-    if memory.exists("/data"):
-        memory.rm("/data", recursive=True)
 
 
 def contents(batch: Any) -> list[bytes]:
@@ -205,7 +129,7 @@ def test_speech(put: Any) -> None:
 
 
 def test_a_busy_server_is_asked_again(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_PAUSE", 0.01)
+    monkeypatch.setattr(_urls, "_PAUSE", 0.01)
     (tmp_path / "x.jpg").write_bytes(b"content")
     read = partial(ndd.readers.File, files=["x.jpg"], file_root=server)
     Handler.failures = 3

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading alone: batches of 64 samples from files and containers that the system has in memory, and decoding JPEGs alone.
+"""Reading alone: batches of 64 samples from files and containers that the system has in memory, and decoding JPEGs alone. NemoAsr decodes as well.
 
 For each kind of data the competitors take turns, as in the main job. A DataLoader has a data set written with what its users have: ``open``,
-``numpy.load``, pycocotools. Everybody gets the index files, and the best of its numbers of workers counts.
+``numpy.load``, pycocotools, soundfile, pyarrow. Everybody gets the index files, and the best of its numbers of workers counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from ._report import colour, percentile, ratio
 
 Batches = Iterator[Any]
 
-KINDS = ("File", "Webdataset", "TFRecord", "Numpy", "COCO", "decode")
+KINDS = ("File", "Webdataset", "TFRecord", "Numpy", "COCO", "NemoAsr", "Parquet", "decode")
+_NEEDS = {"NemoAsr": "soundfile", "Parquet": "pyarrow"}
 # An epoch is so many passes over the data: its end plays no part.
 _PASSES = 50
 _DISCARD = 12
@@ -62,6 +63,10 @@ def _reader(kind: str, data: Containers, ndd: ModuleType, module: str) -> Any:
         return readers.Webdataset(paths=data.tars * _PASSES, index_paths=data.tar_indices * _PASSES, ext=["jpg", "cls"])
     if kind == "Numpy":
         return readers.Numpy(files=data.arrays * _PASSES)
+    if kind == "NemoAsr":
+        return readers.NemoAsr(manifest_filepaths=[data.manifest] * _PASSES)
+    if kind == "Parquet":
+        return readers.Parquet(path=[data.parquet] * _PASSES)
     if kind == "COCO":
         return readers.COCO(file_root=data.root, annotations_file=data.annotations)
     tf = importlib.import_module("nvidia.dali.tfrecord" if module == DALI else "torch_ndd.tfrecord")
@@ -80,6 +85,9 @@ def web_loader(kind: str, data: Containers, workers: int) -> Batches:
 def data_loader(kind: str, data: Containers, workers: int) -> Batches:
     """torch's DataLoader over a data set of this kind; samples of unequal size stay a list."""
     torch.set_num_threads(data.threads)
+    if kind == "Parquet":
+        while True:
+            yield from torch.utils.data.DataLoader(_RowGroups(data.parquet), batch_size=None, num_workers=workers)
     loader = torch.utils.data.DataLoader(
         _DataSet(kind, data), batch_size=BATCH, num_workers=workers, drop_last=True, collate_fn=None if kind == "Numpy" else _listed
     )
@@ -102,9 +110,12 @@ class _DataSet(torch.utils.data.Dataset[Any]):
             self.records += [(path, int(begin), int(size)) for begin, size in lines]
 
     def __len__(self) -> int:
-        return len(self.data.jpegs) * _PASSES
+        return len(self.data.sounds if self.kind == "NemoAsr" else self.data.jpegs) * _PASSES
 
     def __getitem__(self, number: int) -> Any:
+        if self.kind == "NemoAsr":
+            sound, rate = importlib.import_module("soundfile").read(self.data.sounds[number % len(self.data.sounds)], dtype="float32")
+            return torch.from_numpy(sound), rate, "the sound with a number"
         k = number % len(self.data.jpegs)
         if self.kind == "Numpy":
             return np.load(self.data.arrays[k])
@@ -118,6 +129,25 @@ class _DataSet(torch.utils.data.Dataset[Any]):
             return image, k
         annotations = self.coco.loadAnns(self.coco.getAnnIds(k))
         return image, torch.tensor([one["bbox"] for one in annotations]), torch.tensor([one["category_id"] for one in annotations])
+
+
+class _RowGroups(torch.utils.data.IterableDataset[Any]):
+    """Batches of a Parquet file as pyarrow cuts them out of its row groups, of which each worker has its share."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[Any]:
+        file = importlib.import_module("pyarrow.parquet").ParquetFile(self.path)
+        worker = torch.utils.data.get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        groups = list(range(file.num_row_groups))[first::step] * _PASSES
+        for rows in file.iter_batches(BATCH, row_groups=groups):
+            images = rows.column("image").field("bytes")
+            yield (
+                [torch.frombuffer(bytearray(one.as_buffer()), dtype=torch.uint8) for one in images],
+                torch.from_numpy(rows.column("label").to_numpy().copy()),
+            )
 
 
 def _image_and_label(record: bytes) -> tuple[torch.Tensor, int]:
@@ -153,8 +183,9 @@ def _competitors(kind: str, threads: int) -> dict[str, tuple[str, Callable[..., 
     """By name: the module that it needs, the stream, its arguments."""
     found: dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]] = {
         SUBJECT: ("torch_ndd", imperative, {"module": "torch_ndd"}),
-        "DALI dynamic": ("nvidia.dali", imperative, {"module": DALI}),
     }
+    if kind != "Parquet":
+        found["DALI dynamic"] = "nvidia.dali", imperative, {"module": DALI}
     for workers in (0, threads):
         if kind == "Webdataset":
             found[f"webdataset, {workers} workers"] = "webdataset", web_loader, {"workers": workers}
@@ -197,6 +228,8 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         console.print(what, highlight=False)
         for kind in KINDS:
             if options.only is not None and not options.only.search(kind):
+                continue
+            if kind in _NEEDS and not installed(_NEEDS[kind]):
                 continue
             chosen = {name: one for name, one in _competitors(kind, options.threads).items() if installed(one[0])}
             processes = {name: (handler, (stream, kind, data, arguments)) for name, (_, stream, arguments) in chosen.items()}

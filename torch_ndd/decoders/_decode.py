@@ -15,14 +15,13 @@ from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
 from . import _jpeg2000, _library
 
-KERNEL = "Tensor? windows, str op, str sources, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors"
+KERNEL = "Tensor? windows, str op, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors"
 _read_shapes = _native.define(
     "image_shapes",
     [
         ("Tensor", "input"),
         ("Tensor?", "input_shapes"),
         ("str", "op"),
-        ("str", "sources"),
         ("str", "output_type"),
         ("bool", "adjust_orientation"),
         ("int", "max_pixels"),
@@ -65,7 +64,6 @@ class Options(NamedTuple):
     """The same as the kernels take it."""
 
     op: str
-    sources: str  # the names of the files, one a line; the kernels name them in errors
     output_type: str
     adjust_orientation: bool
 
@@ -89,7 +87,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     check_files(op, files)
     _library.load()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
-    options = Options(op, lines(files), output_type_name(op, given.output_type), bool(given.adjust_orientation))
+    options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     files, shapes = image_shapes(files, options, given.max_pixels, failures)
     windows = None
     if windows_of is not None:
@@ -101,7 +99,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     arguments = [windows, *options, bool(given.use_fast_idct), None if failures is None else failures.table]
     if given.on_error != "skip" or failures is None:
         return Launch(out, arguments, inputs=(files,))
-    queue(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True)
+    queue(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
     kept = out.select(failures.kept())
     kept._failures = failures
     return Launch((), also=(kept,))
@@ -130,11 +128,6 @@ def sizes_of(shapes: torch.Tensor) -> Batch:
     return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
 
 
-def lines(files: Batch) -> str:
-    """The names of the files, one a line."""
-    return "\n".join(one.replace("\n", " ") for one in files._sources)
-
-
 def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor]:
     """The files, of which the JPEG 2000 ones have been decoded to the raw format, and heights, widths, channels (N, 3).
 
@@ -144,11 +137,12 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     read_headers(files, options, max_pixels, failures, table)
     if torch.compiler.is_compiling():
         return files, table[:, :3].contiguous()
-    jpeg2000 = table[:, 3].numpy()
+    # NumPy: an operation of torch takes 10 us where the threads have swept the caches, one of NumPy 3.
+    jpeg2000 = table.numpy()[:, 3]
     if jpeg2000.any():
         files = _with_jpeg2000_decoded(options.op, files, np.flatnonzero(jpeg2000).tolist(), max_pixels, failures)
         read_headers(files, options, max_pixels, failures, table)
-    shapes = table[:, :3].contiguous()
+    shapes = torch.from_numpy(table.numpy()[:, :3].copy())
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
@@ -178,19 +172,20 @@ def read_headers(files: Batch, options: Options, max_pixels: int, failures: Fail
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:
-        queue(_read_shapes, arguments, [], True)
+        queue(_read_shapes, arguments, [], True, files._sources)
 
 
 def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Tensor, failures: Failures | None) -> None:
     """RuntimeError for a window that is empty or leaves its image; one that could not be read gets a window of zeros all the same."""
     if torch.compiler.is_compiling():
         return  # the kernel refuses it
-    start, extent = windows[:, :2], windows[:, 2:]
-    wrong = ((start < 0) | (extent < 1) | (start + extent > shapes[:, :2])).any(1)
+    table = windows.numpy()
+    start, extent = table[:, :2], table[:, 2:]
+    wrong = np.any((start < 0) | (extent < 1) | (start + extent > shapes.numpy()[:, :2]), axis=1)
     if failures is not None:
-        wrong[failures.samples()] = (extent < 1).any(1)[failures.samples()]
+        wrong[failures.samples()] = np.any(extent < 1, axis=1)[failures.samples()]
     if wrong.any():
-        i = int(wrong.to(torch.int8).argmax())
+        i = int(wrong.argmax())
         y, x, height, width = windows[i].tolist()
         what = "is empty" if min(height, width) < 1 else f"leaves the image of height {shapes[i, 0]} and width {shapes[i, 1]}"
         raise RuntimeError(f"{op}: {sample_name(files, i)}: the window y=[{y}, {y + height}) x=[{x}, {x + width}) {what}")

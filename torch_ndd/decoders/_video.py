@@ -2,12 +2,17 @@
 """What the decoder and the readers of videos share: which frames, and getting them from torchcodec."""
 
 import importlib
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+from ..io._urls import RemoteFile, is_url
 
 PAD_MODES = {
     "none": "none",
@@ -70,9 +75,11 @@ class Video:
     """A video that is open: RGB frames, uint8 (height, width, 3)."""
 
     def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1) -> None:
-        decoder = codec().VideoDecoder(source, dimension_order="NHWC", num_ffmpeg_threads=threads, seek_mode="exact" if exact else "approximate")
-        metadata = decoder.metadata
-        self._decoder = decoder
+        self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
+        options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact else "approximate"}
+        with self._reading():
+            self._decoder = codec().VideoDecoder(source if self._remote is None else self._remote, **options)
+        metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
         if self.count < 1 or self.height < 1 or self.width < 1:
@@ -92,9 +99,20 @@ class Video:
         return made, seconds
 
     def _get(self, numbers: np.ndarray, seconds: np.ndarray, where: np.ndarray) -> torch.Tensor:
-        batch = self._decoder.get_frames_at(indices=numbers.tolist())
+        with self._reading():
+            batch = self._decoder.get_frames_at(indices=numbers.tolist())
         seconds[where] = batch.pts_seconds.numpy()
         return batch.data
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What could not be fetched explains what FFmpeg says about the end of the file."""
+        try:
+            yield
+        except Exception as error:
+            raise (self._remote and self._remote.error) or error from None
+        if self._remote is not None and self._remote.error is not None:
+            raise self._remote.error
 
     def frame_at(self, seconds: float, up: bool) -> int:
         """The frame that begins at a time, or else the last one before it or, ``up``, the first one after it, which may be behind the end."""
@@ -102,7 +120,8 @@ class Video:
         low, high = 0, self.count  # the first frame that begins at the time or, not ``up``, after it
         while low < high:
             middle = (low + high) // 2
-            begin = self._decoder.get_frame_at(middle).pts_seconds
+            with self._reading():
+                begin = self._decoder.get_frame_at(middle).pts_seconds
             if begin >= seconds - slack if up else begin > seconds + slack:
                 high = middle
             else:

@@ -8,19 +8,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .. import _native
 from .._batch import Batch, empty_packed, new_batch
 from .._operator import DeviceLike, Launch, ShapeArg, T, operator, queue
-from ._decode import lines
 
-_shapes = _native.define("audio_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("str", "sources"), ("Tensor(a!)", "out")])
+_shapes = _native.define("audio_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 _loaded = False
 
 
-@operator(name="decoders.audio", kernel="str op, str sources, Tensor rates, bool downmix, float quality", reads_values=True)
+@operator(name="decoders.audio", kernel="str op, Tensor rates, bool downmix, float quality", reads_values=True)
 def audio(
     input: T,
     /,
@@ -72,11 +72,10 @@ def audio(
         raise RuntimeError(f"{op}: encoded sounds must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     load()
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    sources = lines(files)
     if torch.compiler.is_compiling():
-        _shapes(files._values, files._shapes, op, sources, table)
+        _shapes(files._values, files._shapes, op, table)
     else:
-        queue(_shapes, (files._values, files._shapes, op, sources, table), [], True)
+        queue(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
     frames, channels, rates = table.unbind(1)
     rates = rates.to(torch.float64)
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
@@ -86,7 +85,15 @@ def audio(
     shapes = frames[:, None] if downmix else torch.stack([frames, channels], 1)
     out = empty_packed(shapes, dtype, files._values.device)
     out._sources = files._sources
-    return Launch(out, [op, sources, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))  # type: ignore[return-value]
+    return Launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))  # type: ignore[return-value]
+
+
+def lengths(files: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """Frames and sampling rates of sounds. RuntimeError for what is none."""
+    load()
+    table = torch.empty((files.batch_size, 3), dtype=torch.int64)
+    queue(_shapes, (files._ready(), files._shapes, "decoders.audio", table), [], True, files._sources)
+    return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 
 def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:

@@ -48,7 +48,7 @@ def imread(
     """Read and decode image files: a Tensor (H, W, C) for one path, a Batch for a list of them; what :func:`decoders.image` gives for their contents.
 
     Args:
-        filepaths: a path, or a list or tuple of paths; each text, a ``pathlib.Path``, or the bytes of a path in a Tensor or an array of uint8.
+        filepaths: a path or URL, or a list or tuple of them; each text, a ``pathlib.Path``, or the bytes of a path in a Tensor or an array of uint8.
             A Batch of such bytes gives a Batch.
         device: where the images shall be.
 

@@ -6,9 +6,8 @@ import torch
 from .. import _native
 from .._batch import Batch, empty_packed
 from .._operator import DeviceLike, Launch, T, operator, queue
-from ._decode import lines
 
-_shapes = _native.define("npy_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("str", "sources"), ("Tensor(a!)", "out")])
+_shapes = _native.define("npy_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
 _MOST_DIMENSIONS = 32
 _DTYPES = {  # by their number in csrc/ndd/dtypes.h
     0: torch.uint8,
@@ -26,7 +25,7 @@ _DTYPES = {  # by their number in csrc/ndd/dtypes.h
 }
 
 
-@operator(name="decoders.numpy", kernel="str op, str sources", reads_values=True)
+@operator(name="decoders.numpy", kernel="str op", reads_values=True)
 def numpy(
     data: T,
     /,
@@ -64,8 +63,7 @@ def numpy(
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded arrays must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
-    sources = lines(files)
-    queue(_shapes, (files._values, files._shapes, op, sources, table), [], True)
+    queue(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
     if len(dimensions) > 1:
         raise RuntimeError(f"{op}: All samples must have the same number of dimensions, got {dimensions}")
@@ -75,4 +73,4 @@ def numpy(
     ndim = dimensions[0] if dimensions else 0
     out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or _DTYPES[kinds[0] if kinds else 0], files._values.device)
     out._sources = files._sources
-    return Launch(out, [op, sources])  # type: ignore[return-value]
+    return Launch(out, [op])  # type: ignore[return-value]

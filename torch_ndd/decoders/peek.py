@@ -8,7 +8,7 @@ from .. import types
 from .._batch import Batch, new_batch
 from .._operator import DeviceLike, Launch, T, operator
 from . import _jpeg2000, _library
-from ._decode import Options, check_files, lines, output_type_name, read_headers, sample_name
+from ._decode import Options, check_files, output_type_name, read_headers, sample_name
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
 _ANY_SIZE = 2**62
@@ -54,7 +54,7 @@ def peek_image_shape(
     check_files(op, files)
     _library.load()
     table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-    options = Options(op, lines(files), output_type_name(op, image_type), bool(adjust_orientation))
+    options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
     read_headers(files, options, _ANY_SIZE, None, table)
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(table[:, 3].numpy()).tolist():

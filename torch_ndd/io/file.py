@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files whose paths are data."""
 
+from collections.abc import Sequence
+
 import torch
 
 from .. import _native
 from .._batch import Batch, empty_packed
 from .._operator import DeviceLike, Hint, Launch, T, operator, queue
+from ._urls import Range, fetched, is_url, reason_of
 
 _file_sizes = _native.define("file_sizes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
 
@@ -22,10 +25,11 @@ def read(
 ) -> T:
     """Read whole files: their contents, uint8 (length,).
 
-    The sizes are looked up at the call; the files are read when they are needed, by the threads that compute.
+    The sizes are looked up at the call; the files are read when they are needed, by the threads that compute. What is at URLs (``s3://``, ``https://``
+    and others, with ``pip install torch_ndd[remote]``) is fetched at the call, all of a batch at once; not in a compiled graph.
 
     Args:
-        filepaths: the bytes of paths, uint8 or int8 (length,).
+        filepaths: the bytes of paths or URLs, uint8 or int8 (length,).
         dont_use_mmap, use_o_direct: without effect.
 
     Raises:
@@ -43,12 +47,29 @@ def read(
         raise RuntimeError(f"{op}: paths must be in host memory; call .cpu() on them")
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
+    names = () if torch.compiler.is_compiling() else tuple(bytes(path._values.numpy()).decode(errors="replace") for path in paths)
+    if any(map(is_url, names)):
+        out = _downloaded(op, names)
+        out._sources = names
+        return Launch((), also=(out,))  # type: ignore[return-value]
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
     if torch.compiler.is_compiling():
         _file_sizes(paths._values, paths._shapes, op, sizes)
     else:
         queue(_file_sizes, (paths._values, paths._shapes, op, sizes), [], True)
     out = empty_packed(sizes, torch.uint8, paths._values.device)
-    if not torch.compiler.is_compiling():
-        out._sources = tuple(bytes(path._values.numpy()).decode(errors="replace") for path in paths)
+    if names:
+        out._sources = names
     return Launch(out, [op])  # type: ignore[return-value]
+
+
+def _downloaded(op: str, paths: Sequence[str]) -> Batch:
+    contents = []
+    for k, content in enumerate(fetched([Range(path, 0, -1) for path in paths])):
+        if isinstance(content, Exception):
+            raise RuntimeError(f'{op}: sample {k}: "{paths[k]}" cannot be read: {reason_of(content).removeprefix(paths[k] + ": ")}')
+        contents.append(content)
+    out = empty_packed(torch.tensor([[len(one)] for one in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
+    if whole := bytearray().join(contents):
+        out._values.view(-1).copy_(torch.frombuffer(whole, dtype=torch.uint8))
+    return out

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotations of COCO as arrays: from its JSON, and from and to the files in which DALI keeps them."""
 
-import gc
-import importlib
-import json
-import os
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import ctypes
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._remote import open_file
+from .. import _native
+from ..io._urls import open_file
 
 # Kinds of masks: none, run lengths as numbers and in COCO's compressed text, polygons.
 NOTHING, COUNTS, TEXT, POLYGONS = range(4)
@@ -48,6 +44,12 @@ class Masks:
     text_offsets: np.ndarray  # by annotation
     sizes: np.ndarray  # int32 (annotations, 2), of masks in run lengths
 
+    def lengths(self, row: int) -> np.ndarray:
+        """Run lengths of an annotation that has them. ValueError when their text is damaged."""
+        if self.kinds[row] == TEXT:
+            return run_lengths(self.text[self.text_offsets[row] : self.text_offsets[row + 1]])
+        return np.concatenate([np.zeros(0), *self.parts(row)]).astype(np.int64)
+
     def parts(self, row: int) -> list[np.ndarray]:
         """The polygons, or the run lengths, of an annotation."""
         first, last = self.part_offsets[row : row + 2]
@@ -69,236 +71,199 @@ class Wanted:
     images: list[bytes] | None
 
 
+# What the native parser is asked for, and its errors.
+_READ_POLYGONS, _READ_MASKS, _READ_CATEGORIES, _READ_CROWDS = 1, 2, 4, 8
+_SYNTAX, _INVALID = 0, 1
+_MISSING = np.iinfo(np.int64).min
+_COLUMNS = (
+    np.uint8, np.int64, np.int64, np.int64, np.int64, np.float32, np.int64, np.int64, np.uint8, np.int64, np.uint8, np.float64, np.int64, np.int64,
+    np.uint8, np.int64, np.int64,
+)  # fmt: skip
+
+
+class _Columns(NamedTuple):
+    """A JSON file as the native parser finds it; `*_ends` count elements, of the first k rows together."""
+
+    names: np.ndarray
+    name_ends: np.ndarray
+    ids: np.ndarray
+    heights: np.ndarray
+    widths: np.ndarray
+    boxes: np.ndarray  # float32, 4 an annotation
+    image_of: np.ndarray
+    labels: np.ndarray
+    crowds: np.ndarray
+    categories: np.ndarray
+    kinds: np.ndarray
+    values: np.ndarray
+    value_ends: np.ndarray
+    part_ends: np.ndarray
+    texts: np.ndarray
+    text_ends: np.ndarray
+    sizes: np.ndarray
+
+
 def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
     """The index of a JSON file. RuntimeError or ValueError for what is no such file."""
-    with _without_collections(), open_file(op, "annotations_file", path) as file:
+    flags = _READ_POLYGONS * wanted.polygons | _READ_MASKS * wanted.pixelwise
+    flags |= _READ_CATEGORIES * (not wanted.avoid_class_remapping) | _READ_CROWDS * (not wanted.include_iscrowd)
+    with open_file(op, "annotations_file", path) as file:
         content = file.read()
-        try:
-            parser, document = _parsed(content)
-        except (ValueError, RecursionError) as error:
-            raise RuntimeError(f'{op}: annotations_file "{path}" is no JSON: {error}') from None
+    handle = _native.coco_parse(content, len(content), flags)
+    try:
+        kind, reason = _native.coco_error_kind(handle), _native.coco_error(handle).decode(errors="replace")
+        if kind == _SYNTAX:
+            raise RuntimeError(f'{op}: annotations_file "{path}" is no JSON: {reason}')
+        if kind == _INVALID:
+            raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {reason}')
+        if kind > _INVALID:
+            raise RuntimeError(f'{op}: annotations_file "{path}" is no COCO file: {reason}')
         del content
-        try:
-            made = _Builder(document, wanted).built()
-        except _Invalid as error:
-            raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {error}') from None
-        except (TypeError, KeyError, AttributeError, ValueError, OverflowError, IndexError) as error:
-            raise RuntimeError(f'{op}: annotations_file "{path}" is no COCO file: {type(error).__name__}: {error}') from None
-        del document, parser
-    return made
+        return _built(_Columns(*(_column(handle, number, dtype) for number, dtype in enumerate(_COLUMNS))), wanted)
+    except _Invalid as error:
+        raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {error}') from None
+    finally:
+        _native.coco_release(handle)
 
 
 class _Invalid(ValueError):
     pass
 
 
-def _parsed(content: bytes) -> tuple[Any, Any]:
-    """By simdjson where it is installed: 4 s for 860,000 annotations of 530 MB, where the json module takes 26 s."""
-    try:
-        simdjson = importlib.import_module("simdjson")
-    except ImportError:
-        return None, json.loads(content)
-    parser = simdjson.Parser()
-    return parser, parser.parse(content)
+def _column(handle: int, number: int, dtype: Any) -> np.ndarray:
+    """A view of the parser's memory."""
+    place = ctypes.c_void_p()
+    count = _native.coco_column(handle, number, ctypes.byref(place))
+    if not count:
+        return np.empty(0, dtype)
+    return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(place.value or 0), dtype)
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Millions of new objects and no garbage among them: looking for it would take half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def gathered(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Ranges of values, one behind the other."""
+    begins, lengths = np.ascontiguousarray(begins, np.int64), np.ascontiguousarray(lengths, np.int64)
+    made = np.empty(int(lengths.sum()), values.dtype)
+    _native.gather(values.ctypes.data, values.itemsize, begins.ctypes.data, lengths.ctypes.data, len(begins), made.ctypes.data)
+    return made
 
 
-def _numbers(values: Any) -> bytes:
-    """A list of numbers as float64, one after the other."""
-    if hasattr(values, "as_buffer"):
-        return bytes(values.as_buffer(of_type="d"))
-    if not isinstance(values, list):
-        raise TypeError(f"expected a list of numbers, got {values!r:.60}")
-    return array("d", values).tobytes()
+def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
+    ids, packed = columns.ids, columns.names.tobytes()
+    ends = [0, *columns.name_ends.tolist()]
+    names = [packed[begin:end] for begin, end in pairwise(ends)]
+    sizes = np.stack([columns.heights, columns.widths], 1)
+    if wanted.images is None:
+        order = np.argsort(ids, kind="stable")
+    else:
+        place = {name: k for k, name in enumerate(names)}
+        order = np.array([place[name] for name in wanted.images if name in place], np.int64)
+    if (wanted.ratio or wanted.pixelwise) and order.size and sizes[order].min() <= 0:
+        raise _Invalid("images need a width and a height for ratio and pixelwise_masks")
+    boxes = columns.boxes.reshape(-1, 4)
+    kept = (boxes[:, 2:] >= np.float32(wanted.size_threshold)).all(1) & (boxes[:, 2] > -np.inf)
+    if not wanted.include_iscrowd:
+        kept &= columns.crowds == 0
+    annotations = np.flatnonzero(kept)
+    image_of = columns.image_of[annotations]
+    if (image_of == _MISSING).any():
+        raise _Invalid(f"image_id is missing in annotation {annotations[np.argmin(image_of)]}")
 
-
-def _joined(parts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of several lists one after the other, and how many each has."""
-    return np.frombuffer(b"".join(parts)), np.fromiter(map(len, parts), np.int64, len(parts)) // 8
-
-
-def _whole(what: str, values: list[Any], default: int = 0) -> np.ndarray:
-    values = [default if one is None else one for one in values]
-    if not all(type(one) is int for one in values):
-        wrong = next(one for one in values if type(one) is not int)
-        raise TypeError(f"{what} must be an integer, got {wrong!r:.60}")
-    array = np.array(values, np.int64)
-    if array.size and not (array.min() >= -(2**31) and array.max() < 2**31):
-        raise OverflowError(f"{what} must fit into 32 bits")
-    return array
-
-
-class _Builder:
-    """Goes through a document once."""
-
-    def __init__(self, document: Any, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.images = list(document.get("images") or [])
-        self.annotations = document.get("annotations") or []
-        self.categories = list(document.get("categories") or [])
-
-    def built(self) -> CocoIndex:
-        wanted = self.wanted
-        names = [_text("file_name", image.get("file_name")) for image in self.images]
-        ids = _whole("id of an image", [_given("id", image) for image in self.images])
-        sizes = np.stack([_whole(side, [image.get(side) for image in self.images]) for side in ("height", "width")], 1).reshape(-1, 2)
-        if wanted.images is None:
-            order = np.argsort(ids, kind="stable")
-        else:
-            place = {name: k for k, name in enumerate(names)}
-            order = np.array([place[name] for name in wanted.images if name in place], np.int64)
-        if (wanted.ratio or wanted.pixelwise) and order.size and sizes[order].min() <= 0:
-            raise _Invalid("images need a width and a height for ratio and pixelwise_masks")
-        kept = self._kept()
-        image_of, labels, boxes = self._columns(kept)
-
-        # Rows of annotations by image, in the order of the file.
-        rows_of_id = np.argsort(image_of, kind="stable")
-        ordered = image_of[rows_of_id]
-        first, last = np.searchsorted(ordered, ids[order], "left"), np.searchsorted(ordered, ids[order], "right")
-        if wanted.skip_empty:
-            order, first, last = order[first < last], first[first < last], last[first < last]
-        offsets, places = spans(first, last - first)
-        rows = rows_of_id[places]
-        sizes = sizes[order]
-        owner = np.repeat(np.arange(len(order)), np.diff(offsets))
-        made = CocoIndex(
-            [names[k] for k in order.tolist()],
-            ids[order].astype(np.int32),
-            sizes.astype(np.int32),
-            offsets,
-            self._converted(boxes[rows], sizes[owner]),
-            labels[rows].astype(np.int32),
-        )
-        if wanted.polygons:
-            self._add_polygons(made, [kept[k] for k in rows.tolist()], owner, sizes)
-        if wanted.pixelwise:
-            made.masks = _masks([kept[k] for k in rows.tolist()])
-        return made
-
-    def _kept(self) -> list[Any]:
-        if self.wanted.include_iscrowd:
-            return list(self.annotations)
-        return [one for one in self.annotations if not one.get("iscrowd")]
-
-    def _columns(self, kept: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Image, label and box of each annotation; those that are too small are removed from ``kept``."""
-        nothing = np.full(4, -np.inf).tobytes()
-        given = [one.get("bbox") for one in kept]
-        numbers, counts = _joined([nothing if one is None else _numbers(one) for one in given])
-        if (counts != 4).any():
-            raise _Invalid(f"`bbox` must contain exactly 4 values, got {counts[counts != 4][0]}")
-        with np.errstate(over="ignore"):
-            boxes = numbers.astype(np.float32).reshape(-1, 4)
-        large = np.flatnonzero((boxes[:, 2:] >= np.float32(self.wanted.size_threshold)).all(1) & (boxes[:, 2] > -np.inf))
-        if len(large) < len(kept):
-            kept[:] = [kept[k] for k in large.tolist()]
-        image_of = _whole("image_id", [_given("image_id", one) for one in kept])
-        labels = _whole("category_id", [one.get("category_id") for one in kept])
-        if not self.wanted.avoid_class_remapping:
-            known = {int(_whole("id of a category", [_given("id", one)])[0]): k + 1 for k, one in enumerate(self.categories)}
-            distinct, inverse = np.unique(labels, return_inverse=True)
-            labels = np.array([known.get(one, 0) for one in distinct.tolist()], np.int64)[inverse]
-        return image_of, labels, boxes[large]
-
-    def _converted(self, boxes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        if self.wanted.ltrb:
-            boxes[:, 2:] += boxes[:, :2]
-        if self.wanted.ratio:
-            boxes /= sizes[:, [1, 0, 1, 0]].astype(np.float32)
-        return np.ascontiguousarray(boxes)
-
-    def _add_polygons(self, made: CocoIndex, annotations: list[Any], owner: np.ndarray, sizes: np.ndarray) -> None:
-        number = np.arange(len(owner)) - made.offsets[owner]  # of the annotation in its image
-        parts, of_row = [], []
-        for row, one in enumerate(annotations):
-            for polygon in _polygons(one.get("segmentation")):
-                coordinates = _numbers(polygon)
-                parts.append(coordinates if len(coordinates) % 16 == 0 else coordinates[:-8])
-                of_row.append(row)
-        images, rows = len(made.names), np.array(of_row, np.int64)
-        vertices, counts = _joined(parts)
-        counts //= 2
-        by_image = np.bincount(owner[rows], minlength=images)
-        made.polygon_offsets = np.concatenate([[0], np.cumsum(by_image)])
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        made.vertex_offsets = ends[made.polygon_offsets]
-        begin = ends[:-1] - made.vertex_offsets[owner[rows]]
-        made.polygons = np.stack([number[rows], begin, begin + counts], 1).astype(np.int32).reshape(-1, 3)
-        with np.errstate(over="ignore"):
-            made.vertices = vertices.astype(np.float32).reshape(-1, 2)
-        if self.wanted.ratio:
-            made.vertices /= np.repeat(sizes[owner[rows]][:, ::-1].astype(np.float32), counts, 0)
-
-
-def _given(name: str, one: Any) -> Any:
-    value = one.get(name)
-    if value is None:
-        raise _Invalid(f"{name} is missing")
-    return value
-
-
-def _text(what: str, value: Any) -> bytes:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{what} must be text, got {value!r:.60}")
-    return os.fsencode(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) or hasattr(value, "as_buffer")
-
-
-def _polygons(segmentation: Any) -> Iterable[Any]:
-    return segmentation if _is_list(segmentation) else ()
-
-
-def _masks(annotations: Sequence[Any]) -> Masks:
-    kinds, values, parts_of, texts, sizes = [], [], [], [], []
-    for one in annotations:
-        segmentation = one.get("segmentation")
-        text, size, parts = b"", (0, 0), []
-        if segmentation is None:
-            kind = NOTHING
-        elif _is_list(segmentation):
-            kind, parts = POLYGONS, [_numbers(part) for part in segmentation]
-        else:
-            counts, size = segmentation["counts"], tuple(_whole("size", list(segmentation["size"])).tolist())
-            if isinstance(counts, str):
-                kind, text = TEXT, counts.encode()
-            else:
-                kind, parts = COUNTS, [_numbers(counts)]
-        kinds.append(kind)
-        values += parts
-        parts_of.append(len(parts))
-        texts.append(text)
-        if len(size) != 2:
-            raise _Invalid("`size` must contain exactly 2 values")
-        sizes.append(size)
-    numbers, lengths = _joined(values)
-    return Masks(
-        np.array(kinds, np.uint8),
-        numbers,
-        _ends(lengths.tolist()),
-        _ends(parts_of),
-        b"".join(texts),
-        _ends(list(map(len, texts))),
-        np.array(sizes, np.int32).reshape(-1, 2),
+    # Annotations by image, in the order of the file.
+    by_id = np.argsort(image_of, kind="stable")
+    ordered = image_of[by_id]
+    first, last = np.searchsorted(ordered, ids[order], "left"), np.searchsorted(ordered, ids[order], "right")
+    if wanted.skip_empty:
+        order, first, last = order[first < last], first[first < last], last[first < last]
+    offsets, places = spans(first, last - first)
+    rows = annotations[by_id[places]]
+    sizes = sizes[order]
+    owner = np.repeat(np.arange(len(order)), np.diff(offsets))
+    made = CocoIndex(
+        [names[k] for k in order.tolist()],
+        ids[order].astype(np.int32),
+        sizes.astype(np.int32),
+        offsets,
+        _converted(boxes[rows], sizes[owner], wanted),
+        _labels(columns, wanted)[rows].astype(np.int32),
     )
+    if wanted.polygons:
+        _, *parts = _parts(columns, rows)
+        found = polygons_of(offsets, columns.values, *parts)
+        if wanted.ratio:
+            found.vertices /= np.repeat(sizes[:, ::-1].astype(np.float32), np.diff(found.vertex_offsets), 0)
+        made.polygons, made.polygon_offsets, made.vertices, made.vertex_offsets = found.rows, found.offsets, found.vertices, found.vertex_offsets
+    if wanted.pixelwise:
+        made.masks = _masks(columns, rows)
+    return made
 
 
-def _ends(lengths: Sequence[int]) -> np.ndarray:
-    return np.cumsum([0, *lengths], dtype=np.int64)
+def _labels(columns: _Columns, wanted: Wanted) -> np.ndarray:
+    if wanted.avoid_class_remapping:
+        return columns.labels
+    if (columns.categories == _MISSING).any():
+        raise _Invalid("id is missing in a category")
+    known = {one: k + 1 for k, one in enumerate(columns.categories.tolist())}
+    distinct, inverse = np.unique(columns.labels, return_inverse=True)
+    return np.array([known.get(one, 0) for one in distinct.tolist()], np.int64)[inverse]
+
+
+def _converted(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarray:
+    if wanted.ltrb:
+        boxes[:, 2:] += boxes[:, :2]
+    if wanted.ratio:
+        boxes /= sizes[:, [1, 0, 1, 0]].astype(np.float32)
+    return np.ascontiguousarray(boxes)
+
+
+def begins_of(ends: np.ndarray) -> np.ndarray:
+    """Where each of several ranges begins, and the end of all."""
+    return np.concatenate([np.zeros(1, np.int64), ends])
+
+
+def _parts(columns: _Columns, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of some annotations: where the parts of each begin, and of each part in turn its annotation's place in `rows`, begin and length."""
+    of_row = begins_of(columns.part_ends)
+    offsets, parts = spans(of_row[rows], of_row[rows + 1] - of_row[rows])
+    begin = begins_of(columns.value_ends)
+    return offsets, np.repeat(np.arange(len(rows)), np.diff(offsets)), begin[parts], begin[parts + 1] - begin[parts]
+
+
+@dataclass
+class Polygons:
+    """Polygons of all images; `offsets` and `vertex_offsets` are by image."""
+
+    rows: np.ndarray  # int32 (polygons, 3): number of the annotation in its image, first and last vertex among those of the image
+    offsets: np.ndarray
+    vertices: np.ndarray  # float32 (vertices, 2)
+    vertex_offsets: np.ndarray
+
+
+def polygons_of(annotations: np.ndarray, values: np.ndarray, of_row: np.ndarray, begin: np.ndarray, lengths: np.ndarray) -> Polygons:
+    """Of parts: to which annotation each belongs, where its values begin and how many it has. `annotations`: where those of each image begin."""
+    owner = np.repeat(np.arange(len(annotations) - 1), np.diff(annotations))[of_row]
+    counts = lengths // 2
+    offsets = begins_of(np.cumsum(np.bincount(owner, minlength=len(annotations) - 1)))
+    ends = begins_of(np.cumsum(counts))
+    first = ends[:-1] - ends[offsets][owner]
+    with np.errstate(over="ignore"):
+        vertices = gathered(values, begin, counts * 2).astype(np.float32).reshape(-1, 2)
+    rows = np.stack([of_row - annotations[owner], first, first + counts], 1).astype(np.int32).reshape(-1, 3)
+    return Polygons(rows, offsets, vertices, ends[offsets])
+
+
+def _masks(columns: _Columns, rows: np.ndarray) -> Masks:
+    part_offsets, _, begin, lengths = _parts(columns, rows)
+    of_text = begins_of(columns.text_ends)
+    characters = of_text[rows + 1] - of_text[rows]
+    return Masks(
+        columns.kinds[rows],
+        gathered(columns.values, begin, lengths),
+        begins_of(np.cumsum(lengths)),
+        part_offsets,
+        gathered(columns.texts, of_text[rows], characters).tobytes(),
+        begins_of(np.cumsum(characters)),
+        columns.sizes.astype(np.int32).reshape(-1, 2)[rows],
+    )
 
 
 def spans(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -311,73 +276,19 @@ def spans(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return offsets, np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], counts)
 
 
-# --- preprocessed annotations: a file for each array, its number of elements as uint32 in front of it ---
-
-
-def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
-    """Write an index in the form that DALI writes and reads too."""
-    counts = np.diff(index.offsets)
-    arrays = {"offsets": index.offsets[:-1].astype(np.int32), "counts": counts.astype(np.int32), "boxes": index.boxes, "labels": index.labels}
-    if index.polygon_offsets is not None and index.vertex_offsets is not None:
-        arrays |= {
-            "polygon_data": index.polygons,
-            "polygon_offset": index.polygon_offsets[:-1],
-            "polygons_count": np.diff(index.polygon_offsets),
-            "vertices": index.vertices,
-            "vertices_offset": index.vertex_offsets[:-1],
-            "vertices_count": np.diff(index.vertex_offsets),
-        }
-    if ids:
-        arrays["original_ids"] = index.ids
-    try:
-        for name, one in arrays.items():
-            length = one.size if name == "boxes" else len(one)
-            _write(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + one.tobytes())
-        _write(os.path.join(folder, "filenames.dat"), b"".join(name + b"\n" for name in index.names))
-    except OSError as error:
-        raise RuntimeError(f'{op}: the preprocessed annotations cannot be written to "{folder}": {error.strerror}') from None
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-
-
-def load(op: str, folder: str, polygons: bool, ids: bool) -> CocoIndex:
-    """Read what :func:`save` or DALI wrote. RuntimeError for files that do not fit together."""
-
-    def read(name: str, dtype: Any, columns: int = 0) -> np.ndarray:
-        path = f"{folder}/{name}.dat"
-        with open_file(op, "preprocessed_annotations", path) as file:
-            content = file.read()
-        given = int(np.frombuffer(content[:4], np.uint32)[0]) if len(content) >= 4 else -1
-        body = len(content) - 4
-        size = given if name == "boxes" else given * max(columns, 1)
-        if given < 0 or body != size * np.dtype(dtype).itemsize or size % max(columns, 1):
-            raise RuntimeError(f'{op}: "{path}" is damaged: {body} bytes do not hold {given} elements')
-        values = np.frombuffer(content[4:], dtype)
-        return values.reshape(-1, columns) if columns else values
-
-    def ranges(first: str, count: str, dtype: Any, rows: int) -> np.ndarray:
-        begin, counts = read(first, dtype).astype(np.int64), read(count, dtype).astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        if len(begin) != images or (counts < 0).any() or offsets[-1] != rows or not np.array_equal(begin, offsets[:-1]):
-            raise RuntimeError(f'{op}: the preprocessed annotations in "{folder}" do not fit together: {first}.dat and {count}.dat')
-        return offsets
-
-    with open_file(op, "preprocessed_annotations", f"{folder}/filenames.dat") as file:
-        names = file.read().split(b"\n")[:-1]
-    images = len(names)
-    boxes, labels = read("boxes", np.float32, 4), read("labels", np.int32)
-    if len(labels) != len(boxes):
-        raise RuntimeError(f'{op}: the preprocessed annotations in "{folder}" do not fit together: {len(boxes)} boxes and {len(labels)} labels')
-    offsets = ranges("offsets", "counts", np.int32, len(boxes))
-    image_ids = read("original_ids", np.int32) if ids else np.zeros(images, np.int32)
-    if len(image_ids) != images:
-        raise RuntimeError(f'{op}: the preprocessed annotations in "{folder}" do not fit together: {images} images and {len(image_ids)} numbers')
-    made = CocoIndex(names, image_ids, np.zeros((images, 2), np.int32), offsets, boxes, labels)
-    if polygons:
-        made.polygons, made.vertices = read("polygon_data", np.int32, 3), read("vertices", np.float32, 2)
-        made.polygon_offsets = ranges("polygon_offset", "polygons_count", np.int64, len(made.polygons))
-        made.vertex_offsets = ranges("vertices_offset", "vertices_count", np.int64, len(made.vertices))
-    return made
+def run_lengths(text: bytes) -> np.ndarray:
+    """Run lengths from COCO's compressed form: 5 bits a character, each from the third on relative to the one before the last."""
+    counts: list[int] = []
+    k = 0
+    while k < len(text):
+        value, shift, more = 0, 0, True
+        while more:
+            if k == len(text) or not 48 <= text[k] < 112 or shift > 30:
+                raise ValueError("the compressed run lengths of a mask are damaged")
+            digit = text[k] - 48
+            value |= (digit & 0x1F) << shift
+            more, shift, k = bool(digit & 0x20), shift + 5, k + 1
+            if not more and digit & 0x10:
+                value -= 1 << shift
+        counts.append(value + counts[-2] if len(counts) > 2 else value)
+    return np.array(counts, np.int64)

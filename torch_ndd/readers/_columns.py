@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of Arrow as batches."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from .._batch import Batch, new_batch
+from .. import _native
+from .._batch import Batch, empty, new_batch
 from ._base import BadSamples
 from ._ranges import packed_batch
 
@@ -50,6 +52,31 @@ def to_batch(array: Any, arrow: Any) -> Batch:
     if is_list(array.type, types):
         return _lists(array, arrow)
     return new_batch(torch.from_numpy(_numbers(array, arrow, np.arange(len(array)))))
+
+
+def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.ndarray, arrow: Any) -> Batch | None:
+    """Rows of several arrays of bytes or text as a batch, copied once; ``place`` tells where each goes. None for what is not so simple."""
+    types = arrow.types
+    begins, lengths = np.empty((2, len(place)), np.int64)
+    kept, at = [], 0
+    for array, chosen in zip(arrays, rows, strict=True):
+        if array.null_count or not is_bytes(array.type, types) or types.is_fixed_size_binary(array.type):
+            return None
+        large = array.cast(arrow.large_binary())
+        _, offsets, data = large.buffers()
+        if offsets is None or data is None:
+            return None
+        ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
+        first, last, end = ends[chosen], ends[chosen + 1], at + len(chosen)
+        if (first < 0).any() or (last < first).any() or (last > data.size).any():
+            return None
+        begins[place[at:end]], lengths[place[at:end]] = data.address + first, last - first
+        kept.append(large)
+        at = end
+    made = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
+    _native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), made.data_ptr())
+    del kept
+    return packed_batch(made, lengths)
 
 
 def _bytes(array: Any, arrow: Any) -> Batch:

@@ -7,8 +7,9 @@ import re
 
 import numpy as np
 
+from ..io._urls import is_url, names_in, read_all
 from ._ranges import Ranges, pack_paths
-from ._remote import is_url, names_in, ranges_of, read_all
+from ._remote import ranges_of
 
 
 def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:

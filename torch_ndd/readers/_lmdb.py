@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from .._batch import Batch
+from ..io._urls import is_url
 from ._base import BadSamples, LoaderOptions, Reader
 from ._ranges import Path, Sources, as_paths, packed_batch
 from ._threads import packed
@@ -95,6 +96,8 @@ class LmdbReader(Reader):
 
     def _scan(self) -> int:
         if self._keys is None:
+            for path in filter(is_url, self._paths):
+                raise RuntimeError(f'{self._op}: path "{path}" is a URL, but LMDB maps a database into memory: download it and give its local folder')
             keys = []
             for number, path in enumerate(self._paths):
                 try:

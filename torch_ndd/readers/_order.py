@@ -78,6 +78,7 @@ class Order:
     shuffle_after_epoch_seed: int = 0
     history_pass: int = 0
     history: tuple[Taken, ...] = ()
+    fills_last_batch: bool = True  # of a pass; False: padding only makes the shards equally long
     _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two that were shuffled
 
     def shard(self, passes: int) -> int:
@@ -98,12 +99,12 @@ class Order:
         """Batches of an epoch, after so many complete ones."""
         begin, end = _part(self.size, self.shard(epochs), self.num_shards)
         samples = self.padded_shard if self.pad_last_batch else end - begin
-        return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
+        return samples // batch_size if drop_last and not (self.pad_last_batch and self.fills_last_batch) else -(-samples // batch_size)
 
     def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
         """Batches of the rest of a pass."""
         samples = (self._padded_length(position.passes) if self.pad_last_batch else self.length(position.passes)) - position.offset
-        return max(0, samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size))
+        return max(0, samples // batch_size if drop_last and not (self.pad_last_batch and self.fills_last_batch) else -(-samples // batch_size))
 
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
         """The next ``count`` samples of the endless sequence, int64, and the position after them."""
@@ -132,7 +133,8 @@ class Order:
         passes, offset = position
         places = blocks.places(offset, count)
         if self.pad_last_batch:
-            return self._padded(passes, places) if places[0] < self._padded_length(passes) else places[:0]
+            inside = places < self._padded_length(passes)
+            return self._padded(passes, places if self.fills_last_batch and inside[0] else places[inside])
         return self._samples(passes, places[places < self.length(passes)])
 
     def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:

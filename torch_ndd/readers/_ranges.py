@@ -14,6 +14,8 @@ from ._base import BadSamples
 
 Path = str | os.PathLike[str]
 
+_range_bytes = torch.ops.ndd.range_bytes.default
+
 
 class Ranges:
     """Files, or ranges of bytes in files, by number.
@@ -153,7 +155,7 @@ class RangeRequest(NativeRequest):
         self.wait()
         lengths, offsets = np.empty((2, self._components, self.samples), np.int64)
         _native.ranges_parts(self._handle, lengths.ctypes.data, offsets.ctypes.data)
-        data = torch.ops.ndd.range_bytes(self._handle)
+        data = _range_bytes(self._handle)
         begins, ends = offsets[:, 0].tolist(), (offsets[:, -1] + lengths[:, -1]).tolist()
         return [(data[begin:end], row) for begin, end, row in zip(begins, ends, lengths, strict=True)]
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _native
+from ..io._urls import file_size, local_file, read_all
 from ._base import BadSamples
 from ._ranges import Ranges, pack_paths
-from ._remote import file_size, local_file, ranges_of, read_all
+from ._remote import ranges_of
 
 TFRECORD, RECORDIO, TAR = range(3)
 Parsed = tuple[np.ndarray, np.ndarray]  # begins and lengths

@@ -3,7 +3,7 @@
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -11,12 +11,15 @@ import numpy as np
 import torch
 
 from .._batch import Batch, empty_packed, new_batch
+from ..io._urls import reason_of
 from ._base import BadSamples, Reader
 
 Array = np.ndarray | torch.Tensor
 
 # Libraries that release the GIL keep all cores busy; more threads than cores hide the time that a disk or a network takes.
 _THREADS = 2 + len(os.sched_getaffinity(0))
+# What comes from a server takes tens of milliseconds, in which nothing is computed.
+_WAITING_THREADS = 32
 
 
 class ThreadedReader(Reader):
@@ -26,26 +29,36 @@ class ThreadedReader(Reader):
     """Layouts of the outputs; those that are not named have none."""
     _executor: ThreadPoolExecutor | None = None
     _process = 0
+    _remote = False
+    """Whether samples come from URLs; known after :meth:`_scan`."""
 
     def _read(self, sample: int) -> Sequence[Array]:
         """The outputs of one sample, on a thread. Any Exception makes it a bad sample."""
         raise NotImplementedError
 
-    def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
+    def _pool(self) -> ThreadPoolExecutor:
         if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
-            self._executor, self._process = ThreadPoolExecutor(_THREADS, self._op), os.getpid()
+            self._executor, self._process = ThreadPoolExecutor(_WAITING_THREADS if self._remote else _THREADS, self._op), os.getpid()
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
-        return [self._executor.submit(self._read, sample) for sample in samples.tolist()]
+        return self._executor
+
+    def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
+        pool = self._pool()
+        return [pool.submit(self._read, sample) for sample in samples.tolist()]
 
     def _finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
             request = self._start(samples)
+        return self._together([future.result for future in request], samples)
+
+    def _together(self, reads: Sequence[Callable[[], Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
+        """A batch of what is read for each sample."""
         reasons, rows = {}, []
-        for k, future in enumerate(request):
+        for k, read in enumerate(reads):
             try:
-                rows.append(future.result())
+                rows.append(read())
             except Exception as error:
-                reasons[k] = str(error) or type(error).__name__
+                reasons[k] = reason_of(error)
         if reasons:
             raise BadSamples(reasons)
         layouts = [*self._layouts, *[None] * (len(rows[0]) - len(self._layouts))]

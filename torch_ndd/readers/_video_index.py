@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which sequences of frames there are in a set of videos."""
 
+import io
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..decoders._video import Video, reason
+from ..io._urls import is_url, names_in, read_all
 
-ENDINGS = (".3gp", ".avi", ".flv", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".ogv", ".ts", ".webm", ".wmv")
+_VIDEO = re.compile(rb"(?s).*\.(3gp|avi|flv|m4v|mkv|mov|mp4|mpeg|mpg|ogv|ts|webm|wmv)\Z", re.IGNORECASE)
 _THREADS = 2 + len(os.sched_getaffinity(0))
 
 
@@ -110,11 +113,11 @@ def uniform_frames(start: int, end: int, length: int) -> np.ndarray:
 
 
 def from_list(op: str, path: str) -> list[Listed]:
-    """The lines ``path label [start [end]]`` of a file."""
+    """The lines ``path label [start [end]]`` of a file. Where that is at a URL, relative paths begin there."""
+    folder = path.rpartition("/")[0] if is_url(path) else ""
     made = []
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.readlines()
+        lines = io.StringIO(read_all(path).decode(), newline=None).readlines()
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{path}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):
@@ -123,10 +126,14 @@ def from_list(op: str, path: str) -> list[Listed]:
         parsed = _parsed(line.split())
         if parsed is None:
             raise RuntimeError(f'{op}: "{path}", line {number}: expected path, label and perhaps start and end, got {line.strip()!r}')
-        made.append(parsed)
+        made.append(parsed._replace(path=f"{folder}/{parsed.path}") if folder and not _stands_alone(parsed.path) else parsed)
     if not made:
         raise RuntimeError(f'{op}: No files found in "{path}"')
     return made
+
+
+def _stands_alone(path: str) -> bool:
+    return is_url(path) or os.path.isabs(path)
 
 
 def _parsed(words: list[str]) -> Listed | None:
@@ -146,11 +153,13 @@ def _parsed(words: list[str]) -> Listed | None:
 def from_folder(op: str, root: str) -> list[Listed]:
     """The videos in the subdirectories of a folder, which have the labels 0, 1, ..."""
     try:
-        folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
-        files = [sorted(entry.name for entry in os.scandir(os.path.join(root, name)) if entry.name.lower().endswith(ENDINGS)) for name in folders]
+        folders = names_in(os.fsencode(root), re.compile(b""), True)
+        files = [names_in(os.path.join(os.fsencode(root), name), _VIDEO, False) for name in folders]
     except OSError as error:
-        raise RuntimeError(f'{op}: file_root "{error.filename}" cannot be opened: {error.strerror}') from None
-    made = [Listed(os.path.join(root, folder, name), label) for label, folder in enumerate(folders) for name in files[label]]
+        raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+    made = [
+        Listed(os.path.join(root, os.fsdecode(folder), os.fsdecode(name)), label) for label, folder in enumerate(folders) for name in files[label]
+    ]
     if not made:
         raise RuntimeError(f'{op}: No videos found in the subdirectories of "{root}"')
     return made

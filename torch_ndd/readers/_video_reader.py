@@ -14,6 +14,7 @@ from .._batch import Batch, new_batch
 from .._device import DeviceLike
 from ..decoders._video import Video as OpenVideo
 from ..decoders._video import codec, padded_frames, reason
+from ..io._urls import is_url
 from ..ops.color_space import color_space_conversion
 from ._base import LoaderOptions, ReadError
 from ._threads import Array, ThreadedReader
@@ -101,6 +102,7 @@ class VideoReader(ThreadedReader):
             else:
                 columns = list(sequences(found, self._frames, self._advance, self._stride, self._pad_mode != "none"))
             self._index = VideoIndex(listed, *columns)
+            self._remote = any(is_url(one.path) for one in listed)
         return self._index.size
 
     def _cannot_open(self, path: str, reason: str) -> None:

@@ -26,7 +26,7 @@ class Caffe(LmdbReader):
         max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
         name: Accepted for DALI's sake, as ``num_inputs``.
         device: ``"cpu"``.
-        path: The folder of a database, or several.
+        path: The folder of a database, or several. No URLs: LMDB maps files into memory.
         image_available: Deliver images; by default.
         label_available: Deliver labels; by default.
         loader: What all readers take: :class:`LoaderOptions`.
@@ -103,7 +103,7 @@ class Caffe2(LmdbReader):
         label_type: 0: one number, int32 or float32 (1,). 1: numbers of the classes that apply, delivered as 0 and 1, float32 (num_labels,). 2: a
             vector as it is. 3: numbers of classes and in another tensor their weights, delivered as float32 (num_labels,). 4: no label.
         num_labels: The number of classes for types 1 and 3.
-        path: The folder of a database, or several.
+        path: The folder of a database, or several. No URLs: LMDB maps files into memory.
         loader: What all readers take: :class:`LoaderOptions`.
 
     Raises:

@@ -15,7 +15,8 @@ from typing_extensions import Unpack
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
 from ._base import BadSamples, LoaderOptions, Reader
-from ._coco_index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, load, save, spans
+from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
+from ._coco_preprocessed import load, save
 from ._ranges import Path, Ranges, Sources, pack_paths
 from ._remote import ranges_of
 from ._threads import packed
@@ -46,8 +47,8 @@ class COCO(Reader):
         masks: As ``polygon_masks``, but polygons count coordinates, two for each vertex.
         pixelwise_masks: Add maps of labels; needs pycocotools (``torch_ndd[coco]``).
         polygon_masks: Add polygons and vertices. Annotations in run lengths have none.
-        preprocessed_annotations: A folder that ``save_preprocessed_annotations`` made, here or in DALI, in place of ``annotations_file``;
-            ``meta_files_path`` is an older name.
+        preprocessed_annotations: A folder that ``save_preprocessed_annotations`` made, here or in DALI, for ``annotations_file``; for masks it
+            must have been made with the same kind of them. ``meta_files_path`` is an older name.
         ratio: Boxes and vertices are parts of the width and height of the image.
         save_preprocessed_annotations: Write such a folder when the reader starts; ``dump_meta_files`` is an older name.
         save_preprocessed_annotations_dir: The folder; ``dump_meta_files_path`` is an older name.
@@ -134,7 +135,7 @@ class COCO(Reader):
             self._check()
             assert self._root is not None
             if self._preprocessed:
-                index = load(self._op, self._preprocessed, self._wanted.polygons, self._ids)
+                index = load(self._op, self._preprocessed, self._wanted, self._ids)
             else:
                 assert self._annotations is not None
                 index = from_json(self._op, self._annotations, self._wanted)
@@ -160,8 +161,6 @@ class COCO(Reader):
             raise RuntimeError(f"{self._op}: pixelwise_masks and polygon_masks are mutually exclusive")
         if self._preprocessed and self._parsed:
             raise RuntimeError(f"{self._op}: {self._parsed[0]} is not supported when annotations are read from preprocessed_annotations")
-        if self._wanted.pixelwise and (self._preprocessed or self._save):
-            raise RuntimeError(f"{self._op}: pixelwise_masks need the annotations_file: preprocessed annotations do not hold them")
         if self._save and not self._save_to:
             raise RuntimeError(f"{self._op}: save_preprocessed_annotations needs save_preprocessed_annotations_dir")
         if self._wanted.pixelwise:
@@ -268,33 +267,12 @@ def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:
         if not polygons:
             return np.zeros(0, np.int64)
         coco = _coco_masks()
-        return _run_lengths(coco.merge(coco.frPyObjects([part.tolist() for part in polygons], height, width))["counts"])
+        return run_lengths(coco.merge(coco.frPyObjects([part.tolist() for part in polygons], height, width))["counts"])
     if kind == NOTHING:
         return np.zeros(0, np.int64)
     if masks.sizes[row].tolist() != [height, width]:
         raise ValueError(f"a mask is of {masks.sizes[row].tolist()} pixels, the image of {[height, width]}")
-    if kind == COUNTS:
-        counts = np.concatenate([np.zeros(0), *masks.parts(row)]).astype(np.int64)
-    else:
-        counts = _run_lengths(masks.text[masks.text_offsets[row] : masks.text_offsets[row + 1]])
+    counts = masks.lengths(row)
     if len(counts) and (counts.min() < 0 or counts.max() > width * height or counts.sum() != width * height):
         raise ValueError(f"the run lengths of a mask do not fill its {height} x {width} pixels")
     return counts
-
-
-def _run_lengths(text: bytes) -> np.ndarray:
-    """Run lengths from COCO's compressed form: 5 bits a character, each from the third on relative to the one before the last."""
-    counts: list[int] = []
-    k = 0
-    while k < len(text):
-        value, shift, more = 0, 0, True
-        while more:
-            if k == len(text) or not 48 <= text[k] < 112 or shift > 30:
-                raise ValueError("the compressed run lengths of a mask are damaged")
-            digit = text[k] - 48
-            value |= (digit & 0x1F) << shift
-            more, shift, k = bool(digit & 0x20), shift + 5, k + 1
-            if not more and digit & 0x10:
-                value -= 1 << shift
-        counts.append(value + counts[-2] if len(counts) > 2 else value)
-    return np.array(counts, np.int64)

@@ -15,10 +15,10 @@ from typing_extensions import Unpack
 
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
+from ..io._urls import names_in, read_all
 from ._base import LoaderOptions, Reader
 from ._files import whole_files
 from ._ranges import Path, Sources, as_paths, pack_paths
-from ._remote import names_in, read_all
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)

@@ -14,10 +14,11 @@ from typing_extensions import Unpack
 from .. import types
 from .._convert import saturated
 from .._device import DeviceLike
+from ..io._urls import is_url, read_all
 from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
 from ._ranges import Path, Ranges, as_paths, pack_paths
-from ._remote import is_url, read_all
+from ._remote import RemoteRanges
 from ._threads import ThreadedReader
 
 
@@ -35,7 +36,7 @@ class Fits(ThreadedReader):
         file_filter: A pattern of file names in ``file_root``.
         file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
         file_root: A folder.
-        files: Paths that begin at ``file_root``.
+        files: Paths or URLs that begin at ``file_root``.
         hdu_indices: Which parts of a file to read; 1 is the primary one, and the default, 2, the first extension.
         **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
 
@@ -99,6 +100,7 @@ class Fits(ThreadedReader):
                 self._ranges = files_below(self._op, self._root, self._filter)
             else:
                 raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+            self._remote = isinstance(self._ranges, RemoteRanges)
         return self._ranges.size
 
     def _source(self, sample: int) -> str:

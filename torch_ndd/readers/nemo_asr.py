@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
+from .._batch import Batch
 from .._device import DeviceLike
 from .._tensor import as_tensor
-from ..decoders.audio import audio
+from ..decoders.audio import audio, lengths
+from ..io._urls import is_url, open_file, read_all
 from ._base import LoaderOptions
 from ._ranges import Path, as_paths, pack_paths
-from ._remote import is_url, open_file
-from ._threads import Array, ThreadedReader
+from ._remote import ranges_of
+from ._threads import Array, ThreadedReader, packed
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
@@ -110,17 +113,63 @@ class NemoAsr(ThreadedReader):
             if not index.pack():
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._manifests) or 'an empty list of manifests'}")
             self._index = index
+            self._remote = any(map(is_url, self._manifests)) or index.has_urls
         return len(self._index.numbers)
 
     def _source(self, sample: int) -> str:
         assert self._index is not None
         return self._index.path(sample)
 
+    def _start(self, samples: np.ndarray) -> Any:
+        assert self._index is not None
+        # Parts of files, which may be small ones of long files, are read one by one.
+        whole = not (self._index.offsets[samples] > 0).any()
+        return self._pool().submit(self._batch, samples) if whole else super()._start(samples)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+        if self._process != os.getpid():
+            request = self._start(samples)
+        if isinstance(request, list):
+            return super()._finish(request, samples)
+        outputs = request.result()
+        outputs[0]._sources = tuple(map(self._source, samples.tolist()))
+        return outputs
+
+    def _batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
+        """The outputs of a batch, on a thread. Whole files are decoded by native threads: soundfile under Python's lock took twice the time."""
+        try:
+            sounds, rates = self._whole_files(samples)
+        except Exception:  # one by one, which tells what is wrong with which
+            return self._together([partial(self._read, sample) for sample in samples.tolist()], samples)
+        rows = [self._others(sample, rate) for sample, rate in zip(samples.tolist(), rates, strict=True)]
+        return sounds, *map(packed, zip(*rows, strict=True))
+
+    def _whole_files(self, samples: np.ndarray) -> tuple[Batch, list[float]]:
+        """Sounds and sampling rates. RuntimeError for what can only be done one by one."""
+        index = self._index
+        assert index is not None
+        files = ranges_of(b"", *pack_paths([index.path(sample) for sample in samples.tolist()])).start(np.arange(len(samples))).finish()
+        total, rates = lengths(files)
+        wanted = np.where(index.durations[samples] < 0, total, np.minimum(total, index.durations[samples] * rates)).astype(np.int64)
+        if (total > 2 * wanted).any() or (self._rate > 0 and ((wanted < total) & (rates != self._rate)).any()):
+            raise RuntimeError("parts of files, or some that are resampled")
+        sounds, _ = audio(files, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
+        sounds._ready()
+        if (wanted < total).any():  # a duration has few digits: a frame is missing
+            sounds = packed([one._values[:length] for one, length in zip(sounds, wanted.tolist(), strict=True)])
+        return sounds, rates.tolist()
+
     def _read(self, sample: int) -> Sequence[Array]:
         index = self._index
         assert index is not None
         sound, rate = self._sound(index.path(sample), index.offsets[sample], index.durations[sample])
-        outputs: list[Array] = [sound]
+        return sound, *self._others(sample, rate)
+
+    def _others(self, sample: int, rate: float) -> list[Array]:
+        """The outputs beside the sound."""
+        index = self._index
+        assert index is not None
+        outputs: list[Array] = []
         if self._with_rate:
             outputs.append(np.array(rate, np.float32))
         if self._with_text:
@@ -134,7 +183,7 @@ class NemoAsr(ThreadedReader):
         with ExitStack() as stack:
             source: Any = path
             if is_url(path):
-                source = io.BytesIO(stack.enter_context(open_file(self._op, "audio_filepath", path)).read())
+                source = io.BytesIO(read_all(path))  # one request
             file = stack.enter_context(_soundfile().SoundFile(source))
             rate, total = file.samplerate, file.frames
             begin = min(int(max(offset, 0) * rate), total)
@@ -193,6 +242,10 @@ class _Index:
         self.offsets, self.durations = np.array(offsets), np.array(durations)
         self.numbers = np.array(numbers, np.int64)
         return len(numbers)
+
+    @property
+    def has_urls(self) -> bool:
+        return b"://" in self._paths
 
     def path(self, sample: int) -> str:
         path = os.fsdecode(self._paths[self._path_offsets[sample] : self._path_offsets[sample + 1]])

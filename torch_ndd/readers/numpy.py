@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from .. import _native
 from .._batch import Batch, new_batch
-from .._device import DeviceLike
+from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
 from ._base import LoaderOptions, Reader
 from ._files import files_below, listed_files, whole_files
@@ -37,7 +37,8 @@ class Numpy(Reader):
     Args:
         max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
         name: Accepted for DALI's sake, as ``num_inputs``, ``register_buffers`` and ``use_o_direct``.
-        device: ``"cpu"``.
+        device: Where the arrays are delivered: ``"gpu"`` reads them as ``"cpu"`` does, and copies each batch to the current GPU, or to that of
+            ``"gpu:1"``, on the stream of the context. Not in worker processes of a DataLoader, which must not use CUDA.
         cache_header_information: Look at the header of each file only once; the files must not change then.
         file_filter: A pattern of file names in ``file_root``.
         file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
@@ -52,8 +53,8 @@ class Numpy(Reader):
 
     Raises:
         ValueError: a Batch as an argument.
-        RuntimeError: at the first step, when there are no files, and for limits that exclude each other; at any step, for a file that cannot be
-            read or has another type or number of dimensions than the rest of its batch, and for a window outside of it.
+        RuntimeError: ``"gpu"`` without a GPU; at the first step, when there are no files, and for limits that exclude each other; at any step, for a
+            file that cannot be read or has another type or number of dimensions than the rest of its batch, and for a window outside of it.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/a.npy"
@@ -87,7 +88,8 @@ class Numpy(Reader):
         use_o_direct: bool | None = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
-        super().__init__(max_batch_size, device, loader)
+        self._target = _target(device)
+        super().__init__(max_batch_size, "cpu", loader)
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
@@ -173,8 +175,20 @@ class Numpy(Reader):
     def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
         made = request.finish()
+        if self._target.type != "cpu":
+            made = made.to_device(self._target)
         made._sources = Sources(self._ranges.path, samples)
         return (made,)
+
+
+def _target(device: DeviceLike) -> torch.device:
+    try:
+        target = torch_device(device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"readers.Numpy: {error}") from None
+    if target.type not in ("cpu", "cuda"):
+        raise ValueError(f"readers.Numpy: Invalid device {device!r}: it reads to the CPU or to a GPU")
+    return target
 
 
 class _Roi(NamedTuple):

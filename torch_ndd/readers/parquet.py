@@ -16,15 +16,17 @@ from typing_extensions import Unpack
 
 from .._batch import Batch
 from .._device import DeviceLike
+from ..io._urls import again, filesystem, is_url, matching, read_all, reason_of
 from ._base import BadSamples, LoaderOptions, Reader
-from ._columns import is_bytes, to_batch, unsupported
+from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
 from ._ranges import Path, Sources, as_paths
-from ._remote import again, filesystem, is_url, matching, read_all, reason_of
 
 # Batches are made on as many threads; Arrow decodes without Python's lock.
 _THREADS = 2
 # Row groups that stay in memory: the latest two at least, more of them up to so many bytes.
 _KEPT_BYTES = 256 * 2**20
+# In the order of the files each is needed for a batch or two, and its memory by the next ones: new memory costs as much as reading.
+_KEPT_IN_ORDER = 32 * 2**20
 _FILES_KEPT = 16
 
 
@@ -85,6 +87,7 @@ class Parquet(Reader):
         self._executor: ThreadPoolExecutor | None = None
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
+        self._sizes: dict[int, int] = {}  # of those that are read
         self._cache_lock = threading.Lock()
 
     def _scan(self) -> int:
@@ -214,10 +217,15 @@ class Parquet(Reader):
             raise BadSamples(reasons)
         # The chosen rows of all row groups one after the other, then in the order of the samples.
         order = np.argsort(place, kind="stable")
-        chosen = [arrow.array((samples - self._begins[group_of])[order[place[order] == k]]) for k in range(len(groups))]
+        rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
+        chosen = [arrow.array(rows) for rows in rows_of]
         inverse = arrow.array(np.argsort(order, kind="stable"))
         made, path = {}, None
         for column in self._plan:
+            whole = gathered_bytes([column.whole(table.column(column.field), arrow) for table in tables], rows_of, order, arrow)
+            if whole is not None:
+                made[column.name] = whole
+                continue
             parts = [column.of(table.column(column.field), rows, arrow) for table, rows in zip(tables, chosen, strict=True)]
             array = parts[0] if len(parts) == 1 else arrow.concat_arrays(parts)
             array = array.take(inverse)
@@ -255,12 +263,13 @@ class Parquet(Reader):
                 future.set_exception(error)
                 raise
             with self._cache_lock:
-                done = [(k, one.result().nbytes) for k, one in self._tables.items() if one.done() and one.exception() is None]
-                total = sum(size for _, size in done)
-                for k, size in done[:-2]:
-                    if total > _KEPT_BYTES:
+                self._sizes[group] = future.result().nbytes
+                done = [k for k in self._tables if k in self._sizes]
+                total = sum(self._sizes[k] for k in done)
+                for k in done[:-2]:
+                    if total > (_KEPT_BYTES if self._random_shuffle or self._shuffle_after_epoch else _KEPT_IN_ORDER):
                         del self._tables[k]
-                        total -= size
+                        total -= self._sizes.pop(k)
         return future.result()
 
     def _loaded(self, group: int) -> Any:
@@ -281,7 +290,7 @@ class Parquet(Reader):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "_executor": None, "_files": OrderedDict(), "_tables": OrderedDict(), "_cache_lock": None, "_process": 0}
+        return {**state, "_executor": None, "_files": OrderedDict(), "_tables": OrderedDict(), "_sizes": {}, "_cache_lock": None, "_process": 0}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -293,6 +302,14 @@ class _Column:
 
     def __init__(self, name: str, field: str, inner: str | None) -> None:
         self.name, self.field, self.inner = name, field, inner
+
+    def whole(self, column: Any, arrow: Any) -> Any:
+        """All rows, without files that stand at a path."""
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(array, arrow.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
+        field = "bytes" if self.inner is None else self.inner
+        return arrow.compute.struct_field(array, field) if field else array
 
     def of(self, column: Any, rows: Any, arrow: Any) -> Any:
         """The chosen rows."""

@@ -22,10 +22,10 @@ class Video(VideoReader):
 
     The videos are one of
 
-    - ``filenames``: a list of paths, perhaps with ``labels``;
+    - ``filenames``: a list of paths or URLs, perhaps with ``labels``;
     - ``file_root``: those in the subdirectories of a folder, which have the labels 0, 1, ... in the order of their names;
     - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are seconds, or frames with ``file_list_frame_num``, negative
-      ones from the end of the video; the end itself is not part of it.
+      ones from the end of the video; the end itself is not part of it. Where the list is at a URL, relative paths begin there.
 
     The labels, int32 (1,), are an output unless there are only ``filenames``.
 

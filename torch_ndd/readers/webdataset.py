@@ -14,9 +14,10 @@ from typing_extensions import Unpack
 from .. import types
 from .._batch import Batch
 from .._device import DeviceLike
+from ..io._urls import read_all
 from ._base import BadSamples, LoaderOptions, Reader
 from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
-from ._remote import ranges_of, read_all
+from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
 
 _BLOCK = 512

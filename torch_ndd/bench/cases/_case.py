@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -17,6 +19,7 @@ DATA: dict[str, Callable[[], np.ndarray]] = {
     "vga": vga_images,
     "vga_gray": lambda: np.ascontiguousarray(vga_images()[..., :1]),
     "jpegs": jpeg_files,
+    "flac files": lambda: _flac_files(64),
     "labels": lambda: np.arange(16 * 64, dtype=np.int32).reshape(16, 64),
     "64 rows": lambda: np.zeros((64, 1), np.float32),
     "tiny": lambda: np.arange(64, dtype=np.float32).reshape(16, 4),
@@ -24,6 +27,20 @@ DATA: dict[str, Callable[[], np.ndarray]] = {
     "spectra": lambda: _noise(64, 257, 400),
     "bands": lambda: _noise(64, 80, 400),
 }
+
+
+def _flac_files(count: int) -> np.ndarray:
+    """Four seconds at 16 kHz each, a voice of some harmonics in a little noise, with zeros behind the shorter files."""
+    soundfile = importlib.import_module("soundfile")
+    t, rng, files = np.arange(64_000) / 16_000, np.random.default_rng(2), []
+    for _ in range(count):
+        pitch = rng.uniform(90, 250)
+        voice = sum(np.sin(2 * np.pi * k * pitch * t) / (k + 1) for k in range(1, 20)) * (1 + np.sin(2 * np.pi * 3 * t)) / 2
+        file = io.BytesIO()
+        soundfile.write(file, 0.3 * voice + rng.normal(0, 0.003, t.shape), 16_000, format="FLAC")
+        files.append(np.frombuffer(file.getvalue(), np.uint8))
+    longest = max(map(len, files))
+    return np.stack([np.pad(file, (0, longest - len(file))) for file in files])
 
 
 def _noise(*shape: int, low: float = 0.0) -> np.ndarray:

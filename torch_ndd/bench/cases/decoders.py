@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoders."""
 
+import importlib
+import io
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,18 @@ CASES = (
         ndd=lambda ndd, types, x: ndd.decoders.image_crop(x, crop=[224, 224]),
         cv2=_cv2_window,
         data="jpegs",
+    ),
+    Case(
+        "decoders.audio, FLAC",
+        ndd=lambda ndd, types, x: ndd.decoders.audio(x)[0],
+        np=lambda x: importlib.import_module("soundfile").read(io.BytesIO(x.tobytes()), dtype="float32")[0],
+        data="flac files",
+    ),
+    Case(
+        "decoders.audio, FLAC, mixed to int16",
+        ndd=lambda ndd, types, x: ndd.decoders.audio(x, downmix=True, dtype=types.INT16)[0],
+        np=lambda x: importlib.import_module("soundfile").read(io.BytesIO(x.tobytes()), dtype="int16")[0],
+        data="flac files",
     ),
     Case(
         "peek_image_shape",

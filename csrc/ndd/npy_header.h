@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ndd/dtypes.h"
-#include "readers/open_files.h"
 
 namespace ndd {
 
@@ -21,9 +20,14 @@ struct NpyHeader {
   int64_t volume = 1;
 };
 
+// Where the dict begins and how long it is.
+struct NpyPrefix {
+  int64_t bytes, length;
+};
+
 // std::runtime_error says what is wrong, or what is not supported.
-NpyHeader read_npy_header(const OpenFile& file);
-// The dict alone.
-NpyHeader parse_npy_header(std::string_view text);
+// `available`: bytes of the file that are here.
+NpyPrefix parse_npy_prefix(const char* file, int64_t available);
+NpyHeader parse_npy_header(std::string_view dict);
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "readers/npy_header.h"
+#include "ndd/npy_header.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +9,6 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kLongest = 1 << 16;  // NumPy itself refuses more than 10,000
-constexpr int64_t kUsual = 128;        // one of usual length is read at once
 constexpr size_t kMostAxes = 64;
 constexpr int64_t kMostElements = int64_t{1} << 58;
 
@@ -104,9 +102,19 @@ void set_type(NpyHeader& header, std::string_view descr) {
 
 }  // namespace
 
-NpyHeader parse_npy_header(std::string_view text) {
+NpyPrefix parse_npy_prefix(const char* file, int64_t available) {
+  if (available < 10 || std::memcmp(file, "\x93NUMPY", 6) != 0) throw std::runtime_error("this is no .npy file");
+  const int version = static_cast<unsigned char>(file[6]);
+  if (version < 1 || version > 3) throw std::runtime_error("a .npy file of unknown version " + std::to_string(version));
+  NpyPrefix found{version == 1 ? 10 : 12, 0};
+  if (available < found.bytes) damaged("it ends too early");
+  for (int64_t k = found.bytes - 1; k >= 8; --k) found.length = found.length * 256 + static_cast<unsigned char>(file[k]);
+  return found;
+}
+
+NpyHeader parse_npy_header(std::string_view dict) {
   NpyHeader header;
-  Literal literal(text);
+  Literal literal(dict);
   bool has_type = false, has_order = false, has_shape = false;
   literal.expect('{');
   while (!literal.skip('}')) {
@@ -136,26 +144,6 @@ NpyHeader parse_npy_header(std::string_view text) {
     if (!empty && header.volume > kMostElements / extent) damaged("more elements than there can be");
     header.volume = empty ? 0 : header.volume * extent;
   }
-  return header;
-}
-
-NpyHeader read_npy_header(const OpenFile& file) {
-  char first[kUsual];
-  const int64_t got = file.read_some(first, 0, kUsual);
-  if (got < 10 || std::memcmp(first, "\x93NUMPY", 6) != 0) throw std::runtime_error("this is no .npy file");
-  const int version = static_cast<unsigned char>(first[6]);
-  if (version < 1 || version > 3) throw std::runtime_error("a .npy file of unknown version " + std::to_string(version));
-  const int64_t prefix = version == 1 ? 10 : 12;
-  if (got < prefix) damaged("it ends too early");
-  int64_t length = 0;
-  for (int64_t k = prefix - 1; k >= 8; --k) length = length * 256 + static_cast<unsigned char>(first[k]);
-  if (length > kLongest) damaged("it is said to have " + std::to_string(length) + " bytes");
-  std::vector<char> text(static_cast<size_t>(length));
-  const int64_t here = std::min(length, got - prefix);
-  std::copy(first + prefix, first + prefix + here, text.begin());
-  if (file.read_some(text.data() + here, prefix + here, length - here) < length - here) damaged("it ends too early");
-  NpyHeader header = parse_npy_header({text.data(), text.size()});
-  header.data = prefix + length;
   return header;
 }
 

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The annotations of COCO as columns, in one pass over their JSON.
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "readers/json.h"
+
+namespace ndd {
+namespace {
+
+enum MaskKind : uint8_t { kNothing, kCounts, kText, kPolygons };  // as in _coco_index.py
+enum Flags { kReadPolygons = 1, kReadMasks = 2, kReadCategories = 4, kReadCrowds = 8 };
+
+struct CocoColumns {
+  // Of each image: its name and where it ends, id, height, width.
+  std::string names;
+  std::vector<int64_t> name_ends, ids, heights, widths;
+  // Of each annotation: 4 numbers (-inf without a box), image, category, whether it is a crowd.
+  std::vector<float> boxes;
+  std::vector<int64_t> images, labels;
+  std::vector<uint8_t> crowds;
+  // Its shape: parts, polygons or run lengths, up to part_ends; their numbers up to value_ends; or text; height and width of run lengths.
+  std::vector<uint8_t> kinds;
+  std::vector<double> values;
+  std::vector<int64_t> value_ends, part_ends, text_ends, sizes;
+  std::string texts;
+  std::vector<int64_t> categories;  // ids
+
+  std::string error;
+  int kind = -1;  // of the error
+};
+
+class CocoParser {
+ public:
+  CocoParser(const char* text, int64_t length, int64_t flags, CocoColumns& out) : json_(text, length), length_(length), flags_(flags), out_(out) {}
+
+  void parse() {
+    json_.object("the document", [this](std::string_view name) {
+      if (name == "images") {
+        out_.names.clear();
+        for (auto* column : {&out_.name_ends, &out_.ids, &out_.heights, &out_.widths}) column->clear();
+        list("images", [this] { image(); });
+      } else if (name == "annotations") {
+        // Hardly any number is shorter than 8 characters, and unused pages cost nothing.
+        if (flags_ & (kReadPolygons | kReadMasks)) out_.values.reserve(size_t(length_ / 8));
+        out_.boxes.clear();
+        for (auto* column : {&out_.images, &out_.labels, &out_.value_ends, &out_.part_ends, &out_.text_ends, &out_.sizes}) column->clear();
+        for (auto* column : {&out_.crowds, &out_.kinds}) column->clear();
+        out_.values.clear();
+        out_.texts.clear();
+        list("annotations", [this] { annotation(); });
+      } else if (name == "categories" && (flags_ & kReadCategories)) {
+        out_.categories.clear();
+        list("categories", [this] { category(); });
+      } else {
+        json_.skip();
+      }
+    });
+    json_.end();
+  }
+
+ private:
+  template <class F>
+  void list(const char* what, F element) {
+    if (!json_.null()) json_.array(what, element);
+  }
+
+  void image() {
+    int64_t id = Json::missing(), height = 0, width = 0;
+    const size_t begin = out_.names.size();
+    json_.object("an image", [&](std::string_view name) {
+      if (name == "file_name") {
+        out_.names.resize(begin);
+        out_.names += json_.text("file_name");
+      } else if (name == "id") {
+        id = json_.integer("id of an image");
+      } else if (name == "height") {
+        height = extent("height");
+      } else if (name == "width") {
+        width = extent("width");
+      } else {
+        json_.skip();
+      }
+    });
+    if (out_.names.size() == begin) json_.fail(JsonError::Type, "file_name must be text, not empty, in the image that ends");
+    if (id == Json::missing()) json_.fail(JsonError::Invalid, "id is missing in the image that ends");
+    out_.name_ends.push_back(int64_t(out_.names.size()));
+    out_.ids.push_back(id);
+    out_.heights.push_back(height);
+    out_.widths.push_back(width);
+  }
+
+  int64_t extent(const char* what) {
+    const int64_t value = json_.integer(what);
+    return value == Json::missing() ? 0 : value;
+  }
+
+  void category() {
+    int64_t id = Json::missing();
+    json_.object("a category", [&](std::string_view name) { name == "id" ? void(id = json_.integer("id of a category")) : json_.skip(); });
+    out_.categories.push_back(id);
+  }
+
+  void annotation() {
+    constexpr auto none = -std::numeric_limits<float>::infinity();
+    std::array<float, 4> box{none, none, none, none};
+    int64_t image = Json::missing(), label = 0;
+    bool crowd = false;
+    const Shape before = shape();
+    clear_shape(before);
+    json_.object("an annotation", [&](std::string_view name) {
+      if (name == "bbox") {
+        box = read_box(box);
+      } else if (name == "image_id") {
+        image = json_.integer("image_id");
+      } else if (name == "category_id") {
+        label = extent("category_id");
+      } else if (name == "iscrowd" && (flags_ & kReadCrowds)) {
+        crowd = json_.truth();
+      } else if (name == "segmentation" && (flags_ & (kReadPolygons | kReadMasks))) {
+        clear_shape(before);
+        segmentation();
+      } else {
+        json_.skip();
+      }
+    });
+    out_.boxes.insert(out_.boxes.end(), box.begin(), box.end());
+    out_.images.push_back(image);
+    out_.labels.push_back(label);
+    out_.crowds.push_back(crowd);
+    if (!(flags_ & (kReadPolygons | kReadMasks))) return;
+    out_.kinds.push_back(kind_);
+    out_.part_ends.push_back(int64_t(out_.value_ends.size()));
+    out_.text_ends.push_back(int64_t(out_.texts.size()));
+    out_.sizes.insert(out_.sizes.end(), size_.begin(), size_.end());
+  }
+
+  std::array<float, 4> read_box(std::array<float, 4> box) {
+    if (json_.null()) return box;
+    size_t count = 0;
+    json_.array("bbox", [&] {
+      const double value = json_.number();
+      if (count < 4) box[count] = float(value);
+      ++count;
+    });
+    if (count != 4) json_.fail(JsonError::Invalid, "`bbox` must contain exactly 4 values, got " + std::to_string(count) + " in the list that ends");
+    return box;
+  }
+
+  struct Shape {
+    size_t values, parts, text;
+  };
+  Shape shape() const { return {out_.values.size(), out_.value_ends.size(), out_.texts.size()}; }
+  void clear_shape(const Shape& before) {
+    out_.values.resize(before.values);
+    out_.value_ends.resize(before.parts);
+    out_.texts.resize(before.text);
+    kind_ = kNothing;
+    size_ = {0, 0};
+  }
+
+  void numbers(const char* what) {
+    json_.array(what, [this] { out_.values.push_back(json_.number()); });
+    out_.value_ends.push_back(int64_t(out_.values.size()));
+  }
+
+  void segmentation() {
+    const char first = json_.next();
+    if (first == '[') {
+      kind_ = kPolygons;
+      json_.array("segmentation", [this] { numbers("a polygon"); });
+    } else if (first == 'n' || !(flags_ & kReadMasks)) {
+      json_.skip();
+    } else {
+      run_lengths();
+    }
+  }
+
+  void run_lengths() {
+    size_t sides = 0;
+    const Shape before = shape();
+    json_.object("segmentation", [&](std::string_view name) {
+      if (name == "counts") {
+        clear_counts(before);
+        if (json_.next() == '"') {
+          out_.texts += json_.text("counts");
+          kind_ = kText;
+        } else {
+          numbers("counts");
+          kind_ = kCounts;
+        }
+      } else if (name == "size") {
+        sides = 0;
+        json_.array("size", [&] {
+          const int64_t side = extent("size");
+          if (sides < 2) size_[sides] = side;
+          ++sides;
+        });
+        if (sides == 2) return;
+        json_.fail(JsonError::Invalid, "`size` must contain exactly 2 values, got " + std::to_string(sides) + " in the list that ends");
+      } else {
+        json_.skip();
+      }
+    });
+    if (kind_ == kNothing || sides != 2) json_.fail(JsonError::Type, "counts or size is missing in the segmentation that ends");
+  }
+
+  void clear_counts(const Shape& before) {
+    const auto size = size_;
+    clear_shape(before);
+    size_ = size;
+  }
+
+  Json json_;
+  const int64_t length_, flags_;
+  CocoColumns& out_;
+  MaskKind kind_ = kNothing;
+  std::array<int64_t, 2> size_{};
+};
+
+template <class Column>
+int64_t given(const Column& column, const void** data) {
+  *data = column.data();
+  return int64_t(column.size());
+}
+
+}  // namespace
+}  // namespace ndd
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+// A byte of 0 must follow the text. Errors: ndd_coco_error.
+NDD_EXPORT void* ndd_coco_parse(const char* text, int64_t length, int64_t flags) {
+  auto* columns = new ndd::CocoColumns;
+  try {
+    ndd::CocoParser(text, length, flags, *columns).parse();
+  } catch (const ndd::JsonError& error) {
+    columns->error = error.what();
+    columns->kind = error.kind;
+  } catch (const std::exception& error) {  // no memory
+    columns->error = error.what();
+    columns->kind = ndd::JsonError::Type;
+  }
+  return columns;
+}
+
+// The kind of JsonError, or -1 without one; the text.
+NDD_EXPORT int64_t ndd_coco_error_kind(void* columns) { return static_cast<ndd::CocoColumns*>(columns)->kind; }
+NDD_EXPORT const char* ndd_coco_error(void* columns) { return static_cast<ndd::CocoColumns*>(columns)->error.c_str(); }
+
+// How many elements a column has, and where. The numbers of columns are those of _coco_index.py.
+NDD_EXPORT int64_t ndd_coco_column(void* columns, int64_t number, const void** data) {
+  const auto& c = *static_cast<ndd::CocoColumns*>(columns);
+  switch (number) {
+    case 0: return ndd::given(c.names, data);
+    case 1: return ndd::given(c.name_ends, data);
+    case 2: return ndd::given(c.ids, data);
+    case 3: return ndd::given(c.heights, data);
+    case 4: return ndd::given(c.widths, data);
+    case 5: return ndd::given(c.boxes, data);
+    case 6: return ndd::given(c.images, data);
+    case 7: return ndd::given(c.labels, data);
+    case 8: return ndd::given(c.crowds, data);
+    case 9: return ndd::given(c.categories, data);
+    case 10: return ndd::given(c.kinds, data);
+    case 11: return ndd::given(c.values, data);
+    case 12: return ndd::given(c.value_ends, data);
+    case 13: return ndd::given(c.part_ends, data);
+    case 14: return ndd::given(c.texts, data);
+    case 15: return ndd::given(c.text_ends, data);
+    default: return ndd::given(c.sizes, data);
+  }
+}
+
+NDD_EXPORT void ndd_coco_release(void* columns) { delete static_cast<ndd::CocoColumns*>(columns); }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <cstring>
+
+// Ranges of elements of `bytes` each, one behind the other. Without `values`, with elements of one byte, begins are addresses.
+extern "C" __attribute__((visibility("default"))) void ndd_gather(const char* values, int64_t bytes, const int64_t* begins, const int64_t* lengths,
+                                                                  int64_t n, char* out) {
+  for (int64_t k = 0; k < n; ++k) {
+    const auto size = size_t(lengths[k] * bytes);
+    if (size > 0) std::memcpy(out, reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(values) + uintptr_t(begins[k] * bytes)), size);
+    out += size;
+  }
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A web server of this process that understands ranges, fails now and then, and counts."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+class Handler(BaseHTTPRequestHandler):
+    root: ClassVar[Path]
+    requests: ClassVar[list[str]] = []
+    failures: ClassVar[int] = 0  # how many requests are still answered with the status, or by closing the connection
+    status: ClassVar[int] = 503
+    resets: ClassVar[bool] = False
+    knows_ranges: ClassVar[bool] = True
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.do_GET(body=False)
+
+    def do_GET(self, body: bool = True) -> None:
+        path = self.root / self.path.lstrip("/")
+        type(self).requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
+        if body and self.failures:
+            type(self).failures -= 1
+            if self.resets:
+                self.close_connection = True
+                return self.connection.shutdown(socket.SHUT_RDWR)
+            return self.answer(self.status, b"busy")
+        if path.is_dir():
+            names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
+            return self.answer(200, "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode(), body, "text/html")
+        if not path.is_file():
+            return self.answer(404, b"nothing here", body)
+        content = path.read_bytes()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if wanted is None or not self.knows_ranges:
+            return self.answer(200, content, body)
+        first, last = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)
+        if first >= len(content):
+            return self.answer(416, b"", body)
+        return self.answer(206, content[first : last + 1], body, headers={"Content-Range": f"bytes {first}-{last}/{len(content)}"})
+
+    def answer(self, code: int, content: bytes, body: bool = True, kind: str = "application/octet-stream", headers: Any = None) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(content)), "Content-Type": kind, "Accept-Ranges": "bytes", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    @classmethod
+    def gets(cls) -> list[str]:
+        """What was asked for: path and range."""
+        return [one.removeprefix("GET ").strip() for one in cls.requests if one.startswith("GET")]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The URL of a folder."""
+    Handler.root, Handler.requests, Handler.failures, Handler.status = folder, [], 0, 503
+    Handler.resets, Handler.knows_ranges = False, True
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
