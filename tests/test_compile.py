@@ -20,6 +20,7 @@ from torch._inductor.utils import run_and_get_code
 
 import torch_ndd as ndd
 from torch_ndd import Batch, EvalMode
+from torch_ndd.ops import _formulas
 from torch_ndd.random import RNG
 
 # Operators that torch.compile(fullgraph=True) refuses on all input.
@@ -124,7 +125,9 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
-def test_a_chain_is_one_kernel(chain: str) -> None:
+def test_a_chain_is_one_kernel(chain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: formulas alone."""
+    monkeypatch.setattr(_formulas, "kernels_on_cpu", False)
     batch: Any = images((24, 32), (24, 32))
     if chain == "a value a sample":
         batch = (batch, ndd.batch([0.5, 1.25]), ndd.batch([0, 1]))
@@ -132,6 +135,106 @@ def test_a_chain_is_one_kernel(chain: str) -> None:
     assert code.count("async_compile.cpp_pybinding(") == 1
     assert "torch.ops.ndd" not in code
     torch.testing.assert_close(made.torch(), CHAINS[chain](batch).torch(), atol=1e-4, rtol=0)
+
+
+FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "to planes": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1), mirror=0),
+    "a value a sample": lambda x, f, m: normalized(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), mirror=m),
+    "pointwise": lambda x, f, m: ndd.crop_mirror_normalize(ndd.brightness_contrast(x, brightness=f), mean=MEAN, std=STD, output_layout="HWC"),
+    "arithmetic": lambda x, f, m: (x * 0.5 + 3) / 7,
+}
+
+
+@pytest.mark.parametrize("chain", FLOATS)
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
+    """With vectors of 16 pixels, not of the three channels of one."""
+    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    made, (code,) = run_and_get_code(compiled(FLOATS[chain], "inductor"), *given)
+    assert code.count("async_compile.cpp_pybinding(") == 1
+    assert "torch.ops.ndd" not in code
+    assert "Vectorized<float>" in code or chain == "pointwise"  # the compiler makes those of a loop over pixels and channels
+    torch.testing.assert_close(made.torch(), FLOATS[chain](*given).torch(), atol=1e-4, rtol=0)
+
+
+BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "constants": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8)), mirror=0),
+    "a value a sample": lambda x, f, m: normalized(ndd.contrast(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), contrast=f), mirror=m),
+    "colours": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(x, hue=f * 30, saturation=f, brightness=1.1), horizontal=m), mirror=1),
+    "colours and tables": lambda x, f, m: ndd.hsv(ndd.brightness(ndd.hue(ndd.contrast(x, contrast=f), hue=f * 50), brightness=1.3), saturation=f),
+    "flips": lambda x, f, m: ndd.flip(ndd.flip(ndd.flip(x, vertical=m), horizontal=m, vertical=1), horizontal=0, vertical=m),
+    "table": lambda x, f, m: ndd.flip(ndd.lookup_table(x, keys=[*range(256)], values=[255.0 - k for k in range(256)], dtype=torch.uint8)),
+    "to pixels": lambda x, f, m: ndd.crop_mirror_normalize(
+        ndd.brightness_contrast(x, brightness=f, brightness_shift=0.1, contrast=1.3),
+        mirror=m,
+        mean=10.0,
+        std=[f_ / 50 for f_ in STD],
+        output_layout="HWC",
+    ),
+    "to bytes": lambda x, f, m: ndd.crop_mirror_normalize(
+        ndd.saturation(x, saturation=f), mirror=m, mean=MEAN, scale=2.5, shift=9, dtype=torch.uint8
+    ),
+    "to halves": lambda x, f, m: ndd.crop_mirror_normalize(ndd.brightness(x, brightness=f), mean=MEAN, std=STD, dtype=torch.float16),
+}
+
+
+@pytest.mark.parametrize("chain", BYTES)
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_of_bytes_is_one_kernel_on_the_cpu(chain: str) -> None:
+    """It is ours, with the very same results; what Inductor makes is the tables."""
+    batch = images(*[(70, 130)] * 3)  # rows for more than one block
+    batch = batch, ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
+    made, (code,) = run_and_get_code(compiled(BYTES[chain], "inductor"), *batch)
+    assert code.count("torch.ops.ndd.") - code.count("'torch.ops.ndd.") - code.count("(op: torch.ops.ndd.") == 1
+    assert code.count("torch.ops.ndd.bytes_of.default(") == 1
+    assert code.count("async_compile.cpp_pybinding(") <= 1
+    expected = BYTES[chain](*batch)
+    assert (made.dtype, made.layout) == (expected.dtype, expected.layout)
+    assert torch.equal(made.torch(), expected.torch())
+
+
+def with_writes(x: Batch) -> tuple[Any, ...]:
+    bright = ndd.brightness(x, brightness=1.5)
+    dark = ndd.contrast(bright, contrast=0.5)
+    used = ndd.flip(dark)
+    dark.torch().zero_()
+    after = ndd.contrast(dark, contrast=0.5), ndd.contrast(bright, contrast=0.5)
+    bright.torch().fill_(7)
+    return (*after, ndd.flip(bright), ndd.flip(dark), normalized(used))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_ends_where_its_values_are_written_to(backend: str) -> None:
+    batch = images((20, 30), (20, 30))
+    for ours, theirs in zip(compiled(with_writes, backend)(batch), with_writes(batch), strict=True):
+        assert torch.equal(ours.torch(), theirs.torch())
+
+
+def test_chains_of_bytes_take_batches_of_any_size() -> None:
+    run = compiled(BYTES["colours"])
+    for count, height in ((2, 20), (3, 30), (5, 21), (1, 40), (7, 33)):
+        batch = images(*[(height, 30)] * count, seed=count), ndd.batch([0.5 + k / 10 for k in range(count)]), ndd.batch([k % 2 for k in range(count)])
+        assert torch.equal(run(*batch).torch(), BYTES["colours"](*batch).torch())
+    assert graphs() <= 3  # a batch of one is a graph of its own
+
+
+_CPU_PREFERS_KERNELS = {
+    *("brightness", "contrast", "brightness_contrast", "color_twist", "hsv", "hue", "saturation"),
+    *("color_space_conversion", "cast", "cast_like", "lookup_table", "normalize", "flip", "crop_mirror_normalize"),
+}
+
+
+def test_formulas_that_only_gpus_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU the kernel is taken for most of these cases, so the generic suite does not see their formulas."""
+    from test_operators import CASES, assert_compiles
+
+    monkeypatch.setattr(_formulas, "kernels_on_cpu", False)
+    cases = [case for case in CASES if case.operator in _CPU_PREFERS_KERNELS and not case.uncompiled]
+    assert {case.operator for case in cases} == _CPU_PREFERS_KERNELS
+    for operator in sorted(_CPU_PREFERS_KERNELS):
+        for case in [case for case in cases if case.operator == operator][:4]:
+            assert_compiles(case, False, "eager")
 
 
 def randomly(batch: Batch, rng: RNG | None) -> Any:

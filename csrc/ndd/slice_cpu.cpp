@@ -160,8 +160,8 @@ void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   char *gathered = items.data(), *converted = gathered + staged * in_bytes;
   if (channels_last) {
     for (int64_t k = 0; k < staged; ++k) {
-      mean[k] = channels[k % width].mean;
-      scale[k] = channels[k % width].scale;
+      mean[k] = k < width ? channels[k].mean : mean[k - width];
+      scale[k] = k < width ? channels[k].scale : scale[k - width];
     }
   }
   const LoadRow load = row_loader(in);

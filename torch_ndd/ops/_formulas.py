@@ -28,6 +28,14 @@ def saturate(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (inside + (torch.where(inside < 0, -_HALF, _HALF) if limits.min else _HALF)).to(dtype)
 
 
+kernels_on_cpu = True  # the tests of the formulas turn it off
+
+
+def on_cpu(input: torch.Tensor) -> bool:
+    """Whether the graph is for the CPU, where some operators leave their formula to GPUs."""
+    return kernels_on_cpu and input.device.type == "cpu"
+
+
 def mirrored(values: torch.Tensor, axis: int, wanted: "torch.Tensor | float") -> torch.Tensor:
     """The samples in reverse order along an axis where ``wanted`` says so: a number, or a tensor that broadcasts against the values."""
     if not isinstance(wanted, torch.Tensor):

@@ -9,7 +9,7 @@ from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Launch, T, operator
 from ._channels import check_channels
-from ._formulas import saturate, value_range
+from ._formulas import on_cpu, saturate, value_range
 from ._outputs import resized
 
 _LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC")
@@ -59,7 +59,9 @@ def _matrix(source: int, target: int, full: float) -> torch.Tensor:
 _cached_matrix = functools.cache(_matrix)
 
 
-def _formula(input: torch.Tensor, matrix: torch.Tensor, channels: int, out_channels: int, *, dtype: torch.dtype) -> torch.Tensor:
+def _formula(input: torch.Tensor, matrix: torch.Tensor, channels: int, out_channels: int, *, dtype: torch.dtype) -> torch.Tensor | None:
+    if on_cpu(input):
+        return None  # as of color_twist
     matrix = matrix.to(input.device)[:out_channels]
     mixed = matrix[:, 3]
     for k in range(channels - 1, -1, -1):

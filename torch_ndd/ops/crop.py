@@ -8,9 +8,10 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
+from . import _byte_chain
 from ._columns import Column
 from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
-from ._formulas import mirrored, saturate
+from ._formulas import mirrored, on_cpu, saturate
 from ._outputs import check_per_channel, columns_of, output_type
 
 
@@ -83,9 +84,15 @@ def _normalized_formula(
     output_layout: str,
     *,
     dtype: torch.dtype,
-) -> torch.Tensor:
+) -> torch.Tensor | None:
     """Of whole images: a mirrored one is read backwards, and the normalisation follows in the same loop."""
+    if _byte_chain.takes(input, layout):
+        return _byte_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
+    if _byte_chain.is_native(input):
+        return None
     axes, channel = input.dim(), 1 + layout.index("C")
+    if on_cpu(input) and layout == "HWC" and output_layout[-1] != "C" and isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS:
+        return _byte_chain.normalized_planes(input, mirror, mean, std, scale, shift, output_layout, dtype)
 
     def per_channel(values: torch.Tensor | float) -> torch.Tensor | float:
         if not isinstance(values, torch.Tensor):
@@ -98,6 +105,9 @@ def _normalized_formula(
     pixels = mirrored(input, 1 + layout.index("W"), wanted).float()
     normal = (pixels - per_channel(mean)) * (scale / per_channel(std)) + shift
     return saturate(normal.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
+
+
+_MOST_LOOPS = 4  # channels
 
 
 @operator(

@@ -4,6 +4,7 @@
 import torch
 
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from . import _byte_chain
 from ._formulas import mirrored
 from ._outputs import like
 
@@ -18,8 +19,12 @@ def _flip_formula(
     layout: str,
     *,
     dtype: torch.dtype,
-) -> torch.Tensor:
+) -> torch.Tensor | None:
     del dtype
+    if _byte_chain.takes_flip(input, layout):
+        return _byte_chain.flipped(input, horizontal, vertical)
+    if _byte_chain.is_native(input):
+        return None
     for letter, argument in (("D", depthwise), ("H", vertical), ("W", horizontal)):
         if letter in layout:
             wanted = argument
