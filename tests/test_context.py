@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from _queued import brighter, failing, is_done, ones
+from _workers import ThreadsOfAWorker
 
 import torch_ndd as ndd
 from torch_ndd import EvalContext, EvalMode, ThreadPool, _context
@@ -316,6 +317,39 @@ def test_the_number_of_threads_comes_from_the_environment() -> None:
 def test_an_empty_environment_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALI_NUM_THREADS", "")
     assert _context._default_threads() == len(os.sched_getaffinity(0))
+
+
+def test_processes_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)))
+    for text, threads in (("", 12), ("1", 12), ("2", 6), ("5", 2), ("100", 1), ("0", 12), ("two", 12)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", text)
+        ndd.set_num_threads(None)
+        assert ndd.get_num_threads() == EvalContext().num_threads == threads
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    ndd.set_num_threads(4)
+    _context.settle()
+    assert ndd.get_num_threads() == 4
+    ndd.set_num_threads(None)
+    monkeypatch.setattr(_context._Threads, "sharing", 1)  # what the next line changes
+    _context.share_cpus(4)
+    assert ndd.get_num_threads() == 3
+    monkeypatch.setenv("DALI_NUM_THREADS", "7")
+    ndd.set_num_threads(None)
+    assert ndd.get_num_threads() == 7
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_share_the_cpus(start: str) -> None:
+    def seen() -> list[list[int]]:
+        loader = torch.utils.data.DataLoader(ThreadsOfAWorker(), None, num_workers=2, multiprocessing_context=start, timeout=100)
+        return list(loader)
+
+    each = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert seen() == [[each, k + 1, each] for k in range(3)]
+    if start == "fork":
+        ndd.set_num_threads(2)
+        assert seen() == [[2, k + 1, 2] for k in range(3)]
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "many", "1.5", "1000000"])

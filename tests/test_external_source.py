@@ -2,6 +2,7 @@
 import functools
 import operator
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
+from torch_ndd._capture import Recorder
 
 
 def calls(source: Any, times: int = 6, **options: Any) -> list[Any]:
@@ -196,6 +198,71 @@ def test_captured_loops_exclude_other_uses() -> None:
     loop.close()
     assert source().item() == 2
     assert [n for n in dir(source) if not n.startswith("_")] == ["captured"]
+
+
+def numbers_of(given: list[Any], buffer: bool = False) -> Callable[[], Iterator[Any]]:
+    """A generator function that notes how far it was asked; with one ``buffer`` for all items."""
+
+    def numbers() -> Iterator[Any]:
+        array = np.zeros((2, 3), np.int32)
+        for k in range(6):
+            given.append(k)
+            array = array if buffer else array.copy()
+            array[:] = k
+            yield ndd.as_batch(array)
+
+    return numbers
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_captured_loops_run_ahead(buffer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    source = ndd.ExternalSource(numbers_of(given, buffer), cycle="raise")
+    made: list[int] = []
+    call_ahead = Recorder.call_ahead
+    monkeypatch.setattr(Recorder, "call_ahead", lambda self, outputs: (made.append(int(outputs.torch()[0, 0])), call_ahead(self, outputs))[-1])
+
+    def run(loop: Iterator[Any], steps: int = 100) -> list[Any]:
+        out = []
+        ndd.random.set_seed(3)
+        for one in loop:
+            doubled = ndd.reductions.sum(one, axes=[0]) + ndd.random.uniform(batch_size=2)
+            out.append((one.torch().tolist(), doubled.torch().tolist(), len(given)))
+            if len(out) == steps:
+                break
+        return out
+
+    def plain() -> Iterator[Any]:
+        plain_source = ndd.ExternalSource(numbers_of([], buffer))
+        for _ in range(6):
+            yield plain_source(batch_size=2)
+
+    expected = [one[:2] for one in run(plain())]
+    looped = run(source.captured(2))
+    assert [one[:2] for one in looped] == expected
+    assert [one[2] for one in looped] == [1, 3, 4, 5, 6, 6]  # the first step is recorded, from then on the source is one ahead
+    assert made == [2, 3, 4, 5]
+    assert [one[0] for one in run(source.captured(2), 3)] == [one[0] for one in expected[:3]]
+    assert source().torch().tolist() == [[3] * 3] * 2  # what was taken early was given back
+    assert [one[0] for one in run(source.captured(2))] == [one[0] for one in expected[4:]]
+
+
+def test_captured_loops_raise_in_their_turn() -> None:
+    def items() -> Iterator[Any]:
+        yield from ([k, k] for k in range(3))
+        raise KeyError("no more")
+
+    loop = ndd.ExternalSource(items).captured(1)
+    assert [(one + 1).torch().tolist() for one in islice(loop, 3)] == [[[1, 1]], [[2, 2]], [[3, 3]]]
+    with pytest.raises(KeyError, match="no more"):
+        next(loop)
+    samples = ndd.ExternalSource(range(5), per_sample=True)
+    assert [(one * 2).torch().tolist() for one in samples.captured(2)] == [[0, 2], [4, 6], [8]]
+    samples = ndd.ExternalSource(range(5), per_sample=True, cycle="raise")
+    loop = samples.captured(2)
+    assert [(one * 2).torch().tolist() for one in islice(loop, 2)] == [[0, 2], [4, 6]]
+    loop.close()
+    assert batches(samples, 4, 3) == [[4], "end", [0, 1, 2, 3]]
 
 
 def test_used_by_an_operator() -> None:

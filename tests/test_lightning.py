@@ -3,8 +3,10 @@
 
 import importlib
 import json
+import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -163,7 +165,7 @@ def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
         return ndd.readers.File(files=files, **shard)
 
     class Trainer:
-        global_rank, world_size, is_last_batch = 1, 2, False
+        global_rank, world_size, num_devices, is_last_batch = 1, 2, 1, False
         strategy = type("Strategy", (), {"root_device": torch.device("cpu")})
 
     for val in (None, train):
@@ -216,6 +218,78 @@ saving = L.pytorch.callbacks.ModelCheckpoint(folder / "saved", every_n_train_ste
 trainer.callbacks.append(saving)
 trainer.fit(Log(), datamodule=data_of(files), ckpt_path=saved[-1] if saved else None)
 """
+
+
+SEVERAL = """
+import json, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_lightning import L, Model, data_of, trainer_of
+import torch_ndd as ndd
+
+folder, steps = Path(sys.argv[2]), int(sys.argv[3])  # it kills itself after so many steps
+class Log(Model):
+    def training_step(self, batch, index):
+        loss = super().training_step(batch, index)
+        with open(folder / f"{sys.argv[4]}-{self.trainer.global_rank}.log", "a") as file:
+            print(json.dumps([self.trainer.current_epoch, self.trainer.global_step, self.seen[-1][0], ndd.get_num_threads()]), file=file)
+        return loss
+
+    def on_train_batch_end(self, *_):
+        if self.trainer.global_step == steps:
+            self.trainer.strategy.barrier()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+files = sorted((folder / "files").iterdir())
+saved = sorted((folder / "saved").glob("*.ckpt"))
+trainer = trainer_of(folder, max_epochs=2, devices=2, strategy="ddp")
+trainer.callbacks.append(L.pytorch.callbacks.ModelCheckpoint(folder / "saved", "{step:03}", every_n_train_steps=2, save_top_k=-1))
+trainer.fit(Log(), datamodule=data_of(files, 3), ckpt_path=saved[-1] if saved else None)
+"""
+
+
+def run_two(folder: Path, kill_at: int, name: str) -> list[int]:
+    """As ``torchrun --nproc-per-node 2`` does it, with the variables that it sets; without its own process, which takes a third of the time."""
+    command = [sys.executable, "-W", "ignore", "-c", SEVERAL, str(Path(__file__).parent), str(folder), str(kill_at), name]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for rank in ("0", "1"):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": name, "OMP_NUM_THREADS": "1"}
+        processes.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    codes = []
+    for process in processes:
+        print(process.communicate(timeout=280)[1][-3000:])
+        codes.append(process.returncode)
+    return codes
+
+
+def lines_of(folder: Path, name: str) -> list[list[Any]]:
+    """Epoch, step, labels, threads, of all ranks."""
+    return [json.loads(line) for log in sorted(folder.glob(f"{name}-*.log")) for line in log.read_text().splitlines()]
+
+
+def test_several_processes(files: list[Path], tmp_path: Path) -> None:
+    """Two processes see each sample once an epoch; killed in the first epoch they go on with what was left."""
+    files.pop()  # 22 samples, 11 for each of two: steps of 3, 3, 3 and 2
+    (tmp_path / "files" / f"{FILES - 1}.bin").unlink()
+    everything = list(range(FILES - 1))
+    assert run_two(tmp_path, 3, "first") == [-signal.SIGKILL] * 2
+    first = lines_of(tmp_path, "first")
+    assert [line[:2] for line in first] == [[0, step] for step in range(3)] * 2
+    assert [path.name for path in (tmp_path / "saved").iterdir()] == ["step=002.ckpt"]
+    before = [label for line in first if line[1] < 2 for label in line[2]]
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert {line[3] for line in first} == {threads}
+
+    assert run_two(tmp_path, -1, "two") == [0, 0]
+    two = lines_of(tmp_path, "two")
+    assert sorted(before + [label for line in two if line[0] == 0 for label in line[2]]) == everything
+    assert sorted(label for line in two if line[0] == 1 for label in line[2]) == everything
+    assert [line[1] for line in two] == [2, 3, 4, 5, 6, 7] * 2
+    assert [line[2] for line in two if line[1] == 2] == [line[2] for line in first if line[1] == 2]  # the very batches of then
 
 
 @pytest.mark.figures

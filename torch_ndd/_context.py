@@ -7,6 +7,8 @@ import threading
 import weakref
 from typing import Any
 
+from torch.utils.data import get_worker_info
+
 from . import _native
 from ._checkpoint import Checkpoint
 from ._cuda import Stream, stream
@@ -35,7 +37,15 @@ def _default_threads() -> int:
             return checked_threads(int(text))
         except ValueError as error:
             raise ValueError(f"DALI_NUM_THREADS={text!r}: {error}") from None
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cpus // _processes_here())
+
+
+def _processes_here() -> int:
+    """How many processes share the CPUs: those that torchrun and its kin have started on this machine, times their DataLoader's workers."""
+    text, worker = os.environ.get("LOCAL_WORLD_SIZE", ""), get_worker_info()
+    ranks = int(text) if text.isdecimal() else 1
+    return max(1, ranks, _Threads.sharing) * (1 if worker is None else worker.num_workers)
 
 
 def checked_threads(number: Any, least: int = 1) -> int:
@@ -104,13 +114,15 @@ def _gpu_or_none(device_id: int | None) -> int | None:
 class _Threads:
     """The number that :func:`set_num_threads` sets, and the pools of contexts without one of their own, by GPU."""
 
+    sharing = 1  # processes on this machine, where somebody knows it who is not the environment
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.set(_default_threads())
+        self.set(_default_threads(), chosen=False)
 
-    def set(self, number: int) -> None:
+    def set(self, number: int, chosen: bool) -> None:
         with self.lock:
-            self.number = number
+            self.number, self.chosen = number, chosen
             pool = ThreadPool(number, device_id=None)
             self.pools: dict[int | None, ThreadPool] = {None: pool}
             _native.pool_set_default(pool._handle)  # work that is queued keeps the pool of its call
@@ -125,8 +137,32 @@ class _Threads:
 _threads = _Threads()
 
 
+unsettled = True
+
+
+def settle() -> None:
+    """Take the default number of threads that is right by now. It is called before the first work of a process: at the import a DataLoader's worker
+    does not know yet that it is one."""
+    global unsettled
+    unsettled = False
+    if not _threads.chosen and (number := _default_threads()) != _threads.number:
+        _threads.set(number, chosen=False)
+
+
+def share_cpus(processes: int) -> None:
+    """So many processes on this machine do the same work; the default number of threads follows."""
+    _Threads.sharing = processes
+    settle()
+
+
 def get_num_threads() -> int:
-    """Threads that CPU operators use: what :func:`set_num_threads` set, else ``DALI_NUM_THREADS`` at the import, else the CPUs of this process."""
+    """Threads that CPU operators use: what :func:`set_num_threads` set, else ``DALI_NUM_THREADS``, else the part of this process in its CPUs.
+
+    That is all of them, divided by ``LOCAL_WORLD_SIZE``, which ``torchrun`` sets to the number of processes that it starts on a machine, and in a
+    worker of ``torch.utils.data.DataLoader`` by the number of workers. It is at least 1.
+    """
+    if unsettled:
+        settle()
     return _threads.number
 
 
@@ -144,10 +180,8 @@ def set_num_threads(n: int | None) -> None:
     2
     >>> set_num_threads(None)
     """
-    _threads.set(_initial_threads if n is None else checked_threads(n))
+    _threads.set(_default_threads() if n is None else checked_threads(n), chosen=n is not None)
 
-
-_initial_threads = _threads.number
 
 # --- streams ---
 
@@ -301,6 +335,8 @@ class EvalContext:
     @property
     def thread_pool(self) -> ThreadPool:
         """The CPU threads."""
+        if unsettled:
+            settle()
         return _threads.pool(self.device_id) if self._pool is None else self._pool
 
     @property
@@ -422,6 +458,8 @@ Checkpoint.current_stream = staticmethod(lambda: EvalContext.current().cuda_stre
 
 def _in_child() -> None:
     """After a fork: locks may be held by threads that the child does not have, and streams belong to the parent's CUDA."""
+    global unsettled
+    unsettled = True
     _threads.lock = threading.Lock()
     _default_streams.clear()
     for held in (_local.streams, _local.own):

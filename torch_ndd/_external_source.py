@@ -4,17 +4,35 @@
 import inspect
 import operator
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from ._batch import Batch, as_batch, repeated
+from ._capture import Recorder
+from ._capture import current as running
 from ._context import EvalContext
 from ._device import DeviceLike
 from ._tensor import Tensor, as_tensor
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class _Outcome(NamedTuple):
+    """What a source has given when it was asked."""
+
+    item: Any
+    error: Exception | None
+
+
+class _Early(NamedTuple):
+    """A batch that was made before its turn."""
+
+    made: Any
+    items: list[_Outcome]
 
 
 class ExternalSource:
@@ -92,6 +110,8 @@ class ExternalSource:
             )
         self._items: Iterator[Any] | None = None
         self._captured_by: object = None  # the loop that is going on
+        self._returned: deque[_Outcome] = deque()  # what a loop has taken early and not used
+        self._noted: list[_Outcome] | None = None  # what is being taken early
         self._lock = threading.RLock()
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
@@ -105,9 +125,14 @@ class ExternalSource:
         return self._next(batch_size)
 
     def captured(self, batch_size: int, ctx: EvalContext | None = None) -> Iterator[Any]:
-        """Iterate to the end of the source once, by batches; values are those of plain calls.
+        """Iterate to the end of the source once, by batches, and run ahead: the operators that the body of the loop calls on a batch are called on
+        the next one already, so that they work while the body does something else (as ``next_epoch(capture=True)`` of readers does it).
 
-        With ``cycle="raise"`` each such loop begins anew, with ``cycle="no"`` later loops are empty. Leaving a loop early is fine.
+        For that the source is asked for its next item before the body has had the present one. All other values are those of plain calls, whatever
+        the body does; operators on values of further sources that the body calls are executed in their turn.
+
+        With ``cycle="raise"`` each such loop begins anew, with ``cycle="no"`` later loops are empty. Leaving a loop early is fine: the item that was
+        taken early is the next one.
 
         Args:
             batch_size: Samples in a batch, as in a call.
@@ -119,17 +144,50 @@ class ExternalSource:
         if self._captured_by is not None:
             raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
         self._captured_by = loop = object()
+        recorder, early = Recorder(), None
         try:
             while True:
-                try:
-                    with ctx or nullcontext():
-                        item = self._next(batch_size)
-                except StopIteration:
-                    return
-                yield item
+                if early is None:
+                    recorder.forget()
+                    try:
+                        with ctx or nullcontext():
+                            made = self._next(batch_size)
+                    except StopIteration:
+                        return
+                else:
+                    made, early = early.made, None
+                made = _own(made)  # the source may use its buffer again when it is asked for the next item
+                recorder.begin(made)
+                if recorder.has_calls:
+                    early = self._taken_early(batch_size, ctx)
+                if early is not None:
+                    recorder.call_ahead(early.made)
+                running.recorder = recorder
+                yield made
+                running.recorder = None
         finally:
+            if running.recorder is recorder:
+                running.recorder = None
+            if early is not None:
+                self._give_back(early.items)
             if self._captured_by is loop:
                 self._captured_by = None
+
+    def _taken_early(self, batch_size: int, ctx: EvalContext | None) -> "_Early | None":
+        """The next batch. None where there is none: in its turn the same items are taken again, to raise what went wrong."""
+        self._noted = items = []
+        try:
+            with ctx or nullcontext():
+                return _Early(_own(self._next(batch_size)), items)
+        except Exception:
+            self._give_back(items)
+            return None
+        finally:
+            self._noted = None
+
+    def _give_back(self, items: "list[_Outcome]") -> None:
+        with self._lock:
+            self._returned.extendleft(reversed(items))
 
     def _next(self, batch_size: int | None) -> Any:
         with self._lock:
@@ -140,6 +198,24 @@ class ExternalSource:
         return made if self._count > 1 else made[0]
 
     def _item(self) -> Any:
+        return self._outcome(self._next_item)
+
+    def _outcome(self, ask: Callable[[], Any]) -> Any:
+        """What ``ask`` returns or raises, unless there is something that was taken early."""
+        if self._returned:
+            outcome = self._returned.popleft()
+        else:
+            try:
+                outcome = _Outcome(ask(), None)
+            except Exception as error:
+                outcome = _Outcome(None, error)
+        if self._noted is not None:
+            self._noted.append(outcome)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.item
+
+    def _next_item(self) -> Any:
         if self._items is None:
             self._items = self._begin()
         try:
@@ -160,7 +236,7 @@ class ExternalSource:
         while len(rows) < size:
             try:
                 # Only between batches does a source begin anew, so that every pass ends with what is left of it.
-                rows.append(self._parts(next(self._items) if rows and self._items is not None else self._item()))
+                rows.append(self._parts(self._outcome(partial(next, self._items)) if rows and self._items is not None else self._item()))
             except StopIteration:
                 if not rows:
                     raise
@@ -217,6 +293,13 @@ class ExternalSource:
             most_text = "at most one parameter, the number of the sample" if most else "no parameters"
             raise ValueError(f"ExternalSource: source must be a callable with {most_text}, got {inspect.signature(source)}")
         return len(positional)
+
+
+def _own(made: Any) -> Any:
+    """The outputs with memory of their own."""
+    if isinstance(made, tuple):
+        return tuple(_own(one) for one in made)
+    return made._copied() if made._external else made
 
 
 class _Calls:

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ._context import share_cpus
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -27,7 +28,8 @@ class DataModule(_Parent):
     from it sees the batches that would have followed, bit for bit; with another batch size or on another number of processes, the samples that were
     left of the epoch, each once.
 
-    Each process of the trainer reads its shard. In training on several, readers get ``pad_last_batch=True``: all must take equally many steps.
+    Each process of the trainer reads its shard. In training on several, all must take equally many steps: where the shards differ by one sample, the
+    small ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
     Args:
         train: Makes the reader of the training data, given the arguments ``shard_id`` and ``num_shards``, and on several processes
@@ -95,10 +97,14 @@ class DataModule(_Parent):
         before, loader = self._loaders.get(stage, (None, None))
         if loader is not None and before == here:
             return loader
+        if trainer is not None:
+            share_cpus(trainer.num_devices)
         maker = self._makers[stage]
         assert maker is not None
-        made = maker(**here, pad_last_batch=True) if stage == "train" and here["num_shards"] > 1 else maker(**here)
+        padded = stage == "train" and here["num_shards"] > 1
+        made = maker(**here, pad_last_batch=True) if padded else maker(**here)
         if isinstance(made, Reader):
+            made._fills_last_batch = not padded  # a last batch of 256 with 255 copies of one image would do harm
             made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
         if not isinstance(made, DataLoader):
             raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
