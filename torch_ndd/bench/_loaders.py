@@ -67,8 +67,8 @@ def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
             yield images.torch(), classes.torch()
 
 
-def run_ahead(job: Job) -> Batches:
-    """The fused program as the function of the loader, which runs it ahead."""
+def run_ahead(job: Job, compiled: bool = False) -> Batches:
+    """The fused program as the function of the loader, which runs it ahead; compiled from bytes to planes if wanted."""
     ndd = _threaded("torch_ndd", job.threads)
 
     def augment(jpegs: Any, classes: Any) -> tuple[Any, Any]:
@@ -76,7 +76,8 @@ def run_ahead(job: Job) -> Batches:
         mirror = ndd.random.coin_flip(batch_size=images.batch_size, probability=0.5)
         return ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375]), classes
 
-    loader = ndd.DataLoader(ndd.readers.File(**job.epoch, random_shuffle=True), augment, batch_size=BATCH, drop_last=True)
+    function = torch.compile(augment, fullgraph=True) if compiled else augment
+    loader = ndd.DataLoader(ndd.readers.File(**job.epoch, random_shuffle=True), function, batch_size=BATCH, drop_last=True)
     while True:
         yield from loader
 
@@ -194,6 +195,7 @@ def competitors(threads: int) -> dict[str, Competitor]:
     return {
         SUBJECT: Competitor(imperative_fused, {"module": "torch_ndd"}),
         "torch_ndd, DataLoader": Competitor(run_ahead, {}, "torch_ndd"),
+        "torch_ndd, DataLoader, torch.compile": Competitor(run_ahead, {"compiled": True}, "torch_ndd"),
         "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
         "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
         "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
