@@ -18,6 +18,7 @@ class FakeCuda:
         self.log: list[tuple[Any, ...]] = []
         self.local = threading.local()
         self.forked = False
+        self.capturing = False
         self.next_handle = 0x1000
         fake = self
 
@@ -77,6 +78,7 @@ class FakeCuda:
             "is_available": lambda: True,
             "device_count": lambda: self.devices,
             "_is_in_bad_fork": lambda: self.forked,
+            "is_current_stream_capturing": lambda: self.capturing,
             "current_device": self.current_device,
             "set_device": self.set_device,
             "current_stream": self.current_stream,

@@ -5,8 +5,6 @@ That every operator compiles, dense and ragged, is in ``test_operators.py``; wha
 """
 
 import io
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _forks import Forks
 from PIL import Image
 from torch._dynamo.utils import counters
 from torch._inductor.utils import run_and_get_code
 
 import torch_ndd as ndd
-from torch_ndd import Batch, EvalMode
+from torch_ndd import Batch, EvalMode, _launch
+from torch_ndd._launch import Launched
 from torch_ndd.ops import _formulas
 from torch_ndd.random import RNG
 
@@ -315,7 +315,7 @@ class Preprocessing(torch.nn.Module):
         return normalized(ndd.resize(ndd.brightness(batch, brightness=1.1), size=[16, 24])).torch()
 
 
-def test_export_is_run_again_from_the_file_in_another_process(tmp_path: Path) -> None:
+def test_export_is_run_again_from_the_file_in_another_process(tmp_path: Path, forks: Forks) -> None:
     pixels = images((30, 40), (30, 40)).torch()
     batches = torch.export.Dim("batches", min=1, max=64)
     program = torch.export.export(Preprocessing(), (pixels,), dynamic_shapes=({0: batches},))
@@ -329,8 +329,8 @@ def test_export_is_run_again_from_the_file_in_another_process(tmp_path: Path) ->
         "torch.testing.assert_close(program(pixels), expected)\n"
         "print('equal')"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "equal\n", done.stderr
+    done = forks.run(script, tmp_path)
+    assert (done.wait(), done.output) == (0, "equal\n"), done.errors
 
 
 PENDING: dict[str, Callable[..., Any]] = {
@@ -362,6 +362,36 @@ def test_a_graph_waits_for_what_is_pending(function: str) -> None:
         for result, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
     assert graphs() <= 2
+
+
+class Late(Launched):
+    """Stands for work on a GPU: the values are there when a stream has been made to wait for them."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self._target, self._content = values, values.clone()
+        values.zero_()
+        self._handle = next(_launch._numbers)
+        _launch._alive[self._handle] = self
+
+    def wait(self) -> None:
+        self._target.copy_(self._content)
+
+
+@pytest.mark.parametrize("function", PENDING)
+def test_a_graph_waits_for_what_is_pending_on_a_gpu(function: str) -> None:
+    run = compiled(PENDING[function])
+    for count in range(3):
+        given = ndd.brightness(images((40, 50), (40, 50), (40, 50)), brightness=0.5 + count).evaluate(), ndd.batch([1.0, 2.0, 3.0])
+        expected = [np.array(one) for one in as_list(PENDING[function](*given))]
+        for one in given:
+            one._pending = Late(one._values)
+        for result, wanted in zip(as_list(run(*given)), expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(result), wanted)
+    assert graphs() <= 2
+
+
+def as_list(result: Any) -> list[Any]:
+    return result.tensors if isinstance(result, Batch) else [result]
 
 
 def test_a_failure_before_the_graph_is_raised() -> None:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on CUDA streams: operators and copies run on the stream of the current context, and whoever uses a result makes its own stream wait for it.
+"""Work on CUDA streams: operators run on the stream of the current context, and whoever uses a result makes its own stream wait for it.
 
 The host waits for nothing. torch's allocator is told of every stream that uses a tensor, so that memory is not used again too early.
 """
 
 import contextlib
+import itertools
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -12,18 +14,22 @@ import torch
 from . import _context
 from ._stream import EvalMode, Pending, current_mode
 
+_numbers = itertools.count(1)
+
 
 class Launched(Pending):
     """The work of one call on a CUDA stream, in the place of a :class:`Pending`."""
 
     stays = True  # each stream that uses the result waits for itself
 
-    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None) -> None:
         self._stream = stream
         self._tensors = tensors
-        self._event = torch.cuda.Event()
-        self._event.record(stream)
+        self._captured = torch.cuda.is_current_stream_capturing()
+        self._event = recorded(stream) if event is None else event
         self._joined: set[int] = set()
+        self._handle = next(_numbers)
+        _alive[self._handle] = self
 
     def __del__(self) -> None:
         pass
@@ -33,30 +39,86 @@ class Launched(Pending):
         current = torch.cuda.current_stream(self._stream.device)
         if current == self._stream or current.cuda_stream in self._joined:
             return
+        # What is within a CUDA graph and what is not have no order by events: torch.cuda.graph() has waited for all work when the capture begins, and
+        # a replay is work of the stream that replays.
+        if self._captured or torch.cuda.is_current_stream_capturing():
+            return
         current.wait_event(self._event)
         for tensor in self._tensors:
             tensor.record_stream(current)
         self._joined.add(current.cuda_stream)
+
+    @property
+    def captured(self) -> bool:
+        """Whether it is part of a CUDA graph: its results are filled by whoever replays that."""
+        return self._captured
+
+    @property
+    def event(self) -> torch.cuda.Event:
+        """Recorded behind the work."""
+        return self._event
 
     def done(self) -> bool:
         """False: other streams have to wait, whether the work has ended or not."""
         return False
 
 
+_alive: weakref.WeakValueDictionary[int, Launched] = weakref.WeakValueDictionary()  # by handle
+
+# Values that were pending on a GPU when a compiled graph was called, behind the work that fills them. A copy of them for the reason of
+# `ndd::waited_for`: nothing in the graph can read it too early.
+_library = torch.library.Library("ndd", "FRAGMENT")
+_library.define("behind(Tensor values, SymInt handle) -> Tensor")
+
+
+@torch.library.impl("ndd::behind", "CompositeExplicitAutograd", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    if (pending := _alive.get(handle)) is not None:
+        pending.wait()
+    return values.clone()
+
+
+@torch.library.register_fake("ndd::behind", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    return torch.empty_like(values)
+
+
+class Issued(Launched):
+    """Work that threads of the CPU hand to a stream, and ``event``, which the last of them records there."""
+
+    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> None:
+        super().__init__(stream, tensors, event)
+        self._host = host
+
+    def wait(self) -> None:
+        """Wait until everything has been handed over, which is the CPU's part of it; then as ever. Raises what went wrong there."""
+        if self._host is not None:
+            self._host.wait()
+        super().wait()
+
+
+def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """An event behind what is on the stream by now."""
+    event = torch.cuda.Event()
+    event.record(stream)
+    return event
+
+
 @contextlib.contextmanager
 def on_stream(device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), external: bool = False) -> Iterator[None]:
-    """Within this block torch's current stream on ``device`` is that of the context.
+    """Within this block torch's current stream on ``device`` is that of the context; while torch's is captured into a CUDA graph, it stays.
 
     Args:
         device: A CUDA device.
         used: The tensors that the block reads, with the work that fills them. Those of no work of ours belong to torch's current stream.
         external: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
     """
-    ours, theirs = _context.launch_stream(device.index).torch, torch.cuda.current_stream(device)
+    theirs = torch.cuda.current_stream(device)
+    ours = theirs if torch.cuda.is_current_stream_capturing() else _context.launch_stream(device.index).torch
     if ours == theirs:
         yield
     else:
-        foreign = [tensor for tensor, pending in used if tensor.device == device and not isinstance(pending, Launched)]
+        foreign = [tensor for tensor, pending in used if tensor.device == device and (not isinstance(pending, Launched) or pending.captured)]
         if foreign:
             ours.wait_stream(theirs)
         with torch.cuda.stream(ours):
@@ -74,18 +136,25 @@ def launched(tensors: Sequence[torch.Tensor]) -> Launched:
     return Launched(torch.cuda.current_stream(tensors[0].device), tensors)
 
 
-def moved(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
-    """A copy on another device and the work that makes it. On the way to a GPU the host waits only where the user might overwrite pinned memory."""
-    on_gpu = values.device.type == "cuda"
-    if pending is not None and not on_gpu:
-        pending.wait()
-    gpu = target if target.type == "cuda" else values.device
-    if gpu.type != "cuda" or torch.compiler.is_compiling():
-        return values.to(target, copy=True), None
-    with on_stream(gpu, [(values, pending)], external):
-        if pending is not None and on_gpu:
-            pending.wait()
-        if target.type != "cuda":
-            return values.to(target), None
-        made = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
-        return made, launched([made])
+_decode_streams: dict[int, torch.cuda.Stream] = {}
+
+
+@contextlib.contextmanager
+def on_decode_stream(device: torch.device) -> Iterator[None]:
+    """Within this block torch's current stream on ``device`` is the one on which decoders fill their outputs: one of its own, so that what is decoded
+    ahead does not delay the work of the context. RuntimeError while torch's is captured into a CUDA graph: a graph has no part for the CPU."""
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("images cannot be decoded within a CUDA graph; decode before the capture, into a buffer that the graph reads")
+    index = torch.cuda.current_device() if device.index is None else device.index
+    stream = _decode_streams.get(index)
+    if stream is None:
+        stream = _decode_streams[index] = torch.cuda.Stream(index)
+    with torch.cuda.stream(stream):
+        yield
+    if current_mode() == EvalMode.sync_full:
+        stream.synchronize()
+
+
+def issued(tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> Issued:
+    """What threads of the CPU hand over to fill these tensors, within :func:`on_decode_stream`."""
+    return Issued(torch.cuda.current_stream(tensors[0].device), tensors, event, host)

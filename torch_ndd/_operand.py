@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from typing_extensions import Self
 
+from . import _native, _upload
 from ._device import Device
 from ._failures import BadSample, Failures
 from ._stream import Pending
@@ -54,9 +55,11 @@ class Operand:
         pending = self._pending  # another thread may set it to None meanwhile
         if pending is not None:
             if torch.compiler.is_compiling():
-                return self._values if pending.stays else torch.ops.ndd.waited_for.default(self._values, pending.handle)
+                waited = torch.ops.ndd.behind if pending.stays else torch.ops.ndd.waited_for
+                return waited.default(self._values, pending.handle)
             pending.wait()
-            self._pending = None
+            if not pending.stays:
+                self._pending = None
         return self._values
 
     def _settled(self) -> Self:
@@ -72,8 +75,11 @@ class Operand:
     def _shared(self) -> torch.Tensor:
         """The values, once they are there, for somebody who may write to them."""
         values = self._ready()
-        if not torch.compiler.is_compiling() and loop.recorder is not None and not values.is_inference():
-            torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not tell when they write
+        if not torch.compiler.is_compiling():
+            if loop.recorder is not None and not values.is_inference():
+                torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not tell when they write
+            if _native.pinned_sizes and values.device.type == "cpu":
+                _upload.shown(values)
         return values
 
     def evaluate(self) -> Self:

@@ -27,7 +27,7 @@ from ._arguments import VaryingShape as VaryingShape
 from ._batch import Batch, new_batch
 from ._device import DeviceLike as DeviceLike
 from ._device import torch_device
-from ._launch import launched, on_stream
+from ._launch import issued, launched, on_decode_stream, on_stream
 from ._operand import Operand
 from ._queue import queue as queue
 from ._stream import Pending
@@ -48,6 +48,7 @@ class Launch:
         inputs: Inputs that take the place of the call's.
         fusable: Whether the operator's formula holds for these arguments.
         views: Parts of the output that are the results in its place.
+        event: Of an operator with host inputs on a GPU: what the kernel records when it has issued everything.
         mixes: Whether a sample of the result is made from other samples of the input.
     """
 
@@ -58,6 +59,7 @@ class Launch:
     fusable: bool = True
     views: tuple[Batch, ...] = ()
     mixes: bool = False
+    event: "torch.cuda.Event | None" = None
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Operator:
     per_frame: bool = False  # arguments may be for frames although no input is
     shares: bool = False  # the kernel need not have a copy of a Tensor for each sample
     numbers: bool = False  # the formula takes Python numbers
+    host_inputs: bool = False  # stay in host memory, wherever the output goes
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests go through it
@@ -106,6 +109,7 @@ def operator(
     per_frame: bool = False,
     shares: bool = False,
     numbers: bool = False,
+    host_inputs: bool = False,
 ) -> Callable[[F], F]: ...
 def operator(
     function: Callable[..., Any] | None = None,
@@ -120,6 +124,7 @@ def operator(
     per_frame: bool = False,
     shares: bool = False,
     numbers: bool = False,
+    host_inputs: bool = False,
 ) -> Any:
     """Make an operator of a function ``f(input, /, *, batch_size=None, device=None, <arguments>)`` whose body allocates the output.
 
@@ -139,10 +144,12 @@ def operator(
         shares: The kernel takes a Tensor that is given along with a Batch as all samples' own, with a stride of 0, instead of a copy for each;
             but for the first input.
         numbers: The formula takes a number that all samples have in common as a Python number, so that the graph has it as a constant.
+        host_inputs: The kernel reads host memory also where it fills that of a GPU: the CPU's threads hand the work to it. The body gets ``device``.
     """
+    options = layouts, kernel, outputs, formula, reads_values, view, per_frame, shares, numbers, host_inputs
     if function is None:
-        return lambda f: _make(f, name or f.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares, numbers)
-    return _make(function, function.__name__, layouts, kernel, outputs, formula, reads_values, view, per_frame, shares, numbers)
+        return lambda f: _make(f, name or f.__name__, *options)
+    return _make(function, function.__name__, *options)
 
 
 def _make(
@@ -157,6 +164,7 @@ def _make(
     per_frame: bool,
     shares: bool,
     numbers: bool,
+    host_inputs: bool,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function, include_extras=True)
@@ -195,6 +203,7 @@ def _make(
         per_frame=per_frame,
         shares=shares,
         numbers=numbers,
+        host_inputs=host_inputs,
     )
     made.defaults.update(dict.fromkeys((*made.missing, *positional)))
     made.draws = any(a.role is Role.random for a in arguments.values())
@@ -247,6 +256,9 @@ def _call(op: Operator, automatic: tuple[str, ...] | None, inputs: tuple[Any, ..
     target = _target_device(op.name, values, device)
     if target.type != "cuda" or state.compiling:
         return _finished(op, automatic, state, values, given, target)
+    if op.host_inputs:
+        with on_decode_stream(target):
+            return _finished(op, automatic, state, values, given, target)
     operands = [value for value in (*values, *given.values()) if isinstance(value, Operand)]
     with on_stream(target, [(one._values, one._pending) for one in operands], any(one._external for one in operands)):
         return _finished(op, automatic, state, values, given, target)
@@ -258,7 +270,10 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         for value in values:
             if value is not None:
                 value._ready()
-    batches = [None if value is None else _as_batch(state, value, target, op.shares and k > 0) for k, value in enumerate(values)]
+    place = _CPU if op.host_inputs else target
+    if op.host_inputs:
+        _check_on_host(op, values)
+    batches = [None if value is None else _as_batch(state, value, place, op.shares and k > 0) for k, value in enumerate(values)]
     if op.layouts is not None and batches and batches[0] is not None:
         batches[0] = _with_layout(op, batches[0])
         if op.variadic:
@@ -268,6 +283,8 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
     arguments = _prepare(op, state, given, has_frames)
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
+    elif op.host_inputs:
+        arguments = {**arguments, "device": target}
 
     places: list[Any] = []
     if op.positional:
@@ -309,7 +326,8 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         pending = _run(op, state, target, (*tensors, *launch.args, *filled), getattr(next(iter(batches), None), "_sources", ()))
     outs = launch.views or outs
     if target.type == "cuda" and not state.compiling:
-        pending = launched([out._values for out in (*outs, *launch.also) if out._values.device == target])
+        made = [out._values for out in (*outs, *launch.also) if out._values.device == target]
+        pending = launched(made) if launch.event is None else issued(made, launch.event, pending)
         for out in launch.also:
             out._pending = pending if out._values.device == target else None
     for out in outs:
@@ -378,11 +396,10 @@ def _run(op: Operator, state: Call, target: torch.device, arguments: Sequence[An
     if state.compiling:
         op.kernel(*arguments)
         return None
-    if target.type != "cpu":
+    if target.type != "cpu" and not op.host_inputs:
         for pending, _ in state.reads:  # per-sample arguments: the launcher reads them on the host
             pending.wait()
-        op.kernel(*arguments)
-        return None
+        return queue(op.kernel, arguments, [], False, sources)  # a call of ours, in which errors keep their type; nothing is queued
     return queue(op.kernel, arguments, state.reads, state.external, sources)
 
 
@@ -443,6 +460,15 @@ def _set_batch_size(state: Call, batch_size: Any) -> None:
     state.is_batch, state.batch_size = True, int(batch_size)
 
 
+def _check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
+    for value in values:
+        if value is not None and value._values.device.type != "cpu":
+            raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value._values.device}")
+
+
+_CPU = torch.device("cpu")
+
+
 def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
     if device is not None:
         try:
@@ -450,7 +476,7 @@ def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike
         except (TypeError, ValueError, RuntimeError) as error:
             raise type(error)(f"{op}: {error}") from None
         return target
-    target = torch.device("cpu")
+    target = _CPU
     for value in values:
         if value is not None and value._values.device.type != "cpu":
             if target.type != "cpu" and value._values.device != target:

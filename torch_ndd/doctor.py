@@ -134,7 +134,11 @@ def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
     if problem is not None:
         missing.append(Missing("a GPU", problem, _cuda_remedy()))
         return {"usable": False, "because": problem}
-    return {"usable": True, **{f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}}
+    found: dict[str, Any] = {f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}
+    problem = _problem(lambda: _decode(_FILES["JPEG"], device="gpu"))
+    if problem is not None:
+        missing.append(Missing("JPEG images on a GPU", problem, "pip install --force-reinstall nvidia-nvimgcodec-cu13 nvidia-nvjpeg"))
+    return {"usable": True, **found, "JPEG": "decoded on a GPU" if problem is None else f"does not work: {problem}"}
 
 
 def _cuda_remedy() -> str:
@@ -205,8 +209,8 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
     return made
 
 
-def _decode(content: bytes) -> None:
-    pixels = image(batch([np.frombuffer(content, np.uint8)])).tensors[0]
+def _decode(content: bytes, device: str = "cpu") -> None:
+    pixels = image(batch([np.frombuffer(content, np.uint8)]), device=device).tensors[0].cpu()
     red = np.asarray(pixels).astype(int).mean((0, 1))
     if pixels.shape != (8, 8, 3) or np.abs(red - [255, 0, 0]).max() > 20:
         raise RuntimeError(f"8 x 8 red pixels became {pixels.shape} with the mean {red.round()}")

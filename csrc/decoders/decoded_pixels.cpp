@@ -1,33 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/decoded_pixels.h"
 
+#include "decoders/pixel_colors.h"
 #include "ndd/error.h"
-#include "ndd/saturate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 namespace ndd {
 namespace {
 
 template <class T>
-constexpr float full_range() {
-  if constexpr (std::is_integral_v<T>) return float(std::numeric_limits<T>::max());
-  return 1.0f;
-}
-
-template <class T>
 void load(const void* in, float* out, int64_t n) {
   const auto* bytes = static_cast<const uint8_t*>(in);
-  // One multiplication by the rounded reciprocal, as DALI does it: the floats agree bit for bit.
-  constexpr float scale = 1.0f / full_range<T>();
   for (int64_t i = 0; i < n; ++i) {
     T value;
     std::memcpy(&value, bytes + i * int64_t(sizeof(T)), sizeof(T));
-    out[i] = float(value) * scale;
+    out[i] = as_fraction(value);
   }
 }
 
@@ -44,39 +33,24 @@ void load(DType dtype, const void* in, float* out, int64_t n) {
 template <class T>
 void store(const float* in, void* out, int64_t n) {
   T* __restrict values = static_cast<T*>(out);
-  for (int64_t i = 0; i < n; ++i) values[i] = saturate<T>(in[i] * full_range<T>());
+  for (int64_t i = 0; i < n; ++i) values[i] = of_fraction<T>(in[i]);
 }
 
 void store(DType dtype, const float* in, void* out, int64_t n) {
   for_dtype(dtype, [&](auto tag) { store<typename decltype(tag)::type>(in, out, n); });
 }
 
-// Rounded to the type of the file's samples, as the codecs do that convert by themselves.
 void gray_of(const float* in, int channels, float levels, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i, in += channels) {
-    const float gray = channels < 3 ? in[0] : 0.299f * in[0] + 0.587f * in[1] + 0.114f * in[2];
-    out[i] = levels == 1.0f ? gray : std::floor(gray * levels + 0.5f) * (1.0f / levels);
-  }
+  for (int64_t i = 0; i < n; ++i, in += channels) out[i] = gray_of_pixel(in, channels, levels);
 }
 
-// ITU-R BT.601 with the studio range, on [0, 1]. `offset` is the 256th part of the output's range.
 void ycbcr_of(const float* in, int channels, float offset, float* out, int64_t n) {
-  const int g = channels < 3 ? 0 : 1, b = channels < 3 ? 0 : 2;
-  for (int64_t i = 0; i < n; ++i, in += channels, out += 3) {
-    out[0] = 16 * offset + (65.481f * in[0] + 128.553f * in[g] + 24.966f * in[b]) / 255.0f;
-    out[1] = 128 * offset + (-37.797f * in[0] - 74.203f * in[g] + 112.0f * in[b]) / 255.0f;
-    out[2] = 128 * offset + (112.0f * in[0] - 93.786f * in[g] - 18.214f * in[b]) / 255.0f;
-  }
+  for (int64_t i = 0; i < n; ++i, in += channels, out += 3) ycbcr_of_pixel(in, channels, offset, out);
 }
 
-// An integer type has one level more than its largest value: the zero of Y is 16 of 256 levels, hence 16/255 for uint8 and 4096/65535 for
-// uint16.
-float studio_offset(DType out_dtype) {
-  float offset = 1 / 256.0f;
-  for_dtype(out_dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_integral_v<T>) offset = float((double(std::numeric_limits<T>::max()) + 1) / 256 / double(std::numeric_limits<T>::max()));
-  });
+float studio_offset_of(DType out_dtype) {
+  float offset = 0;
+  for_dtype(out_dtype, [&](auto tag) { offset = studio_offset<typename decltype(tag)::type>(); });
   return offset;
 }
 
@@ -91,8 +65,8 @@ void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int o
   const int channels = pixels.channels;
   const int green = channels < 3 ? 0 : 1, blue = channels < 3 ? 0 : 2;
   switch (type) {
-    case ImageType::gray: return gray_of(in, channels, pixels.dtype == DType::uint8 ? 255.0f : pixels.dtype == DType::uint16 ? 65535.0f : 1.0f, out, n);
-    case ImageType::ycbcr: return ycbcr_of(in, channels, studio_offset(out_dtype), out, n);
+    case ImageType::gray: return gray_of(in, channels, gray_levels(pixels.dtype), out, n);
+    case ImageType::ycbcr: return ycbcr_of(in, channels, studio_offset_of(out_dtype), out, n);
     case ImageType::rgb: {
       const int source[] = {0, green, blue};
       return pick_channels(in, channels, source, out_channels, out, n);

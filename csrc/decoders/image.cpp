@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The image decoders on the CPU.
-#include "decoders/image_decoder.h"
+#include "decoders/image_samples.h"
 #include "decoders/nvimgcodec_library.h"
-#include "decoders/sample_errors.h"
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
-#include "ndd/samples.h"
 #include "ndd/stream.h"
 
 #include <algorithm>
@@ -15,48 +13,6 @@
 
 namespace ndd {
 namespace {
-
-EncodedImage encoded_image(const Samples& files, int64_t i) {
-  return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))};
-}
-
-// Why samples could not be decoded, a row each, uint8 (N, bytes): text that ends with a zero, empty where nothing is wrong. Samples are decoded at
-// the same time, each writes its own row.
-class Reasons {
- public:
-  explicit Reasons(const MaybeTensor& table) : table_(table) {}
-
-  explicit operator bool() const { return table_.has_value(); }
-  bool has(int64_t i) const { return table_ && *row(i); }
-
-  void set(int64_t i, const std::string& reason) const {
-    const size_t length = std::min(reason.size(), size_t(table_->size(1)) - 1);
-    std::memcpy(row(i), reason.data(), length);
-    row(i)[length] = 0;
-  }
-
- private:
-  char* row(int64_t i) const { return static_cast<char*>(table_->data_ptr()) + i * table_->size(1); }
-
-  MaybeTensor table_;
-};
-
-// Runs `work`; false when it failed and the reason was noted instead of thrown.
-template <class F>
-bool noted(const Reasons& reasons, const std::string& op, int64_t i, F work) {
-  if (!reasons) {
-    for_sample(op, i, work);
-    return true;
-  }
-  if (reasons.has(i)) return false;
-  try {
-    work();
-    return true;
-  } catch (const std::exception& error) {
-    reasons.set(i, error.what());
-    return false;
-  }
-}
 
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
   if (header.height <= max_pixels / header.width) return;
@@ -94,7 +50,8 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
 
 // `windows` (N, 4): y, x, height, width in the image as delivered. With `errors`, a sample that cannot be decoded becomes zeros.
 void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
-                  bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, const Tensor& out, const MaybeTensor& out_shapes) {
+                  bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, std::string, double, int64_t, const Tensor& out,
+                  const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
   const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
@@ -102,14 +59,8 @@ void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const Ma
   const double cost = files.size() ? kNanosecondsPerByte * double(images.volume(0)) : 0;
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     const bool decoded = noted(reasons, op, i, [&] {
-      DecodeOptions options = whole;
-      if (windows) {
-        const Args<int64_t> window(*windows);
-        options.window = CropWindow{window(i, 0), window(i, 1), window(i, 2), window(i, 3)};
-      }
       ImageDecoderLease decoder;
-      const int64_t* shape = images.shape(i);
-      decoder->decode(encoded_image(files, i), options, {shape[0], shape[1], shape[2]}, images.data(i), images.dtype());
+      decoder->decode(encoded_image(files, i), options_of(whole, windows, i), shape_of(images, i), images.data(i), images.dtype());
     });
     if (!decoded) std::memset(images.data(i), 0, size_t(images.volume(i)) * item_bytes(images.dtype()));
   });
@@ -125,14 +76,16 @@ NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 
 }  // namespace ndd
 
-// Called through ctypes before the first decoding. `extensions` are paths, one a line. Returns the reason of a failure, or null.
+// Called through ctypes before the first decoding, and with an empty `library` before the first on a GPU. `extensions` are paths, one a line. Returns
+// the reason of a failure, or null.
 extern "C" __attribute__((visibility("default"))) const char* ndd_load_image_codecs(const char* library, const char* extensions) {
   static std::string reason;
   try {
     std::vector<std::string> paths;
     std::istringstream lines(extensions);
     for (std::string line; std::getline(lines, line);) paths.push_back(line);
-    ndd::load_nvimgcodec(library, paths);
+    if (*library) ndd::load_nvimgcodec(library, paths);
+    else ndd::load_gpu_extensions(paths);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

@@ -2,10 +2,11 @@
 #include "decoders/image_decoder.h"
 
 #include "decoders/captured_output.h"
+#include "decoders/codec_instance.h"
+#include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
-#include "decoders/reclaimed_arrays.h"
 #include "decoders/webp_exif.h"
 #include "ndd/error.h"
 
@@ -19,15 +20,6 @@ namespace {
 
 // OpenCV refuses larger images as well, and a damaged header easily promises more.
 constexpr int64_t kMaxPixels = int64_t(1) << 30;
-
-[[noreturn]] void fail(std::string reason, std::string details = {}) {
-  while (!details.empty() && (details.back() == '\n' || details.back() == ' ')) details.pop_back();
-  for (char& c : details) {
-    if (c == '\n') c = ';';
-    if (c < ' ' || c > '~') c = '?';  // libpng quotes the damaged bytes
-  }
-  throw Error(Error::Runtime, details.empty() ? reason : reason + " (" + details + ")");
-}
 
 const char* describe(nvimgcodecStatus_t status) {
   switch (status) {
@@ -50,16 +42,7 @@ DType dtype_of(nvimgcodecSampleDataType_t type) {
     case NVIMGCODEC_SAMPLE_DATA_TYPE_UINT16: return DType::uint16;
     case NVIMGCODEC_SAMPLE_DATA_TYPE_UINT32: return DType::uint32;
     case NVIMGCODEC_SAMPLE_DATA_TYPE_FLOAT32: return DType::float32;
-    default: fail("no CPU decoder for images with this sample type");
-  }
-}
-
-nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::uint8: return NVIMGCODEC_SAMPLE_DATA_TYPE_UINT8;
-    case DType::uint16: return NVIMGCODEC_SAMPLE_DATA_TYPE_UINT16;
-    case DType::uint32: return NVIMGCODEC_SAMPLE_DATA_TYPE_UINT32;
-    default: return NVIMGCODEC_SAMPLE_DATA_TYPE_FLOAT32;
+    default: codec_error("no CPU decoder for images with this sample type");
   }
 }
 
@@ -95,34 +78,6 @@ bool can_hold(const ImageHeader& header, const EncodedImage& file) {
   return true;
 }
 
-// What the codec is asked for. Everything else is done on the decoded samples.
-struct CodecOutput {
-  nvimgcodecSampleFormat_t format;
-  nvimgcodecColorSpec_t color;
-  int channels;
-};
-
-CodecOutput codec_output(const ImageHeader& header, ImageType type) {
-  const CodecOutput rgb{NVIMGCODEC_SAMPLEFORMAT_I_RGB, NVIMGCODEC_COLORSPEC_SRGB, 3};
-  const CodecOutput gray{NVIMGCODEC_SAMPLEFORMAT_I_Y, NVIMGCODEC_COLORSPEC_GRAY, 1};
-  switch (type) {
-    case ImageType::rgb:
-    case ImageType::ycbcr: return rgb;
-    case ImageType::bgr: return {NVIMGCODEC_SAMPLEFORMAT_I_BGR, NVIMGCODEC_COLORSPEC_SRGB, 3};
-    case ImageType::gray: return header.is_cmyk ? rgb : gray;
-    case ImageType::any: break;
-  }
-  // Not "unchanged": for a grayscale JPEG the library then writes three channels into a buffer of one.
-  if (header.channels == 1) return gray;
-  if (header.channels == 3) return rgb;
-  // Asked for RGBA, the TIFF decoder multiplies the colours by alpha.
-  if (header.codec == "tiff") return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, header.channels};
-  // Gray and alpha are picked out of RGBA.
-  const bool has_alpha = header.channels == 2 || header.channels == 4;
-  if (has_alpha && !header.is_cmyk) return {NVIMGCODEC_SAMPLEFORMAT_I_RGBA, NVIMGCODEC_COLORSPEC_SRGB, 4};
-  fail("output_type=ANY_DATA is not supported for " + std::string(header.is_cmyk ? "CMYK" : "multi-channel") + " images of this format");
-}
-
 }  // namespace
 
 ImageType image_type_from_name(const std::string& name) {
@@ -139,6 +94,23 @@ bool is_jpeg2000(const EncodedImage& image) {
   static constexpr uint8_t kCodestream[4] = {0xff, 0x4f, 0xff, 0x51};
   // Eight bytes of the box are enough for the library's parser, so they are enough here.
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
+}
+
+bool is_baseline_jpeg(const EncodedImage& image) {
+  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != 0xd8) return false;
+  for (size_t at = 2; at + 4 <= image.size;) {
+    if (image.data[at] != 0xff) return false;
+    const int marker = image.data[at + 1];
+    if (marker == 0xff) {  // fill
+      ++at;
+      continue;
+    }
+    if (marker == 0xc0) return true;
+    const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+    if (other_frame || marker == 0xd9 || marker == 0xda) return false;
+    at += 2 + (size_t(image.data[at + 2]) << 8 | image.data[at + 3]);
+  }
+  return false;
 }
 
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options) {
@@ -161,7 +133,7 @@ ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options
 
 struct ImageDecoder::State {
   const NvimgcodecLibrary& library = nvimgcodec();
-  nvimgcodecInstance_t instance = nullptr;
+  const CodecInstance instance{library.extensions};
   nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
   // The library fills an existing object again instead of allocating another.
   nvimgcodecCodeStream_t stream = nullptr;
@@ -170,30 +142,6 @@ struct ImageDecoder::State {
   std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
   std::vector<uint8_t> samples, oriented;  // kept between images
 
-  State() {
-    auto messenger = nvimgcodec_struct<nvimgcodecDebugMessengerDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_DEBUG_MESSENGER_DESC);
-    messenger.message_severity = NVIMGCODEC_DEBUG_MESSAGE_SEVERITY_DEFAULT;
-    messenger.message_category = NVIMGCODEC_DEBUG_MESSAGE_CATEGORY_ALL;
-    messenger.user_callback = [](nvimgcodecDebugMessageSeverity_t, nvimgcodecDebugMessageCategory_t, const nvimgcodecDebugMessageData_t* data, void*) {
-      capture_message(data->message, std::strlen(data->message));
-      capture_message("\n", 1);
-      return 1;
-    };
-    auto create = nvimgcodec_struct<nvimgcodecInstanceCreateInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
-    create.load_builtin_modules = 1;  // the parsers
-    create.create_debug_messenger = 1;
-    create.debug_messenger_desc = &messenger;
-    if (library.InstanceCreate(&instance, &create) != NVIMGCODEC_STATUS_SUCCESS) fail("nvImageCodec cannot be initialised");
-    for (auto entry : library.extensions) {
-      auto description = nvimgcodec_struct<nvimgcodecExtensionDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXTENSION_DESC);
-      nvimgcodecExtension_t extension = nullptr;
-      if (entry(&description) != NVIMGCODEC_STATUS_SUCCESS || library.ExtensionCreate(instance, &extension, &description) != NVIMGCODEC_STATUS_SUCCESS) {
-        library.InstanceDestroy(instance);
-        fail("nvImageCodec refuses one of its own extensions");
-      }
-    }
-  }
-
   ~State() {
     if (window) library.CodeStreamDestroy(window);
     if (stream) library.CodeStreamDestroy(stream);
@@ -201,66 +149,31 @@ struct ImageDecoder::State {
     for (auto decoder : decoders) {
       if (decoder) library.DecoderDestroy(decoder);
     }
-    library.InstanceDestroy(instance);
   }
 
   nvimgcodecDecoder_t decoder(bool fast_idct);
   nvimgcodecStatus_t open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info);
   ImageHeader parse(const EncodedImage& encoded);
-  void decode_samples(const std::optional<CropWindow>& part, bool fast_idct, const CodecOutput& format, DType dtype, const ImageShape& shape, void* out);
+  void decode_samples(const DecodeSteps& steps, bool fast_idct, void* out);
 };
-
-namespace {
-
-// The library's own pool has a thread even for one image; work that stays on the caller's thread saves the hand-over and survives a fork.
-nvimgcodecStatus_t schedule(void*, int, int sample, void* context, void (*task)(int, int, void*)) {
-  task(0, sample, context);
-  return NVIMGCODEC_STATUS_SUCCESS;
-}
-
-nvimgcodecExecutorDesc_t* calling_thread() {
-  static nvimgcodecExecutorDesc_t executor = [] {
-    auto description = nvimgcodec_struct<nvimgcodecExecutorDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTOR_DESC);
-    description.schedule = schedule;
-    description.run = [](void*, int) { return NVIMGCODEC_STATUS_SUCCESS; };
-    description.wait = [](void*, int) { return NVIMGCODEC_STATUS_SUCCESS; };
-    description.getNumThreads = [](void*) { return 1; };
-    return description;
-  }();
-  return &executor;
-}
-
-}  // namespace
 
 nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
   auto& decoder = decoders[fast_idct];
-  if (decoder) return decoder;
-  auto backend = nvimgcodec_struct<nvimgcodecBackend_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND);
-  backend.kind = NVIMGCODEC_BACKEND_KIND_CPU_ONLY;
-  backend.params = nvimgcodec_struct<nvimgcodecBackendParams_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND_PARAMS);
-  backend.params.load_hint = 1;
-  backend.params.load_hint_policy = NVIMGCODEC_LOAD_HINT_POLICY_IGNORE;
-  auto execution = nvimgcodec_struct<nvimgcodecExecutionParams_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTION_PARAMS);
-  execution.max_num_cpu_threads = 1;
-  execution.executor = calling_thread();
-  execution.device_id = NVIMGCODEC_DEVICE_CPU_ONLY;
-  execution.num_backends = 1;
-  execution.backends = &backend;
   // Smooth chroma upsampling always: DALI's CPU decoder has no other, its `jpeg_fancy_upsampling` speaks of the GPU.
-  const char* options = fast_idct ? ":fancy_upsampling=1 :fast_idct=1" : ":fancy_upsampling=1 :fast_idct=0";
-  if (library.DecoderCreate(instance, &decoder, &execution, options) != NVIMGCODEC_STATUS_SUCCESS) fail("nvImageCodec has no CPU decoder");
+  if (!decoder) decoder = instance.make_decoder({}, fast_idct ? ":fancy_upsampling=1 :fast_idct=1" : ":fancy_upsampling=1 :fast_idct=0");
+  if (!decoder) codec_error("nvImageCodec has no CPU decoder");
   return decoder;
 }
 
 nvimgcodecStatus_t ImageDecoder::State::open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info) {
-  const auto status = library.CodeStreamCreateFromHostMem(instance, &stream, encoded.data, encoded.size, nullptr);
+  const auto status = library.CodeStreamCreateFromHostMem(instance.handle(), &stream, encoded.data, encoded.size, nullptr);
   return status == NVIMGCODEC_STATUS_SUCCESS ? library.CodeStreamGetImageInfo(stream, &info) : status;
 }
 
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
-  if (encoded.size == 0) fail("the file is empty");
+  if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
-  if (is_jpeg2000(encoded)) fail("JPEG 2000 data were not decoded by the caller");
+  if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
   std::string messages;
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
@@ -273,8 +186,8 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
     if (status == NVIMGCODEC_STATUS_SUCCESS) status = open_stream({rewritten.data(), rewritten.size()}, info);
     info.orientation = orientation;
   }
-  if (status != NVIMGCODEC_STATUS_SUCCESS) fail(describe(status), messages);
-  if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) fail("the file is damaged", messages);
+  if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
+  if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) codec_error("the file is damaged", messages);
 
   ImageHeader header{};
   header.height = info.plane_info[0].height;
@@ -284,60 +197,28 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
   header.codec = info.codec_name;
   header.dtype = dtype_of(info.plane_info[0].sample_type);
-  if (header.codec == "jpeg2k") fail("JPEG 2000 data were not decoded by the caller");
-  if (header.codec == "png" && !png_chunks_fit(encoded)) fail("the file is damaged (a chunk is longer than the file)", messages);
+  if (header.codec == "jpeg2k") codec_error("JPEG 2000 data were not decoded by the caller");
+  if (header.codec == "png" && !png_chunks_fit(encoded)) codec_error("the file is damaged (a chunk is longer than the file)", messages);
   if (header.height < 1 || header.width < 1 || header.channels < 1 || header.height > kMaxPixels / header.width || !can_hold(header, encoded)) {
-    fail("the header promises " + std::to_string(header.height) + "x" + std::to_string(header.width) + " pixels, which a file of " +
+    codec_error("the header promises " + std::to_string(header.height) + "x" + std::to_string(header.width) + " pixels, which a file of " +
          std::to_string(encoded.size) + " bytes cannot hold");
   }
   return header;
 }
 
-void ImageDecoder::State::decode_samples(const std::optional<CropWindow>& part, bool fast_idct, const CodecOutput& format, DType dtype,
-                                         const ImageShape& shape, void* out) {
+void ImageDecoder::State::decode_samples(const DecodeSteps& steps, bool fast_idct, void* out) {
   std::string messages;
   CaptureOutput capture(messages);
   auto source = stream;
-  if (part) {
-    auto view = nvimgcodec_struct<nvimgcodecCodeStreamView_t>(NVIMGCODEC_STRUCTURE_TYPE_CODE_STREAM_VIEW);
-    view.region = nvimgcodec_struct<nvimgcodecRegion_t>(NVIMGCODEC_STRUCTURE_TYPE_REGION);
-    view.region.ndim = 2;
-    view.region.start[0] = int(part->y);
-    view.region.start[1] = int(part->x);
-    view.region.end[0] = int(part->y + part->height);
-    view.region.end[1] = int(part->x + part->width);
-    const auto status = library.CodeStreamGetSubCodeStream(stream, &window, &view);
-    if (status != NVIMGCODEC_STATUS_SUCCESS) fail("cannot decode a region of this image", messages);
+  if (steps.part) {
+    if (view_part(library, stream, *steps.part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
     source = window;
   }
-  auto target = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-  target.sample_format = format.format;
-  target.color_spec = format.color;
-  target.orientation = nvimgcodec_struct<nvimgcodecOrientation_t>(NVIMGCODEC_STRUCTURE_TYPE_ORIENTATION);
-  target.num_planes = 1;
-  auto& plane = target.plane_info[0];
-  plane = nvimgcodec_struct<nvimgcodecImagePlaneInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_PLANE_INFO);
-  plane.height = uint32_t(shape.height);
-  plane.width = uint32_t(shape.width);
-  plane.num_channels = uint32_t(format.channels);
-  plane.row_stride = size_t(shape.width) * size_t(format.channels) * item_bytes(dtype);
-  plane.sample_type = sample_type_of(dtype);
-  target.buffer = out;
-  target.buffer_kind = NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST;
-  if (library.ImageCreate(instance, &image, &target) != NVIMGCODEC_STATUS_SUCCESS) fail("nvImageCodec refuses the output image", messages);
+  auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
+  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec refuses the output image", messages);
 
-  auto params = nvimgcodec_struct<nvimgcodecDecodeParams_t>(NVIMGCODEC_STRUCTURE_TYPE_DECODE_PARAMS);
-  nvimgcodecFuture_t future = nullptr;
-  ReclaimArrays reclaim;
-  const auto status = library.DecoderDecode(decoder(fast_idct), &source, &image, 1, &params, &future);
-  nvimgcodecProcessingStatus_t outcome = NVIMGCODEC_PROCESSING_STATUS_FAIL;
-  if (future) {
-    size_t count = 1;
-    library.FutureWaitForAll(future);
-    library.FutureGetProcessingStatus(future, &outcome, &count);
-    library.FutureDestroy(future);
-  }
-  if (status != NVIMGCODEC_STATUS_SUCCESS || outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) fail(describe_failure(outcome), messages);
+  const auto outcome = decode_images(decoder(fast_idct), {source}, {image})[0];
+  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome), messages);
 }
 
 ImageDecoder::ImageDecoder() : state_(std::make_unique<State>()) {}
@@ -349,25 +230,14 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   const ImageHeader header = state_->parse(image);
   const ImageShape expected = decoded_shape(header, options);
   if (expected.height != shape.height || expected.width != shape.width || expected.channels != shape.channels) {
-    fail("the encoded image changed after the call");
+    codec_error("the encoded image changed after the call");
   }
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
 
-  const Orientation orientation = options.adjust_orientation ? header.orientation : Orientation{};
-  ImageShape stored = shape;
-  if (orientation.swaps_axes()) std::swap(stored.height, stored.width);
-  std::optional<CropWindow> part = options.window;
-  if (part) {
-    const bool swapped = orientation.swaps_axes();
-    part = stored_window(orientation, *part, swapped ? header.width : header.height, swapped ? header.height : header.width);
-  }
-
   // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
-  const CodecOutput format = codec_output(header, options.type);
-  const bool ordered = format.channels == shape.channels && options.type != ImageType::ycbcr;  // the codec has done the channels
-  const bool convert = !ordered || header.dtype != out_dtype;
-  const bool orient = !orientation.none();
-  const size_t pixel_bytes = size_t(format.channels) * item_bytes(header.dtype);
+  const DecodeSteps steps = decode_steps(header, options, shape, out_dtype);
+  const bool convert = steps.convert, orient = steps.orient();
+  const size_t pixel_bytes = size_t(steps.format.channels) * item_bytes(header.dtype);
   const size_t bytes = size_t(shape.height) * size_t(shape.width) * pixel_bytes;
   auto& samples = state_->samples;
   auto& oriented = state_->oriented;
@@ -375,14 +245,14 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (convert && orient) oriented.resize(bytes);
 
   void* decoded = convert || orient ? samples.data() : out;
-  state_->decode_samples(part, options.fast_idct, format, header.dtype, stored, decoded);
+  state_->decode_samples(steps, options.fast_idct, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;
-    apply_orientation(orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);
+    apply_orientation(steps.orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);
     decoded = target;
   }
   if (convert) {
-    convert_pixels({decoded, header.dtype, shape.height * shape.width, format.channels}, ordered ? ImageType::any : options.type,
+    convert_pixels({decoded, header.dtype, shape.height * shape.width, steps.format.channels}, steps.ordered ? ImageType::any : options.type,
                    int(shape.channels), out, out_dtype);
   }
   // One huge image must not cost every decoder its memory for ever.

@@ -8,11 +8,12 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <utility>
 
 namespace ndd {
 namespace {
 
-const NvimgcodecLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
+NvimgcodecLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
 
 void* open_library(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -24,6 +25,13 @@ template <class F>
 void find_function(void* handle, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(handle, name));
   if (!function) throw Error(Error::Runtime, std::string("decoders.image: this nvImageCodec has no function ") + name);
+}
+
+nvimgcodecExtensionModuleEntryFunc_t open_extension(const std::string& path) {
+  nvimgcodecExtensionModuleEntryFunc_t entry;
+  find_function(open_library(path), "nvimgcodecExtensionModuleEntry", entry);
+  capture_output_of(reinterpret_cast<const void*>(entry));
+  return entry;
 }
 
 }  // namespace
@@ -52,14 +60,17 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
   capture_output_of(reinterpret_cast<const void*>(library->InstanceCreate));
 
   for (const auto& path : extension_paths) {
-    void* extension = open_library(path);
-    nvimgcodecExtensionModuleEntryFunc_t entry;
-    find_function(extension, "nvimgcodecExtensionModuleEntry", entry);
-    capture_output_of(reinterpret_cast<const void*>(entry));
-    if (path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(entry));
-    library->extensions.push_back(entry);
+    library->extensions.push_back(open_extension(path));
+    if (path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(library->extensions.back()));
   }
   loaded = library.release();
+}
+
+void load_gpu_extensions(const std::vector<std::string>& extension_paths) {
+  if (!loaded->gpu_extensions.empty()) return;
+  std::vector<nvimgcodecExtensionModuleEntryFunc_t> entries;
+  for (const auto& path : extension_paths) entries.push_back(open_extension(path));
+  loaded->gpu_extensions = std::move(entries);
 }
 
 const NvimgcodecLibrary& nvimgcodec() {

@@ -30,10 +30,14 @@ struct NvimgcodecLibrary {
   // One per extension. Registering the CPU extensions one by one, instead of letting the library scan its folder, keeps the GPU
   // extensions out: those print "Failed to load nvjpeg library!" on every machine without a GPU.
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> extensions;
+  std::vector<nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // empty until a GPU decodes
 };
 
 // Called once from Python, which knows where the wheel lies and what its extensions are called. Throws when one cannot be loaded.
 void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths);
+
+// The same for those that need a GPU, before it decodes for the first time.
+void load_gpu_extensions(const std::vector<std::string>& extension_paths);
 
 // The loaded library; throws an error that names the package when there is none.
 const NvimgcodecLibrary& nvimgcodec();

@@ -5,37 +5,17 @@
 #include <cstring>
 
 namespace ndd {
-namespace {
-
-struct Point {
-  int64_t y, x;
-};
-
-// Where the displayed pixel (y, x) lies in the stored image; `height` and `width` are those of the displayed image.
-Point stored_point(const Orientation& orientation, Point p, int64_t height, int64_t width) {
-  if (orientation.mirror_y) p.y = height - 1 - p.y;
-  if (orientation.mirror_x) p.x = width - 1 - p.x;
-  switch (orientation.degrees) {
-    case 90: return {p.x, height - 1 - p.y};
-    case 180: return {height - 1 - p.y, width - 1 - p.x};
-    case 270: return {width - 1 - p.x, p.y};
-    default: return p;
-  }
-}
-
-}  // namespace
-
 CropWindow stored_window(const Orientation& orientation, const CropWindow& window, int64_t height, int64_t width) {
-  const Point a = stored_point(orientation, {window.y, window.x}, height, width);
-  const Point b = stored_point(orientation, {window.y + window.height - 1, window.x + window.width - 1}, height, width);
-  const Point first{std::min(a.y, b.y), std::min(a.x, b.x)};
+  const PixelPlace a = stored_point(orientation, {window.y, window.x}, height, width);
+  const PixelPlace b = stored_point(orientation, {window.y + window.height - 1, window.x + window.width - 1}, height, width);
+  const PixelPlace first{std::min(a.y, b.y), std::min(a.x, b.x)};
   return {first.y, first.x, std::max(a.y, b.y) - first.y + 1, std::max(a.x, b.x) - first.x + 1};
 }
 
 void apply_orientation(const Orientation& orientation, const uint8_t* stored, uint8_t* displayed, int64_t height, int64_t width, size_t pixel_bytes) {
   const int64_t stored_width = orientation.swaps_axes() ? height : width;
-  const auto offset = [&](Point p) {
-    const Point s = stored_point(orientation, p, height, width);
+  const auto offset = [&](PixelPlace p) {
+    const PixelPlace s = stored_point(orientation, p, height, width);
     return (s.y * stored_width + s.x) * int64_t(pixel_bytes);
   };
   const int64_t origin = offset({0, 0});

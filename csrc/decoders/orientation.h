@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ndd/hd.h"
+
 namespace ndd {
 
 // Turns the stored image into the displayed one: first counter-clockwise by `degrees`, then the mirrors.
@@ -13,9 +15,25 @@ struct Orientation {
   bool mirror_x = false;
   bool mirror_y = false;
 
-  bool none() const { return degrees == 0 && !mirror_x && !mirror_y; }
-  bool swaps_axes() const { return degrees % 180 != 0; }
+  NDD_HD bool none() const { return degrees == 0 && !mirror_x && !mirror_y; }
+  NDD_HD bool swaps_axes() const { return degrees % 180 != 0; }
 };
+
+struct PixelPlace {
+  int64_t y, x;
+};
+
+// Where the displayed pixel lies in the stored image; `height` and `width` are those of the displayed image.
+NDD_HD PixelPlace stored_point(const Orientation& orientation, PixelPlace p, int64_t height, int64_t width) {
+  if (orientation.mirror_y) p.y = height - 1 - p.y;
+  if (orientation.mirror_x) p.x = width - 1 - p.x;
+  switch (orientation.degrees) {
+    case 90: return {p.x, height - 1 - p.y};
+    case 180: return {height - 1 - p.y, width - 1 - p.x};
+    case 270: return {width - 1 - p.x, p.y};
+    default: return p;
+  }
+}
 
 struct CropWindow {
   int64_t y, x, height, width;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoders of files that are in memory."""
 
+from ._library import engine_counts as engine_counts
 from .audio import audio as audio
 from .image import image as image
 from .image import image_random_crop as image_random_crop

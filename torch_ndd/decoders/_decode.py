@@ -10,12 +10,16 @@ import torch
 from .. import _native
 from .._batch import Batch, empty_packed, new_batch
 from .._failures import Failures
+from .._launch import recorded
 from .._operator import OPERATORS, Launch, queue
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
 from . import _jpeg2000, _library
 
-KERNEL = "Tensor? windows, str op, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors"
+KERNEL = (
+    "Tensor? windows, str op, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors,"
+    "str gpu_options, float hardware_load, int done"  # for a GPU: the library's options, the part of its JPEG engines, a CUDA event or 0
+)
 _read_shapes = _native.define(
     "image_shapes",
     [
@@ -49,6 +53,20 @@ DTYPES = (
 MAX_PIXELS = 1 << 28
 
 
+class Target(NamedTuple):
+    """Where the pixels go, and what is for a GPU alone."""
+
+    device: Any  # a torch.device, as the operator has resolved it
+    hw_decoder_load: float
+    hybrid_huffman_threshold: int
+    jpeg_fancy_upsampling: bool
+
+    @property
+    def options(self) -> str:
+        """For the library's GPU decoders."""
+        return f":fancy_upsampling={int(self.jpeg_fancy_upsampling)} :hybrid_huffman_threshold={self.hybrid_huffman_threshold}"
+
+
 class DecodeArguments(NamedTuple):
     """What all image decoders are told."""
 
@@ -58,6 +76,7 @@ class DecodeArguments(NamedTuple):
     use_fast_idct: bool
     max_pixels: int
     on_error: str
+    target: Target
 
 
 class Options(NamedTuple):
@@ -73,8 +92,9 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
 
     ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns y, x, height, width (N, 4) of the parts to decode.
     """
-    if files._values.device.type != "cpu":
-        raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
+    on_gpu = given.target.device.type == "cuda"
+    if on_gpu and not 0 <= given.target.hw_decoder_load <= 1:
+        raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {given.target.hw_decoder_load}")
     if given.dtype not in DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {given.dtype}")
@@ -86,6 +106,8 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         raise ValueError(f"{op}: max_pixels must be positive, got {given.max_pixels}")
     check_files(op, files)
     _library.load()
+    if on_gpu:
+        _library.load_gpu()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     files, shapes = image_shapes(files, options, given.max_pixels, failures)
@@ -94,11 +116,14 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         windows = windows_of(shapes)
         _check_inside(op, files, windows, shapes, failures)
         shapes = torch.cat([windows[:, 2:], shapes[:, 2:]], 1)
-    out = empty_packed(shapes, given.dtype, files._values.device, "HWC")
+    out = empty_packed(shapes, given.dtype, given.target.device, "HWC")
     out._sources, out._failures = files._sources, failures
-    arguments = [windows, *options, bool(given.use_fast_idct), None if failures is None else failures.table]
+    event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
+    done = 0 if event is None else event.cuda_event
+    table = None if failures is None else failures.table
+    arguments = [windows, *options, bool(given.use_fast_idct), table, given.target.options, given.target.hw_decoder_load, done]
     if given.on_error != "skip" or failures is None:
-        return Launch(out, arguments, inputs=(files,))
+        return Launch(out, arguments, inputs=(files,), event=event)
     queue(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
     kept = out.select(failures.kept())
     kept._failures = failures

@@ -8,10 +8,10 @@ import torch
 from .. import types
 from .._operator import DeviceLike, Hint, Random, T, operator
 from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
-from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, decode
+from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode
 
 
-@operator(name="decoders.image", kernel=KERNEL, reads_values=True)
+@operator(name="decoders.image", kernel=KERNEL, reads_values=True, host_inputs=True)
 def image(
     input: T,
     /,
@@ -30,9 +30,9 @@ def image(
     dtype: torch.dtype = torch.uint8,
     host_memory_padding: Hint[int] = 8388608,
     host_memory_padding_jpeg2k: Hint[int] = 0,
-    hw_decoder_load: Hint[float] = 0.65,
-    hybrid_huffman_threshold: Hint[int] = 1000000,
-    jpeg_fancy_upsampling: Hint[bool] = False,
+    hw_decoder_load: float = 0.65,
+    hybrid_huffman_threshold: int = 1000000,
+    jpeg_fancy_upsampling: bool = False,
     max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
     on_error: str = "raise",
@@ -47,26 +47,34 @@ def image(
 
     The sizes come from the headers at the call; the pixels are decoded when they are needed, each file by one thread.
 
+    With ``device="gpu"`` the files stay in host memory and the pixels are made on the GPU: of baseline JPEGs by its JPEG engines, where it has some,
+    and by CUDA; all other files, and what those refuse, by the CPU, which uploads the pixels. Those of a JPEG may differ by a few levels from the
+    CPU's, more along colour edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` tells who has decoded how many.
+
     Args:
-        input: contents of the files, uint8 (length,).
+        input: contents of the files, uint8 (length,), in host memory.
         adjust_orientation: turn the image as its EXIF orientation says.
         dtype: an integer type stands for [0, 1] with its whole range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16.
         output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels
             that the file has.
         use_fast_idct: a faster and less exact inverse DCT for JPEG.
-        jpeg_fancy_upsampling: the CPU decoder always upsamples chroma smoothly; this is for the GPU.
+        hw_decoder_load: on a GPU, the part of a batch that its JPEG engines decode. 0.65, the default, is where it begins: it is tuned by the times
+            that the engines, CUDA and the CPU take, and which of them meets an image, and so the last bits of its pixels, may change from run to run.
+            Any other value is kept, CUDA takes the rest, and runs are alike.
+        hybrid_huffman_threshold: CUDA decodes also the Huffman code of images with more pixels than that, instead of the CPU.
+        jpeg_fancy_upsampling: upsample chroma smoothly on a GPU. The CPU always does.
         max_pixels: the largest image (height times width) that is decoded, against files of a few bytes that promise gigabytes.
         on_error: what happens to a file that cannot be decoded. "raise"; "replace" gives pixels of zeros, of the size in the header, or of the
             batch's median height and width where there is no readable header (1x1 when there is none in the whole batch); "skip" leaves the sample
             out, for which the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
             ``labels.select(result.kept)`` are the labels of what "skip" has left.
 
-    The other arguments are hints for DALI's memory and its GPU decoder, accepted and without effect.
+    The other arguments are hints for DALI's memory, accepted and without effect.
 
     Raises:
         RuntimeError: a file that is no image, is damaged or has too many pixels; the message names the sample and the file. A damaged header raises
             at the call, damaged pixels when the image is used.
-        ValueError: another ``on_error``, or ``max_pixels`` that is not positive.
+        ValueError: another ``on_error``, ``max_pixels`` that is not positive, or ``hw_decoder_load`` outside of 0 to 1.
 
     >>> import io
     >>> import numpy as np
@@ -76,11 +84,12 @@ def image(
     >>> image(np.frombuffer(file.getvalue(), np.uint8)).shape
     (2, 4, 3)
     """
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
     return decode("decoders.image", input, given)
 
 
-@operator(name="decoders.image_random_crop", kernel=KERNEL, reads_values=True)
+@operator(name="decoders.image_random_crop", kernel=KERNEL, reads_values=True, host_inputs=True)
 def image_random_crop(
     input: T,
     /,
@@ -94,9 +103,9 @@ def image_random_crop(
     dtype: torch.dtype = torch.uint8,
     host_memory_padding: Hint[int] = 8388608,
     host_memory_padding_jpeg2k: Hint[int] = 0,
-    hw_decoder_load: Hint[float] = 0.65,
-    hybrid_huffman_threshold: Hint[int] = 1000000,
-    jpeg_fancy_upsampling: Hint[bool] = False,
+    hw_decoder_load: float = 0.65,
+    hybrid_huffman_threshold: int = 1000000,
+    jpeg_fancy_upsampling: bool = False,
     max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
@@ -137,5 +146,6 @@ def image_random_crop(
         words: torch.Tensor = rng  # type: ignore[assignment]  # the decorator drew them
         return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
     return decode(name, input, given, windows)

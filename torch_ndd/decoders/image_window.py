@@ -9,10 +9,10 @@ from .. import types
 from .._operator import DeviceLike, Hint, ShapeArg, T, operator
 from ..ops._crop_window import CropArguments, crop_window
 from ..ops.slice import SliceArguments, slice_window
-from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, decode, sizes_of, window_rows
+from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of, window_rows
 
 
-@operator(name="decoders.image_crop", kernel=KERNEL, reads_values=True)
+@operator(name="decoders.image_crop", kernel=KERNEL, reads_values=True, host_inputs=True)
 def image_crop(
     input: T,
     /,
@@ -33,9 +33,9 @@ def image_crop(
     dtype: torch.dtype = torch.uint8,
     host_memory_padding: Hint[int] = 8388608,
     host_memory_padding_jpeg2k: Hint[int] = 0,
-    hw_decoder_load: Hint[float] = 0.65,
-    hybrid_huffman_threshold: Hint[int] = 1000000,
-    jpeg_fancy_upsampling: Hint[bool] = False,
+    hw_decoder_load: float = 0.65,
+    hybrid_huffman_threshold: int = 1000000,
+    jpeg_fancy_upsampling: bool = False,
     max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
     on_error: str = "raise",
@@ -77,11 +77,12 @@ def image_crop(
     def windows(shapes: torch.Tensor) -> torch.Tensor:
         return window_rows(crop_window(name, sizes_of(shapes), arguments), len(shapes))
 
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
     return decode(name, input, given, windows)
 
 
-@operator(name="decoders.image_slice", kernel=KERNEL, reads_values=True)
+@operator(name="decoders.image_slice", kernel=KERNEL, reads_values=True, host_inputs=True)
 def image_slice(
     data: T,
     anchor: ShapeArg[Sequence[float]] | None = None,
@@ -100,9 +101,9 @@ def image_slice(
     end: ShapeArg[Sequence[int]] | None = None,
     host_memory_padding: Hint[int] = 8388608,
     host_memory_padding_jpeg2k: Hint[int] = 0,
-    hw_decoder_load: Hint[float] = 0.65,
-    hybrid_huffman_threshold: Hint[int] = 1000000,
-    jpeg_fancy_upsampling: Hint[bool] = False,
+    hw_decoder_load: float = 0.65,
+    hybrid_huffman_threshold: int = 1000000,
+    jpeg_fancy_upsampling: bool = False,
     max_pixels: int = MAX_PIXELS,
     memory_stats: Hint[bool] = False,
     normalized_anchor: bool = True,
@@ -155,5 +156,6 @@ def image_slice(
     def windows(shapes: torch.Tensor) -> torch.Tensor:
         return window_rows(slice_window(name, sizes_of(shapes), arguments, "pad"), len(shapes))
 
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
     return decode(name, data, given, windows)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/codec_instance.h"
+
+#include "decoders/captured_output.h"
+#include "decoders/codec_output.h"
+#include "decoders/reclaimed_arrays.h"
+
+#include <cstring>
+
+namespace ndd {
+namespace {
+
+// The library's own pool has a thread even for one image; work that stays on the caller's thread saves the hand-over and survives a fork.
+nvimgcodecStatus_t schedule(void*, int, int sample, void* context, void (*task)(int, int, void*)) {
+  task(0, sample, context);
+  return NVIMGCODEC_STATUS_SUCCESS;
+}
+
+nvimgcodecExecutorDesc_t* calling_thread() {
+  static nvimgcodecExecutorDesc_t executor = [] {
+    auto description = nvimgcodec_struct<nvimgcodecExecutorDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTOR_DESC);
+    description.schedule = schedule;
+    description.run = [](void*, int) { return NVIMGCODEC_STATUS_SUCCESS; };
+    description.wait = [](void*, int) { return NVIMGCODEC_STATUS_SUCCESS; };
+    description.getNumThreads = [](void*) { return 1; };
+    return description;
+  }();
+  return &executor;
+}
+
+}  // namespace
+
+CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFunc_t>& extensions) : library_(nvimgcodec()) {
+  auto messenger = nvimgcodec_struct<nvimgcodecDebugMessengerDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_DEBUG_MESSENGER_DESC);
+  messenger.message_severity = NVIMGCODEC_DEBUG_MESSAGE_SEVERITY_DEFAULT;
+  messenger.message_category = NVIMGCODEC_DEBUG_MESSAGE_CATEGORY_ALL;
+  messenger.user_callback = [](nvimgcodecDebugMessageSeverity_t, nvimgcodecDebugMessageCategory_t, const nvimgcodecDebugMessageData_t* data, void*) {
+    capture_message(data->message, std::strlen(data->message));
+    capture_message("\n", 1);
+    return 1;
+  };
+  auto create = nvimgcodec_struct<nvimgcodecInstanceCreateInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
+  create.load_builtin_modules = 1;  // the parsers
+  create.create_debug_messenger = 1;
+  create.debug_messenger_desc = &messenger;
+  if (library_.InstanceCreate(&handle_, &create) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec cannot be initialised");
+  for (auto entry : extensions) {
+    auto description = nvimgcodec_struct<nvimgcodecExtensionDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXTENSION_DESC);
+    nvimgcodecExtension_t extension = nullptr;
+    if (entry(&description) != NVIMGCODEC_STATUS_SUCCESS || library_.ExtensionCreate(handle_, &extension, &description) != NVIMGCODEC_STATUS_SUCCESS) {
+      library_.InstanceDestroy(handle_);
+      codec_error("nvImageCodec refuses one of its own extensions");
+    }
+  }
+}
+
+CodecInstance::~CodecInstance() { library_.InstanceDestroy(handle_); }
+
+nvimgcodecDecoder_t CodecInstance::make_decoder(const CodecBackend& where, const std::string& options) const {
+  auto backend = nvimgcodec_struct<nvimgcodecBackend_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND);
+  backend.kind = where.kind;
+  backend.params = nvimgcodec_struct<nvimgcodecBackendParams_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND_PARAMS);
+  backend.params.load_hint = 1;
+  backend.params.load_hint_policy = NVIMGCODEC_LOAD_HINT_POLICY_IGNORE;
+  auto execution = nvimgcodec_struct<nvimgcodecExecutionParams_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTION_PARAMS);
+  execution.device_allocator = where.device_memory;
+  execution.pinned_allocator = where.pinned_memory;
+  execution.max_num_cpu_threads = 1;
+  execution.executor = calling_thread();
+  execution.device_id = where.device;
+  execution.num_backends = 1;
+  execution.backends = &backend;
+  nvimgcodecDecoder_t decoder = nullptr;
+  if (library_.DecoderCreate(handle_, &decoder, &execution, options.c_str()) != NVIMGCODEC_STATUS_SUCCESS) return nullptr;
+  return decoder;
+}
+
+std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t decoder, const std::vector<nvimgcodecCodeStream_t>& files,
+                                                        const std::vector<nvimgcodecImage_t>& images) {
+  const NvimgcodecLibrary& library = nvimgcodec();
+  std::vector<nvimgcodecProcessingStatus_t> outcomes(files.size(), NVIMGCODEC_PROCESSING_STATUS_FAIL);
+  auto params = nvimgcodec_struct<nvimgcodecDecodeParams_t>(NVIMGCODEC_STRUCTURE_TYPE_DECODE_PARAMS);
+  nvimgcodecFuture_t future = nullptr;
+  ReclaimArrays reclaim;
+  const auto status = library.DecoderDecode(decoder, files.data(), images.data(), int(files.size()), &params, &future);
+  if (future) {
+    size_t count = outcomes.size();
+    library.FutureWaitForAll(future);
+    library.FutureGetProcessingStatus(future, outcomes.data(), &count);
+    library.FutureDestroy(future);
+  }
+  if (status != NVIMGCODEC_STATUS_SUCCESS) outcomes.assign(files.size(), NVIMGCODEC_PROCESSING_STATUS_FAIL);
+  return outcomes;
+}
+
+}  // namespace ndd

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/gpu_decoder.h"
+
+#ifdef USE_CUDA
+
+#include "decoders/captured_output.h"
+
+#include <algorithm>
+
+#pragma weak aoti_torch_create_cuda_stream_guard
+#pragma weak aoti_torch_delete_cuda_stream_guard
+#pragma weak aoti_torch_cuda_caching_allocator_raw_alloc
+#pragma weak aoti_torch_cuda_caching_allocator_raw_delete
+
+namespace ndd {
+namespace {
+
+// The device of this thread, for a while.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(current_cuda_device()) { check_cuda(cudaSetDevice(device), "decoders.image"); }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const int before_;
+};
+
+cudaEvent_t make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "decoders.image");
+  return event;
+}
+
+// nvJPEG's memory comes from torch's allocator, on the stream that uses it. The library calls these from within decoding, on the thread of the call.
+int allocate_device(void* device, void** data, size_t bytes, cudaStream_t stream) {
+  try {
+    const OnStream scope(*static_cast<const int*>(device), stream);
+    return aoti_torch_cuda_caching_allocator_raw_alloc(bytes, data) == 0 ? 0 : 1;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int free_device(void* device, void* data, size_t, cudaStream_t stream) {
+  if (data == nullptr) return 0;
+  try {
+    const OnStream scope(*static_cast<const int*>(device), stream);
+    return aoti_torch_cuda_caching_allocator_raw_delete(data) == 0 ? 0 : 1;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault) == cudaSuccess ? 0 : 1; }
+int free_pinned(void*, void* data, size_t, cudaStream_t) { return data == nullptr || cudaFreeHost(data) == cudaSuccess ? 0 : 1; }
+
+}  // namespace
+
+OnStream::OnStream(int device, cudaStream_t stream) {
+  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) throw Error(Error::Runtime, "torch refuses a CUDA stream");
+}
+
+OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
+
+GpuDecoder::GpuDecoder(int device, bool hardware) : device_(device), hardware_(hardware) {
+  const NvimgcodecLibrary& library = nvimgcodec();
+  if (library.gpu_extensions.empty()) throw Error(Error::Runtime, "nvImageCodec's GPU decoders are not loaded");
+  const OnDevice scope(device);
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
+  issued_ = make_event();
+  for (Block& block : blocks_) block.copied = make_event();
+  device_memory_ = nvimgcodec_struct<nvimgcodecDeviceAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_DEVICE_ALLOCATOR);
+  device_memory_.device_malloc = allocate_device;
+  device_memory_.device_free = free_device;
+  device_memory_.device_ctx = const_cast<int*>(&device_);
+  pinned_memory_ = nvimgcodec_struct<nvimgcodecPinnedAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR);
+  pinned_memory_.pinned_malloc = allocate_pinned;
+  pinned_memory_.pinned_free = free_pinned;
+  auto extensions = library.extensions;
+  extensions.insert(extensions.end(), library.gpu_extensions.begin(), library.gpu_extensions.end());
+  instance_ = std::make_unique<CodecInstance>(extensions);
+}
+
+nvimgcodecDecoder_t GpuDecoder::decoder(const std::string& options) {
+  const auto found = decoders_.find(options);
+  if (found != decoders_.end()) return found->second;
+  CodecBackend backend;
+  backend.kind = hardware_ ? NVIMGCODEC_BACKEND_KIND_HW_GPU_ONLY : NVIMGCODEC_BACKEND_KIND_HYBRID_CPU_GPU;
+  backend.device = device_;
+  backend.device_memory = &device_memory_;
+  backend.pinned_memory = &pinned_memory_;
+  return decoders_[options] = instance_->make_decoder(backend, options);
+}
+
+std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::string& options) {
+  std::string messages;
+  CaptureOutput capture(messages);
+  const NvimgcodecLibrary& library = nvimgcodec();
+  std::vector<char> issued(jobs.size(), 0);
+  const auto codec = decoder(options);
+  if (!codec) return issued;
+
+  files_.resize(std::max(files_.size(), jobs.size()), nullptr);
+  parts_.resize(files_.size(), nullptr);
+  images_.resize(files_.size(), nullptr);
+  std::vector<nvimgcodecCodeStream_t> sources;
+  std::vector<nvimgcodecImage_t> targets;
+  std::vector<size_t> which;
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    const GpuJob& job = jobs[k];
+    if (library.CodeStreamCreateFromHostMem(instance_->handle(), &files_[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    if (job.steps.part && view_part(library, files_[k], *job.steps.part, &parts_[k]) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    auto target = codec_image(job.steps, job.samples, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_DEVICE);
+    target.cuda_stream = stream_;
+    if (library.ImageCreate(instance_->handle(), &images_[k], &target) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    sources.push_back(job.steps.part ? parts_[k] : files_[k]);
+    targets.push_back(images_[k]);
+    which.push_back(k);
+  }
+  if (sources.empty()) return issued;
+  const auto outcomes = decode_images(codec, sources, targets);
+  for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;
+  return issued;
+}
+
+void* GpuDecoder::staging(size_t bytes) {
+  block_ ^= 1;
+  Block& block = blocks_[block_];
+  check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
+  if (block.bytes < bytes) {
+    if (block.data) check_cuda(cudaFreeHost(block.data), "decoders.image");
+    block.data = nullptr;
+    block.bytes = 0;
+    const size_t rounded = (bytes + bytes / 4 + 0xfffff) & ~size_t{0xfffff};  // freeing waits for the device: seldom
+    check_cuda(cudaHostAlloc(&block.data, rounded, cudaHostAllocDefault), "decoders.image: pinned memory");
+    block.bytes = rounded;
+  }
+  return block.data;
+}
+
+void GpuDecoder::upload(void* device_memory, size_t bytes) {
+  Block& block = blocks_[block_];
+  check_cuda(cudaMemcpyAsync(device_memory, block.data, bytes, cudaMemcpyHostToDevice, stream_), "decoders.image");
+  check_cuda(cudaEventRecord(block.copied, stream_), "decoders.image");
+}
+
+void GpuDecoder::join(cudaStream_t other) {
+  check_cuda(cudaEventRecord(issued_, stream_), "decoders.image");
+  check_cuda(cudaStreamWaitEvent(other, issued_, 0), "decoders.image");
+}
+
+void GpuDecoder::finish() { check_cuda(cudaStreamSynchronize(stream_), "decoders.image"); }
+
+GpuDecoders& GpuDecoders::of(int device) {
+  static auto* mutex = new std::mutex;
+  static auto* all = new std::map<int, std::unique_ptr<GpuDecoders>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto& found = (*all)[device];
+  if (!found) found = std::make_unique<GpuDecoders>(device);
+  return *found;
+}
+
+std::unique_ptr<GpuDecoder> GpuDecoders::take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_.empty()) {
+      auto decoder = std::move(idle_.back());
+      idle_.pop_back();
+      return decoder;
+    }
+  }
+  return std::make_unique<GpuDecoder>(device_, false);
+}
+
+void GpuDecoders::give_back(std::unique_ptr<GpuDecoder> decoder) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(std::move(decoder));
+}
+
+DecodeTimes GpuDecoders::times() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return times_;
+}
+
+void GpuDecoders::note_time(double DecodeTimes::* which, double nanoseconds_per_pixel) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  measured(times_.*which, nanoseconds_per_pixel);
+}
+
+bool GpuDecoders::goes_to_cuda(double share) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  credit_ += share;
+  if (credit_ < 1) return false;
+  credit_ -= 1;
+  return true;
+}
+
+}  // namespace ndd
+
+#endif
