@@ -54,6 +54,8 @@ from ._stream import EvalMode as EvalMode
 from ._tensor import Tensor as Tensor
 from ._tensor import as_tensor as as_tensor
 from ._tensor import tensor as tensor
+from ._upload import Uploads as Uploads
+from ._upload import uploads as uploads
 from .decoders.imread import imread as imread
 from .decoders.peek import peek_image_shape as peek_image_shape
 from .doctor import doctor as doctor

@@ -13,7 +13,6 @@ from . import _ragged, types
 from ._collect import collected, fence, is_array
 from ._device import Device, DeviceLike, torch_device
 from ._indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
-from ._launch import moved
 from ._native import define, empty, volume
 from ._operand import Operand, TorchTensor
 from ._printing import of_batch, shapes_text
@@ -21,6 +20,7 @@ from ._queue import launch
 from ._samples import Samples, SampleSlicer, sample_index
 from ._stream import Pending
 from ._tensor import ALL_SAMPLES, SAME_SAMPLE, Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, unusable
+from ._upload import moved
 
 # Inside Batch `slice` is a property.
 Slice: TypeAlias = slice

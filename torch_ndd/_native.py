@@ -81,6 +81,7 @@ pool_enter = _function(_quick, "ndd_pool_enter", None, _POINTER)
 pool_set_default = _function(_quick, "ndd_pool_set_default", None, _POINTER)
 pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _POINTER)
 worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
+_pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
 
 
@@ -175,21 +176,52 @@ def volume(shapes: torch.Tensor, item_bytes: int) -> int:
 
 
 _pooled_bytes = torch.ops.ndd.pooled_bytes.default
-_POOLED_BYTES = 2 << 20  # a page; csrc/ndd/host_memory.cpp has the measurements
+POOLED_BYTES = 2 << 20  # a page; csrc/ndd/host_memory.cpp has the measurements
+pinned_sizes: set[int] = set()  # size_class of the buffers that are taken from torch's pinned memory instead: see _upload.py
+
+
+def size_class(size: int) -> int:
+    """The exponent of the power of two that torch rounds ``size`` bytes of pinned memory up to."""
+    return (size - 1).bit_length()
+
+
+def pin_size(size: int, pinned: bool = True) -> None:
+    """Take pinned memory, or the pool's, for our buffers of about ``size`` bytes from now on."""
+    (pinned_sizes.add if pinned else pinned_sizes.discard)(size_class(size))
+    _pin_sizes(sum(1 << one for one in tuple(pinned_sizes)))
+
+
+def pin_no_size() -> None:
+    """Take no pinned memory any more."""
+    pinned_sizes.clear()
+    _pin_sizes(0)
 
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Uninitialised memory; large host buffers come from a pool."""
+    """Uninitialised memory; large host buffers come from a pool, or are pinned."""
     if device.type == "cpu":
         if torch.compiler.is_compiling():
             return torch.ops.ndd.empty_pooled(shape, dtype)
         size = dtype.itemsize
         for extent in shape:
             size *= extent
-        if size >= _POOLED_BYTES:
+        if size >= POOLED_BYTES:
+            if pinned_sizes and (pinned := _pinned(shape, dtype, size)) is not None:
+                return pinned
             try:
                 made = _pooled_bytes(min(size, _MOST_BYTES))
                 return (made if dtype is torch.uint8 else made.view(dtype)).view(shape)
             except RuntimeError:
                 raise MemoryError(f"no memory for {size} bytes: an output of shape {tuple(shape)}") from None
     return torch.empty(shape, dtype=dtype, device=device)
+
+
+def _pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, size: int) -> torch.Tensor | None:
+    """Pinned memory, where buffers of this size go to a GPU and there is any."""
+    if size_class(size) not in pinned_sizes:
+        return None
+    try:
+        return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
+    except RuntimeError:
+        pin_size(size, False)  # the next copy to a GPU tries again, and counts
+        return None

@@ -12,11 +12,11 @@ from ._convert import saturated as saturated
 from ._convert import truncated
 from ._device import Device, DeviceLike, torch_device
 from ._indexing import bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
-from ._launch import moved
 from ._operand import Operand, TorchTensor
 from ._printing import of_tensor, printable
 from ._queue import launch
 from ._stream import EvalMode, Pending, _site, _traceback, current_mode
+from ._upload import moved
 
 # Which sample of pending work a value reads: its number, or one of these (csrc/ndd/scheduler.h).
 SAME_SAMPLE, ALL_SAMPLES = -1, -2

@@ -18,7 +18,8 @@ from ._device import DeviceLike, torch_device
 from ._diagnosis import Stats, Stopwatch
 from ._rng import RNG, get_default_rng, using_rng
 from ._stream import EvalMode
-from ._tensor import Tensor
+from ._tensor import Tensor, new_tensor
+from ._upload import moved
 from .readers import Reader
 
 STATE_VERSION = 1
@@ -259,7 +260,12 @@ def _as_torch(value: Any) -> Any:
 def _on_device(value: Any, device: DeviceLike) -> Any:
     if isinstance(value, Batch | Tensor):
         return value.to_device(device)
-    return value.to(torch_device(device), non_blocking=True) if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor) or value.device == (target := torch_device(device)):
+        return value
+    if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_nested:
+        return value.to(target, non_blocking=True)
+    values, pending = moved(value, None, False, target)
+    return new_tensor(values, None, pending)
 
 
 def _bytes(value: Any) -> int:

@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -106,6 +108,15 @@ void give_back(const Block& block) {
   for (const Block& b : surplus) release(b);
 }
 
+std::atomic<uint64_t> pinned_sizes{0};
+
+// The exponent of the power of two that torch rounds `bytes` of pinned memory up to.
+int size_class(size_t bytes) {
+  int exponent = 0;
+  while (exponent < 63 && (size_t{1} << exponent) < bytes) ++exponent;
+  return exponent;
+}
+
 Tensor pooled_bytes(int64_t bytes) {
   const Block block = take(static_cast<size_t>(bytes));
   return torch::stable::from_blob(block.data, {bytes}, {1}, torch::stable::Device(torch::headeronly::DeviceType::CPU),
@@ -117,7 +128,22 @@ Tensor pooled_bytes(int64_t bytes) {
 HostBlock take_host_memory(size_t bytes) { return take(bytes); }
 void give_back_host_memory(void* data, size_t bytes) { give_back({data, bytes}); }
 
+std::optional<Tensor> pinned_host_memory(size_t bytes) {
+  const uint64_t wanted = uint64_t{1} << size_class(bytes);
+  if (bytes < kPooledHostMemory || (pinned_sizes.load(std::memory_order_relaxed) & wanted) == 0) return std::nullopt;
+  try {
+    return torch::stable::empty({static_cast<int64_t>(bytes)}, torch::headeronly::ScalarType::Byte, std::nullopt,
+                                torch::stable::Device(torch::headeronly::DeviceType::CPU), true);
+  } catch (const std::exception&) {
+    pinned_sizes.fetch_and(~wanted);  // torch writes each such error to stderr; copies to a GPU from other memory are counted there
+    return std::nullopt;
+  }
+}
+
 }  // namespace ndd
+
+// Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
+extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("pooled_bytes(int bytes) -> Tensor"); }
 STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("pooled_bytes", TORCH_BOX(&ndd::pooled_bytes)); }

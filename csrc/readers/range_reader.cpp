@@ -30,6 +30,7 @@ constexpr size_t kPlaces = 64;
 }  // namespace
 
 void FreeMemory::operator()(char* data) const {
+  if (pinned) return;
   pooled > 0 ? give_back_host_memory(data, pooled) : std::free(data);
 }
 
@@ -38,8 +39,12 @@ Memory allocate_memory(int64_t bytes) {
   try {
     // Large buffers come from the pool: host_memory.cpp has the measurements.
     if (wanted >= kPooledHostMemory) {
+      if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
+        auto* const data = static_cast<char*>(pinned->data_ptr());
+        return Memory(data, FreeMemory{0, std::move(pinned)});
+      }
       const HostBlock block = take_host_memory(wanted);
-      return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes});
+      return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
     }
   } catch (const std::bad_alloc&) {
     throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
@@ -52,6 +57,7 @@ Memory allocate_memory(int64_t bytes) {
 Tensor tensor_of(Memory memory, int64_t bytes) {
   const FreeMemory release = memory.get_deleter();
   char* data = memory.release();
+  if (release.pinned) return *release.pinned;  // no other tensor over it: by its storage torch knows that copies to a GPU still read it
   return torch::stable::from_blob(data, {bytes}, {1}, torch::stable::Device(torch::headeronly::DeviceType::CPU), torch::headeronly::ScalarType::Byte,
                                   [data, release](void*) { release(data); });
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace ndd {
 // Bytes that belong to a tensor in the end.
 struct FreeMemory {
   size_t pooled = 0;  // bytes of a block of the pool of ndd/host_memory.h
+  std::optional<Tensor> pinned{};  // whose memory it is
   void operator()(char* data) const;
 };
 using Memory = std::unique_ptr<char, FreeMemory>;
