@@ -26,6 +26,10 @@ Samples = list[np.ndarray]
 Inputs = Callable[[bool], tuple[Samples, ...]]
 
 COUNT = 3  # samples of a case
+# Operators that take host memory; ``device="gpu"`` says where their result is.
+FROM_HOST = ("decoders.image", "decoders.image_random_crop", "decoders.image_crop", "decoders.image_slice")
+# Operators that work in host memory alone, as their documentation says.
+HOST_ONLY = ("decoders.audio", "decoders.numpy", "decoders.video", "io.file.read", "optical_flow", "peek_image_shape")
 EXTENTS = {"F": 3, "C": 3, "D": 5, "H": 17, "W": 23}
 
 
@@ -134,9 +138,13 @@ class Case:
 
     def run(self, ragged: bool = False, device: str = "cpu", **changes: Any) -> tuple[ndd.Batch, ...]:
         """Call the operator on the batch; all results, also of one."""
-        inputs = self.batches(ragged, device)
-        where = {} if inputs or device == "cpu" else {"device": device}
+        inputs, where = self.placed(ragged, device)
         return as_tuple(self.function(*inputs, **self.arguments(), **where, **changes))
+
+    def placed(self, ragged: bool = False, device: str = "cpu") -> tuple[tuple[ndd.Batch, ...], dict[str, str]]:
+        """The inputs where the operator takes them, and the keyword argument that makes it work on ``device`` where they do not."""
+        inputs = self.batches(ragged, "cpu" if self.operator in FROM_HOST else device)
+        return inputs, {} if device == "cpu" or (inputs and self.operator not in FROM_HOST) else {"device": device}
 
     def run_sample(self, sample: int, ragged: bool = False) -> tuple[ndd.Tensor, ...]:
         """Call the operator on one sample."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from _forks import Forks
 
 import torch_ndd as ndd
 from torch_ndd import _native
@@ -62,6 +63,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError("--device=cuda needs a GPU and a library built with nvcc")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """``-m device`` chooses what ``--device`` makes a difference for."""
+    for item in items:
+        if "device" in getattr(item, "fixturenames", ()):
+            item.add_marker("device")
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print what tests with the marker ``figures`` have counted."""
     figures = [(report.nodeid, report.capstdout) for report in terminalreporter.stats.get("passed", ()) if "figures" in report.keywords]
@@ -70,6 +78,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for name, text in sorted(figures):
             for line in text.splitlines():
                 terminalreporter.write_line(f"{name.rpartition('/')[2]}: {line}")
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Where tests get processes from."""
+    with Forks("torch_ndd") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -378,6 +378,31 @@ def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:
     assert cuda.log == []
 
 
+def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
+    """While torch's stream is captured work goes there, waits for no work of before, and nobody waits for it afterwards."""
+    given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
+    with on_stream(GPU):
+        before = launched([given])  # type: ignore[list-item]
+    mine = torch.cuda.Stream(0)
+    with cuda.stream(mine):
+        cuda.capturing = True
+        with on_stream(GPU, [(given, before), (given, None)], external=True):  # type: ignore[list-item]
+            assert torch.cuda.current_stream(GPU) == mine
+            before.wait()
+            captured = launched([made])  # type: ignore[list-item]
+        captured.wait()
+        cuda.capturing = False
+    captured.wait()
+    assert cuda.log == []
+    ours = before._stream.cuda_stream
+    with on_stream(GPU, [(made, captured)]):  # type: ignore[list-item]
+        pass
+    assert cuda.log == [("wait_stream", ours, 0), ("record", "made", ours)]  # of the stream that has replayed the graph
+    cuda.log.clear()
+    before.wait()
+    assert cuda.log == [("wait_event", 0, before._stream.cuda_stream), ("record", "given", 0)]
+
+
 def test_sync_full_synchronises_the_stream(cuda: FakeCuda) -> None:
     ours = ndd.get_current_stream()
     assert ours is not None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _cases import Case, Each, as_tuple
+from _cases import HOST_ONLY, Case, Each, as_tuple
 from conftest import HAS_CUDA_KERNELS
 
 import torch_ndd as ndd
@@ -23,10 +23,6 @@ from torch_ndd._operator import OPERATORS
 
 # Operators without a CUDA kernel, with the reason.
 WITHOUT_CUDA_KERNEL = {
-    "decoders.image": "nvimgcodec decodes on the CPU so far; the result goes to the GPU with .gpu()",
-    "decoders.image_random_crop": "as decoders.image",
-    "decoders.image_crop": "as decoders.image",
-    "decoders.image_slice": "as decoders.image",
     "decoders.audio": "libsndfile decodes on the CPU, as in DALI; the result goes to the GPU with .gpu()",
     "decoders.numpy": "it reads headers and copies; the files are on the host, as in DALI",
     "io.file.read": "files are read into host memory",
@@ -40,7 +36,10 @@ def _cases() -> Iterator[Case]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except pytest.skip.Exception:  # a module that needs a package which is missing; under CI conftest.py refuses to begin
+            continue
         yield from getattr(module, "CASES", [])
 
 
@@ -64,6 +63,14 @@ def first_cases() -> list[Case]:
 
 
 each_operator = pytest.mark.parametrize("operator", first_cases(), ids=lambda case: case.operator)
+
+
+@pytest.fixture(autouse=True)
+def _host_memory(request: pytest.FixtureRequest) -> None:
+    """Operators that work in host memory alone have nothing to show on a GPU."""
+    case = request.node.callspec.params.get("case") if hasattr(request.node, "callspec") else None
+    if case is not None and case.operator in HOST_ONLY and "device" in request.fixturenames and request.getfixturevalue("device") == "gpu":
+        pytest.skip("works in host memory alone")
 
 
 def values(result: Any) -> list[np.ndarray]:
@@ -94,6 +101,15 @@ def test_equals_its_reference(case: Case, ragged: bool, device: str) -> None:
             assert_near(np.asarray(sample), reference[k], case.tolerance)
 
 
+# A GPU multiplies and adds with one rounding where a CPU has two; so floating-point results are equal but for some steps of the largest of them.
+_STEPS = 2.0**-20
+
+
+def near_on_gpu(case: Case, ours: np.ndarray, cpu: np.ndarray) -> None:
+    steps = _STEPS * float(np.abs(cpu[np.isfinite(cpu)]).max(initial=0)) if cpu.dtype.kind == "f" else 0.0
+    assert_near(ours, cpu, max(case.tolerance, steps))
+
+
 @both_shapes([case for case in CASES if not case.random])
 def test_batch_equals_its_samples_one_by_one(case: Case, ragged: bool) -> None:
     results = case.run(ragged)
@@ -119,7 +135,7 @@ def test_cpu_equals_cuda(case: Case, ragged: bool, device: str) -> None:
     if device == "cpu":
         pytest.skip("needs --device=cuda")
     for ours, theirs in zip(values(case.run(ragged)), values(case.run(ragged, device)), strict=True):
-        assert_near(theirs, ours, case.tolerance)
+        near_on_gpu(case, theirs, ours)
 
 
 @both_shapes(CASES)
@@ -136,10 +152,10 @@ def test_dtype_layout_and_device(case: Case, ragged: bool, device: str) -> None:
 
 @both_shapes(CASES)
 def test_inputs_are_unchanged(case: Case, ragged: bool, device: str) -> None:
-    inputs, args = case.batches(ragged, device), case.arguments()
+    (inputs, where), args = case.placed(ragged, device), case.arguments()
     given = [value for value in (*inputs, *args.values()) if isinstance(value, ndd.Batch)]
     before = [value.cpu()._values.clone() for value in given]
-    for result in as_tuple(case.function(*inputs, **args)):
+    for result in as_tuple(case.function(*inputs, **args, **where)):
         result.evaluate()
     for value, copy in zip(given, before, strict=True):
         assert torch.equal(value.cpu()._values, copy)
@@ -157,13 +173,13 @@ def test_threads_and_modes_do_not_matter(case: Case, ragged: bool) -> None:
 
 
 @both_shapes([case for case in CASES if case.random])
-def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool) -> None:
-    inputs = case.batches(ragged)
-    first = case.function(*inputs, **case.arguments(seed=1))
-    assert_equal(first, case.function(*inputs, **case.arguments(seed=1)))
+def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool, device: str) -> None:
+    inputs, where = case.placed(ragged, device)
+    first = case.function(*inputs, **case.arguments(seed=1), **where)
+    assert_equal(first, case.function(*inputs, **case.arguments(seed=1), **where))
     ndd.random.set_seed(1)
-    assert_equal(first, case.function(*inputs, **{name: value for name, value in case.arguments().items() if name != "rng"}))
-    others = [values(case.function(*inputs, **case.arguments(seed=seed))) for seed in range(2, 8)]
+    assert_equal(first, case.function(*inputs, **{name: value for name, value in case.arguments().items() if name != "rng"}, **where))
+    others = [values(case.function(*inputs, **case.arguments(seed=seed), **where)) for seed in range(2, 8)]
     assert any(not np.array_equal(a, b) for other in others for a, b in zip(values(first), other, strict=True))
 
 
@@ -185,25 +201,30 @@ def compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
     return torch.compile(function, fullgraph=True, backend=backend)
 
 
-def assert_compiles(case: Case, ragged: bool, backend: str) -> None:
-    args = {name: value for name, value in case.arguments().items() if name != "rng"}
-    inputs = case.batches(ragged)
+def assert_compiles(case: Case, ragged: bool, backend: str, device: str) -> None:
+    inputs, where = case.placed(ragged, device)
+    if device == "gpu":
+        inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream and does not wait for that of the context
+    args = {name: value for name, value in case.arguments().items() if name != "rng"} | where
     results = as_tuple(compiled(lambda *given: case.function(*given, **args), backend)(*inputs))
     if case.random:
         return
-    for ours, theirs in zip(values(results), values(case.run(ragged)), strict=True):
-        assert_near(ours, theirs, case.tolerance)
+    for ours, theirs in zip(values(results), values(case.run(ragged, device)), strict=True):
+        if device == "gpu":
+            near_on_gpu(case, ours, theirs)
+        else:
+            assert_near(ours, theirs, case.tolerance)
 
 
 @both_shapes([case for case in CASES if not case.uncompiled])
-def test_torch_compile_equals_eager(case: Case, ragged: bool) -> None:
-    assert_compiles(case, ragged, "aot_eager")
+def test_torch_compile_equals_eager(case: Case, ragged: bool, device: str) -> None:
+    assert_compiles(case, ragged, "aot_eager", device)
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
-def test_inductor_equals_eager(ragged: bool) -> None:
-    assert_compiles(next(case for case in CASES if case.operator == "brightness"), ragged, "inductor")
+def test_inductor_equals_eager(ragged: bool, device: str) -> None:
+    assert_compiles(next(case for case in CASES if case.operator == "brightness"), ragged, "inductor", device)
 
 
 def message(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:

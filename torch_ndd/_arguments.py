@@ -144,6 +144,8 @@ def plain(call: Call, argument: Argument, value: Any) -> Any:
         if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
             raise TypeError(f"{call.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
         value = int(value)
+    if isinstance(value, enum.IntEnum):
+        value = value.value  # torch 2.11 cannot compare one in a graph
     if argument.schema == "int" and not -(2**63) <= value < 2**63:
         raise ValueError(f"{call.name}: argument {argument.name!r} is out of range: {value!r}")
     return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value

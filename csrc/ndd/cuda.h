@@ -52,13 +52,16 @@ class CudaBuffer {
   Tensor tensor_;
 };
 
-// A copy of host values on the current device. cudaMemcpyAsync has read pageable memory when it returns, so the host does not wait for the device.
+// Host values to the current device, on the current stream; they may be freed when this returns, and the host does not wait for the device. A CUDA
+// graph keeps the values of its capture. upload.cu
+void upload(void* to, const void* from, size_t bytes, const char* what);
+
+// A copy of host values on the current device.
 template <class T>
 class CudaTable {
  public:
   explicit CudaTable(const std::vector<T>& values) : buffer_(static_cast<int64_t>(values.size() * sizeof(T))) {
-    check_cuda(cudaMemcpyAsync(buffer_.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, current_cuda_stream()),
-               "copying a table to the device");
+    upload(buffer_.data(), values.data(), values.size() * sizeof(T), "copying a table to the device");
   }
   const T* data() const { return static_cast<const T*>(buffer_.data()); }
 

@@ -21,8 +21,7 @@ void compute_on_host(const std::string& op, int64_t tasks, double nanoseconds, c
     if (output.numel() == 0) return;
     std::vector<T> made(output.numel());
     for (int64_t i = 0; i < tasks; ++i) work(i, made.data());
-    // Pageable memory has been read when this returns, so the host does not wait for the device.
-    check_cuda(cudaMemcpyAsync(output.data_ptr(), made.data(), made.size() * sizeof(T), cudaMemcpyHostToDevice, current_cuda_stream()), op.c_str());
+    upload(output.data_ptr(), made.data(), made.size() * sizeof(T), op.c_str());
     return;
   }
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``python -m torch_ndd.bench main | ops | compiled | readers | training [--json FILE]``."""
+"""The command line: ``python -m torch_ndd.bench main | ops | compiled | readers | training | graph | memory | report [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,6 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--threads", type=int, default=2, help="threads of every competitor")
     common.add_argument("--only", type=re.compile, metavar="REGEX", help="only competitors (main) or operators (ops) that match")
+    common.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where operators run: main, ops, compiled")
+    common.add_argument("--seconds", type=float, default=float("inf"), help="with --device cuda: ops and compiled leave out what does not fit")
     common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
     job = suites.add_parser("main", parents=[common], help="JPEG files to normalised training batches")
     job.add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
@@ -37,6 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
     reading.add_argument("--rounds", type=int, default=7)
     reading.add_argument("--steps", type=int, default=40, help="batches a round")
+    graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
+    graph.add_argument("--rounds", type=int, default=7)
+    memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
+    memory.add_argument("--batches", type=int, default=10_000)
+    pages = suites.add_parser("report", help="a page for the folder of results from files of --json and the tests' --junitxml")
+    pages.add_argument("files", type=Path, nargs="+")
+    pages.add_argument("--folder", type=Path, help="where to write it, by default torch_ndd/bench/results")
     options = parser.parse_args(arguments)
 
     try:
@@ -50,12 +60,27 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, compiled, main_job, ops, readers, training
+    from . import _report, _results, compiled, main_job, ops, readers, training
 
     console = Console()
-    facts = _report.environment(options.threads)
+    if options.suite == "report":
+        console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
+        return 0
+    suites: dict[str, Any] = {"main": main_job, "ops": ops, "compiled": compiled, "readers": readers, "training": training}
+    if options.device == "cuda":
+        import torch
+
+        from . import cuda
+
+        if not torch.cuda.is_available():
+            console.print("--device cuda: torch sees no GPU", style="red")
+            return 2
+        suites = {"main": main_job, "ops": cuda.ops, "compiled": cuda.compiled, "graph": cuda.graph, "memory": cuda.memory}
+    if options.suite not in suites:
+        console.print(f"{options.suite} does not run with --device {options.device}", style="red")
+        return 2
+    facts = _report.environment(options.threads, options.device)
     _report.print_environment(console, facts)
-    suites = {"main": main_job, "ops": ops, "compiled": compiled, "readers": readers, "training": training}
     report = suites[options.suite].run(options, console)
     if options.json is not None:
         _report.write_json(options.json, {"suite": options.suite, "environment": facts, **report})

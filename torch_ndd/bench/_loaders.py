@@ -30,6 +30,7 @@ class Job:
 
     files: list[str]
     threads: int
+    device: str = "cpu"
 
     @property
     def epoch(self) -> dict[str, list[Any]]:

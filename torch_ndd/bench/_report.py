@@ -27,13 +27,29 @@ _PACKAGES = (
     "nvidia-nvimgcodec-cu12",
     "opencv-python-headless",
     "opencv-python",
+    "cvcuda-cu13",
+    "kornia",
+    "triton",
     "pillow",
     "numpy",
 )
 
 
-def environment(threads: int) -> dict[str, Any]:
-    """When, where and with which versions the figures were measured."""
+_GPU_QUERY = (
+    "name",
+    "driver_version",
+    "clocks.sm",
+    "clocks.max.sm",
+    "clocks.mem",
+    "clocks.max.mem",
+    "power.limit",
+    "memory.total",
+    "temperature.gpu",
+)
+
+
+def environment(threads: int, device: str = "cpu") -> dict[str, Any]:
+    """When, where and with which versions the figures were measured; with ``device="cuda"`` also on which GPU and with which kernels."""
     versions = {}
     for package in _PACKAGES:
         try:
@@ -42,7 +58,7 @@ def environment(threads: int) -> dict[str, Any]:
             continue
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads": threads,
@@ -51,7 +67,25 @@ def environment(threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "versions": versions,
+        **({"gpu": gpu()} if device == "cuda" else {}),
     }
+
+
+def gpu() -> dict[str, Any]:
+    """The GPU as its driver sees it, what torch was built for, and the library's CUDA kernels."""
+    import torch
+
+    from .. import _native
+
+    command = ["nvidia-smi", f"--query-gpu={','.join(_GPU_QUERY)}", "--format=csv,noheader", "-i", "0"]
+    try:
+        values = [one.strip() for one in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(",")]
+        facts: dict[str, Any] = dict(zip(_GPU_QUERY, values, strict=True))
+    except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
+        facts = {"name": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"}
+    facts["CUDA of torch"] = torch.version.cuda
+    facts["kernels"] = sorted(name for name, backend in _native.KERNELS if backend == "CUDA")
+    return facts
 
 
 def print_environment(console: Console, facts: dict[str, Any]) -> None:
@@ -63,6 +97,8 @@ def print_environment(console: Console, facts: dict[str, Any]) -> None:
         highlight=False,
     )
     console.print(", ".join(f"{name} {version}" for name, version in facts["versions"].items()), highlight=False)
+    if "gpu" in facts:
+        console.print(", ".join(f"{name} {value}" for name, value in facts["gpu"].items() if name != "kernels"), highlight=False)
 
 
 def write_json(path: Path, report: dict[str, Any]) -> None:
@@ -91,7 +127,7 @@ def colour(value: float, bar: float = 1.0) -> str:
     return f"[{'green' if value >= bar else 'red'}]{value:.2f}[/]"
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of the checkout that this package is imported from, with a + when files were changed."""
 
     def git(*words: str) -> str:

@@ -12,6 +12,8 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +24,17 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ._loaders import BATCH, LIMIT, SUBJECT, Competitor, Job, competitors, decode_only
+from . import _loaders
+from ._loaders import BATCH, LIMIT, SUBJECT, Competitor, Job
 from ._photos import write_jpegs
 from ._process import Handler, Peer, PeerError, cpu_seconds, installed, limit_threads, running
 from ._report import colour, percentile, ratio
+from .cuda import _loaders as _cuda_loaders
 
 # The longest queue of finished batches is the DataLoader's: 2 workers with 2 batches each.
 DISCARD = 6
+# Batches that a training has on its GPU at most: the one that it works on and the next.
+IN_FLIGHT = 2
 
 
 @dataclass
@@ -48,22 +54,40 @@ def handler(competitor: Competitor, job: Job) -> Handler:
     """Runs in the competitor's process: answers a number of steps with a `Round`."""
     batches = competitor.stream(job, **competitor.arguments)
     images, _ = next(batches)
-    if competitor.stream is not decode_only:
+    if competitor.stream not in (_loaders.decode_only, _cuda_loaders.decode_only):
         _check(images, next(batches)[0])
+    delivered = _delivery(job.device)
 
     def measure(steps: int) -> Round:
         for _ in range(DISCARD):
             next(batches)
+            delivered()
         cpu, seconds = cpu_seconds(), []
         last = time.perf_counter()
         for _ in range(steps):
             next(batches)
+            delivered()
             now = time.perf_counter()
             seconds.append(now - last)
             last = now
         return Round(seconds, cpu_seconds() - cpu)
 
     return measure
+
+
+def _delivery(device: str) -> Callable[[], None]:
+    """Waits after each batch as a training does: on a GPU until the batch before the last one is there."""
+    if device == "cpu":
+        return lambda: None
+    events: deque[torch.cuda.Event] = deque()
+
+    def delivered() -> None:
+        events.append(torch.cuda.Event())
+        events[-1].record()
+        if len(events) >= IN_FLIGHT:
+            events.popleft().synchronize()
+
+    return delivered
 
 
 def _check(images: torch.Tensor, following: torch.Tensor) -> None:
@@ -78,9 +102,12 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     chosen = {
         name: competitor
-        for name, competitor in competitors(options.threads).items()
+        for name, competitor in (_cuda_loaders if options.device == "cuda" else _loaders).competitors(options.threads).items()
         if installed(competitor.module) and (options.only is None or options.only.search(name))
     }
+    missing = sorted({one.module for one in _cuda_loaders.competitors(options.threads).values() if not installed(one.module)})
+    if options.device == "cuda" and missing:
+        console.print("not installed, so not compared with:", ", ".join(missing), style="red")
     limit_threads(options.threads)
     with ExitStack() as stack:
         if options.path is None:
@@ -90,7 +117,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             paths = sorted(path for path in Path(options.path).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
         if len(paths) < BATCH:
             raise SystemExit(f"the main job needs at least {BATCH} JPEGs; there are {len(paths)} in {options.path}")
-        job = Job([str(path) for path in paths], options.threads)
+        job = Job([str(path) for path in paths], options.threads, options.device)
         size = sum(path.stat().st_size for path in paths) / len(paths) / 1000
         what = f"{len(paths)} JPEGs of {size:.1f} kB on average, batch {BATCH}"
         console.print(f"{what}, {options.rounds} rounds of {options.steps} batches", highlight=False)
@@ -99,7 +126,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         rounds = _alternate(peers, failed, options)
     figures = _figures(rounds)
     _print(console, figures, failed)
-    return {"files": len(paths), "average_kb": size, "batch": BATCH, "results": figures, "failed": failed}
+    return {"files": len(paths), "average_kb": size, "batch": BATCH, "results": figures, "failed": failed, "missing": missing}
 
 
 def _alternate(peers: list[Peer], failed: dict[str, str], options: argparse.Namespace) -> dict[str, list[Round]]:

@@ -101,7 +101,7 @@ def _made(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
         dtype = torch.float32
     name = operation
     if operation in _FUNCTIONS:
-        name = _FUNCTIONS[operation][dtype.is_floating_point]
+        name = _FUNCTIONS[operation][int(dtype.is_floating_point)]  # torch 2.11 takes no bool here in a graph
     return Plan(_NATIVE[name], _TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
 
 

@@ -52,13 +52,12 @@ Number = torch.Tensor | float
 
 
 @overload
-def per_sample(argument: torch.Tensor, ndim: int, dtype: torch.dtype | None = None) -> torch.Tensor: ...
+def per_sample(argument: torch.Tensor, ndim: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> torch.Tensor: ...
 @overload
-def per_sample(argument: Number, ndim: int, dtype: torch.dtype | None = None) -> Number: ...
-def per_sample(argument: Number, ndim: int, dtype: torch.dtype | None = None) -> Number:
+def per_sample(argument: Number, ndim: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Number: ...
+def per_sample(argument: Number, ndim: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Number:
     """An argument with one number a sample, or one a frame, ready to broadcast against (N, ...) with ``ndim`` dimensions in all."""
     if not isinstance(argument, torch.Tensor):
         return argument
-    if dtype is not None:
-        argument = argument.to(dtype)
+    argument = argument.to(argument.device if device is None else device, argument.dtype if dtype is None else dtype)
     return argument.reshape(*argument.shape, *(1,) * (ndim - argument.dim()))

@@ -305,6 +305,8 @@ class _AnchorTable:
 
     def table(self, anchors: Any, device: torch.device) -> torch.Tensor:
         """float32 (5, A): left, top, right, bottom and area."""
+        if isinstance(anchors, list | tuple) and torch.compiler.is_compiling():  # constants of the graph
+            return _sides(torch.tensor(anchors, dtype=torch.float32).reshape(-1)).to(device)
         if isinstance(anchors, list | tuple):
             known = self._lists.get(id(anchors))
             if known is None or known[0] != anchors:

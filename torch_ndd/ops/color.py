@@ -18,7 +18,7 @@ from ._outputs import like
 def _brightness_formula(input: torch.Tensor, brightness: Number, brightness_shift: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
     if _byte_chain.is_native(input) and dtype is torch.uint8:
         return _linear_bytes(input, brightness, _byte_chain.one_a_sample(brightness_shift) * value_range(dtype))
-    scale, shift = per_sample(brightness, input.dim()), per_sample(brightness_shift, input.dim())
+    scale, shift = (per_sample(x, input.dim(), device=input.device) for x in (brightness, brightness_shift))
     return saturate(scale * _real(input) + shift * value_range(dtype), dtype)
 
 
@@ -71,7 +71,7 @@ def _brightness_contrast_formula(
     if _byte_chain.is_native(input) and dtype is torch.uint8:
         b, s, c, center = map(_byte_chain.one_a_sample, (brightness, brightness_shift, contrast, contrast_center))
         return _linear_bytes(input, b * c, s * value_range(dtype) + b * (center - c * center))
-    b, s, c, center = (per_sample(x, input.dim(), torch.float32) for x in (brightness, brightness_shift, contrast, contrast_center))
+    b, s, c, center = (per_sample(x, input.dim(), torch.float32, input.device) for x in (brightness, brightness_shift, contrast, contrast_center))
     return saturate((b * c) * _real(input) + (s * value_range(dtype) + b * (center - c * center)), dtype)
 
 
@@ -154,7 +154,7 @@ def _color_twist_formula(
         return _byte_chain.staged(input, _byte_chain.numbers(brightness, contrast, hue, saturation, 128.0))
     if on_cpu(input):
         return None  # Inductor mixes interleaved channels in vectors of which 3 of 16 lanes are used: 1.1 ms where the kernel takes 0.45
-    scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64) for x in (brightness, contrast, hue, saturation))
+    scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64, input.device) for x in (brightness, contrast, hue, saturation))
     radians = turn * (math.pi / 180)
     if isinstance(radians, torch.Tensor):
         cos, sin = torch.cos(radians), torch.sin(radians)

@@ -89,7 +89,11 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
     """The same memory with other extents and perhaps another type."""
     values = input._values
     if dtype is not None and dtype is not values.dtype:
-        if values.storage_offset() * values.element_size() % dtype.itemsize:
+        if torch.compiler.is_compiling():
+            misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not tell the offset in a graph
+        else:
+            misaligned = values.storage_offset() * values.element_size() % dtype.itemsize != 0
+        if misaligned:
             values = input._ready().clone()  # a sample of a ragged batch, not aligned for the type
         values = values.reshape(-1).view(dtype)
     if input._shapes is None and not any(isinstance(extent, torch.Tensor) for extent in shape):

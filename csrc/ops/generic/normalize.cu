@@ -90,9 +90,7 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const cudaStream_t stream = current_cuda_stream();
   const CudaBuffer mean_buffer(outputs * 8), spread_buffer(outputs * 8), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(mean_buffer.data()), *spread = static_cast<double*>(spread_buffer.data());
-  const auto copy = [&](const std::vector<double>& from, double* to) {
-    check_cuda(cudaMemcpyAsync(to, from.data(), from.size() * 8, cudaMemcpyHostToDevice, stream), "normalize");
-  };
+  const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };
   // Sums, or sums of squared distances from the means, over the sample or the batch, divided.
   const auto reduce_to = [&](double* to, int power) {
     std::vector<reduce::GpuSample> parts;

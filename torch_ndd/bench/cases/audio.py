@@ -15,7 +15,7 @@ def _scipy(module: str) -> Any:
 
 
 def _powers(x: torch.Tensor, nfft: int, step: int) -> torch.Tensor:
-    return torch.stft(x, nfft, step, window=torch.hann_window(nfft), return_complex=True).abs().square_()
+    return torch.stft(x, nfft, step, window=torch.hann_window(nfft, device=x.device), return_complex=True).abs().square_()
 
 
 def _filters(nfilter: int) -> torch.Tensor:
@@ -35,9 +35,10 @@ def _resampled(x: np.ndarray, before: int, after: int) -> np.ndarray:
 def _masked(x: torch.Tensor, widest: int, axis: int) -> torch.Tensor:
     """As torchaudio.transforms with iid_masks."""
     extent = x.shape[axis]
-    width = torch.rand(len(x), 1, 1) * widest
-    begin = torch.rand(len(x), 1, 1) * (extent - width)
-    place = torch.arange(extent).view(1, -1, 1) if axis == 1 else torch.arange(extent)
+    width = torch.rand(len(x), 1, 1, device=x.device) * widest
+    begin = torch.rand(len(x), 1, 1, device=x.device) * (extent - width)
+    place = torch.arange(extent, device=x.device)
+    place = place.view(1, -1, 1) if axis == 1 else place
     return x.masked_fill((place >= begin.long()) & (place < begin.long() + width.long()), 0.0)
 
 
@@ -63,13 +64,13 @@ CASES = (
     Case(  # torchaudio's MelScale is this product
         "mel_filter_bank, 80",
         ndd=lambda ndd, types, x: ndd.mel_filter_bank(x, nfilter=80, sample_rate=16000.0),
-        tv=lambda v2, x: _filters(80) @ x,
+        tv=lambda v2, x: _filters(80).to(x.device) @ x,
         data="spectra",
     ),
     Case(
         "mel_filter_bank, 128",
         ndd=lambda ndd, types, x: ndd.mel_filter_bank(x, nfilter=128, sample_rate=16000.0),
-        tv=lambda v2, x: _filters(128) @ x,
+        tv=lambda v2, x: _filters(128).to(x.device) @ x,
         data="spectra",
     ),
     Case(

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that the lent GPU machine lacks, made small enough to travel: this writes ``.gpu/base.tar.xz`` and ``.gpu/dali.0`` and so on.
+
+Nothing can be fetched there, and 64 MiB travel with a call, the repository included. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code
+for other GPUs and other versions of Python: that is left out, or overwritten with zeros where the file's addresses must stay.
+"""
+
+import argparse
+import lzma
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+PYTHON, ARCHITECTURE = "312", 90
+CODECS = ("nvidia-nvimgcodec-cu13", "nvidia-nvjpeg", "pylibjpeg-openjpeg", "soundfile", "cffi", "pycparser")
+BASE = (*CODECS, "kornia", "kornia-rs", "cvcuda-cu13")
+DALI = ("nvidia-dali-cuda130==2.4.0", "astunparse", "gast", "optree", "nvtx", "makefun", "libcst")
+PART = 46 << 20  # the first part by itself, the second one with base.tar.xz: each with the repository under 64 MiB
+_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
+_FATBIN = struct.pack("<I", 0xBA55ED50)
+_PTX, _CUBIN = 1, 2
+
+
+def download(packages: tuple[str, ...], folder: Path) -> list[Path]:
+    """Their wheels for the machine's Python, without what they need themselves."""
+    folder.mkdir()
+    platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
+    options = ["--no-deps", "--only-binary=:all:", "--python-version", "3.12", "--implementation", "cp", *platforms, "-d", str(folder)]
+    for name in packages:
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", *options, name], check=True)
+    return sorted(folder.glob("*.whl"))
+
+
+def wanted(name: str) -> bool:
+    """Whether a file is of use there: not the modules of other versions of Python."""
+    _, mark, rest = name.rpartition(".cpython-")
+    return not mark or rest.startswith(f"{PYTHON}-")
+
+
+def thinned(data: bytes) -> bytes:
+    """A library with the code for other GPUs overwritten with zeros, in every bundle that has code for this one.
+
+    A bundle is a header (magic, version, its size, the size of what follows) and its parts, each with a header of its own: kind, version, the sizes
+    of header and code, and at byte 28 the architecture.
+    """
+    made, at = bytearray(data), 0
+    while (at := data.find(_FATBIN, at)) >= 0:
+        _, version, header, size = struct.unpack_from("<IHHQ", data, at)
+        if version != 1 or header != 16 or at + header + size > len(data):
+            at += 4
+            continue
+        parts, part, end = [], at + header, at + header + size
+        while part + 32 <= end:
+            kind, _, begin, length = struct.unpack_from("<HHIQ", data, part)
+            parts.append((kind, struct.unpack_from("<I", data, part + 28)[0], part + begin, length))
+            part += begin + length
+        if any((kind, architecture) == (_CUBIN, ARCHITECTURE) for kind, architecture, _, _ in parts):
+            for kind, architecture, begin, length in parts:
+                if kind in (_PTX, _CUBIN) and architecture != ARCHITECTURE:
+                    made[begin : begin + length] = bytes(length)
+        at = end
+    return bytes(made)
+
+
+def pack(wheels: list[Path], archive: Path) -> None:
+    """The wheels' files as one archive."""
+    with tempfile.TemporaryDirectory() as folder, lzma.open(archive, "wb", preset=5) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as files:
+                for name in filter(wanted, files.namelist()):
+                    if name.endswith("/"):
+                        continue
+                    data = files.read(name)
+                    path = Path(folder) / "file"
+                    path.write_bytes(thinned(data) if ".so" in Path(name).name else data)
+                    tar.add(path, name)
+
+
+def main() -> None:
+    """Write the archives."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=Path(".gpu"))
+    target = parser.parse_args().to
+    target.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        pack(download(BASE, Path(folder) / "base"), target / "base.tar.xz")
+        whole = Path(folder) / "dali.tar.xz"
+        pack(download(DALI, Path(folder) / "dali"), whole)
+        data = whole.read_bytes()
+    for old in target.glob("dali.*"):
+        old.unlink()
+    for k in range(-(-len(data) // PART)):
+        (target / f"dali.{k}").write_bytes(data[k * PART : (k + 1) * PART])
+    (target / "dali.parts").write_text(f"{-(-len(data) // PART)}\n")
+    for path in sorted(target.iterdir()):
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
