@@ -3,8 +3,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _forks import SCRIPT, Forked, Forks
 from _videos import encoders
 from PIL import Image
 
@@ -128,29 +127,26 @@ PROCESSES = (("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000"), ("wav", 
 class Child:
     """A process that decodes mutated files of some formats."""
 
-    process: subprocess.Popen[str]
-    ended: tuple[str, str] | None = None
+    process: Forked
 
     def output(self) -> tuple[int, list[dict[str, Any]], str]:
         """How it ended, what it has counted, and what it wrote to stderr."""
-        if self.ended is None:
-            self.ended = self.process.communicate(timeout=280)
-        return self.process.returncode, [json.loads(line) for line in self.ended[0].splitlines()], self.ended[1]
+        code = self.process.wait(280)
+        return code, [json.loads(line) for line in self.process.output.splitlines()], self.process.errors
 
 
 @pytest.fixture(scope="module")
-def children() -> Iterator[dict[str, Child]]:
+def children(forks: Forks) -> Iterator[dict[str, Child]]:
     """All formats, in processes side by side."""
     started = {}
     script = Path(__file__).with_name("_mutations.py")
     for formats in PROCESSES:
-        command = [sys.executable, str(script), str(MUTATED), "1", *formats]
-        child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        child = Child(forks.run(SCRIPT, script, MUTATED, 1, *formats))
         started |= dict.fromkeys(formats, child)
     yield started
     for child in started.values():
         child.process.kill()
-        child.process.communicate()
+        child.process.wait()
 
 
 @pytest.mark.figures
@@ -186,7 +182,6 @@ assert np.array_equal(np.asarray(ndd.decoders.image(ndd.as_tensor(file))), expec
 """
 
 
-def test_decodes_after_a_fork() -> None:
-    environment = {**os.environ, "NDD_TEST_FILE": GOOD.hex()}
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120, env=environment)
-    assert (run.returncode, run.stderr) == (0, "")
+def test_decodes_after_a_fork(forks: Forks) -> None:
+    run = forks.run(FORK, variables={"NDD_TEST_FILE": GOOD.hex()})
+    assert (run.wait(), run.errors) == (0, "")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _captures import Counted
 from PIL import Image
 
 import torch_ndd as ndd
@@ -31,29 +32,9 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-class Counted:
-    """How many calls were replaced by what was made ahead, of how many."""
-
-    def __init__(self) -> None:
-        self.taken = self.made = 0
-
-
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    count = Counted()
-    fits, made_ahead = _capture.Recorder._fits, _capture.Recorder._made_ahead
-
-    def counting(self: Any, *arguments: Any) -> bool:
-        count.taken += (taken := fits(self, *arguments))
-        return taken
-
-    def making(self: Any, *arguments: Any) -> Any:
-        count.made += (made := made_ahead(self, *arguments)) is not None
-        return made
-
-    monkeypatch.setattr(_capture.Recorder, "_fits", counting)
-    monkeypatch.setattr(_capture.Recorder, "_made_ahead", making)
-    return count
+    return Counted(monkeypatch)
 
 
 def values(one: Any) -> list[np.ndarray]:
@@ -178,11 +159,46 @@ def modes(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     return images, flipped, images.tensors[0], ndd.brightness(images.tensors[1], brightness=0.5)
 
 
+def computed(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
+    """Operators and indices of Python."""
+    images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
+    dark = ndd.math.sqrt((255 - images) * 0.5) + labels
+    return dark, images.slice[2:12, ..., -1], ndd.flip(images.slice[0:20] // 2), labels == 3
+
+
+def views(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
+    """Parts that are in the memory of the whole, and what is written to them; numbers that change, and mistakes."""
+    images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
+    whole = images.slice[0:20]
+    seen = (images + step % 3).evaluate(), ndd.flip(whole).evaluate()
+    if step > 2:
+        whole.torch()[:, 3:9] = step
+    for mistake in (lambda: images.slice[30], lambda: images + np.ones(2), lambda: images.slice[None]):
+        with pytest.raises((IndexError, RuntimeError, TypeError)):
+            mistake()
+    places = ndd.batch([[0], [step], [2], [19]]).slice[0]
+    return *seen, images * 2, ndd.flip(whole), images.slice[places], images.slice[step], images.slice[..., :: step + 1]
+
+
 def leaving(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     return training(step, jpegs, labels, generator) if step < 4 else None
 
 
-BODIES = [training, own_generator, other_draws, irregular_draws, changing, in_place, through_numpy, earlier_batches, errors_caught, modes, leaving]
+BODIES = [
+    training,
+    own_generator,
+    other_draws,
+    irregular_draws,
+    changing,
+    in_place,
+    through_numpy,
+    earlier_batches,
+    errors_caught,
+    modes,
+    computed,
+    views,
+    leaving,
+]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -195,10 +211,10 @@ def test_everything_is_as_in_plain_execution(body: Body, paths: list[Path], coun
 
 def test_calls_are_made_ahead(paths: list[Path], counted: Counted) -> None:
     """7 steps: the first is recorded, in the second those of the third are made. Nothing is made in vain."""
-    for body in (training, own_generator):
+    for body in (training, own_generator, computed):
         counted.taken = counted.made = 0
         run(body, paths, capture=True, epochs=1)
-        calls = {"training": 4, "own_generator": 7}[body.__name__]
+        calls = {"training": 4, "own_generator": 7, "computed": 11}[body.__name__]
         assert (counted.made, counted.taken) == (5 * calls, 5 * calls)
     counted.taken = counted.made = 0
     run(other_draws, paths, capture=True, epochs=1)

@@ -3,8 +3,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _forks import Forks
 from _queued import brighter, failing, is_done, ones
 from _workers import ThreadsOfAWorker
 
@@ -307,11 +306,10 @@ def test_registered_invocations_run_on_exit() -> None:
 # --- processes ---
 
 
-def test_the_number_of_threads_comes_from_the_environment() -> None:
+def test_the_number_of_threads_comes_from_the_environment(forks: Forks) -> None:
     code = "from torch_ndd import *; f = get_num_threads; a = f(); set_num_threads(2); b = f(); set_num_threads(None); print(a, b, f())"
-    environment = {**os.environ, "DALI_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=True)
-    assert done.stdout == "3 2 3\n"
+    done = forks.run(code, variables={"DALI_NUM_THREADS": "3"})
+    assert (done.wait(), done.output) == (0, "3 2 3\n")
 
 
 def test_an_empty_environment_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _forks import SCRIPT, Forks, torchrun_variables
 
 import torch_ndd as ndd
 
@@ -50,18 +51,28 @@ def test_torch_distributed_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path
         torch.distributed.destroy_process_group()
 
 
-def torchrun(processes: int, folder: Path, *options: str) -> "subprocess.Popen[str]":
-    """``examples/train_ddp.py``, which writes down what it sees in ``folder/seen``."""
+def options_of(folder: Path, *options: str) -> list[str]:
+    """For ``examples/train_ddp.py``, which writes down what it sees in ``folder/seen``."""
     (folder / "seen").mkdir(parents=True, exist_ok=True)
+    return [str(folder / "digits"), "--seen", str(folder / "seen"), "--batch-size", "32", *options]
+
+
+def torchrun(processes: int, folder: Path, *options: str) -> str:
+    """What the example prints under ``torchrun``."""
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(EXAMPLE)]
-    command += [str(folder / "digits"), "--seen", str(folder / "seen"), "--batch-size", "32", *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run([*command, *options_of(folder, *options)], capture_output=True, text=True, timeout=280, env=variables)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
-def finished(process: "subprocess.Popen[str]") -> str:
-    output, errors = process.communicate(timeout=280)
-    assert process.returncode == 0, errors
-    return output
+def forked(forks: Forks, processes: int, folder: Path, *options: str) -> list[str]:
+    """What each process prints when they are started as ``torchrun`` starts them."""
+    arguments = options_of(folder, *options)
+    runs = [forks.run(SCRIPT, EXAMPLE, *arguments, variables=variables) for variables in torchrun_variables(processes)]
+    for run in runs:
+        assert run.wait(280) == 0, run.errors
+    return [run.output for run in runs]
 
 
 def seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]:
@@ -70,23 +81,19 @@ def seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]
     return Counter(number for line in lines if line[0] == epoch and line[1] <= until for number in line[2:])
 
 
-def test_each_image_once_on_any_number_of_processes(tmp_path: Path) -> None:
+def test_each_image_once_on_any_number_of_processes(tmp_path: Path, forks: Forks) -> None:
     once = Counter(range(1797))
     first = tmp_path / "2"
     # Saves after step 10 and stops after step 17, as if it was killed.
-    assert finished(torchrun(2, first, "--steps", "17", "--save-every", "10")).startswith("epoch 0: 1088 images")
+    assert torchrun(2, first, "--steps", "17", "--save-every", "10").startswith("epoch 0: 1088 images")
     assert seen(first, 0, 0).total() == 2 * 17 * 32
     before = seen(first, 0, 0, until=10)
     assert before.total() == 2 * 10 * 32
 
-    runs = {}
     for processes in (1, 3):
         folder = tmp_path / str(processes)
         shutil.copytree(first / "digits", folder / "digits")
-        runs[processes] = torchrun(processes, folder, "--epochs", "2" if processes == 3 else "1")
-    for processes, run in runs.items():
-        output = finished(run)
-        folder = tmp_path / str(processes)
+        output = "".join(forked(forks, processes, folder, "--epochs", "2" if processes == 3 else "1"))
         assert before + seen(folder, 10, 0) == once
         assert f"epoch 0: {1797 - before.total()} images" in output
         if processes == 3:  # shards of 599 images; the one of the other epoch had another number of steps

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from _forks import SCRIPT, Forks
 from PIL import Image
 
 import torch_ndd as ndd
@@ -42,7 +43,7 @@ def write_images(folder: Path, name: str, count: int) -> None:
 
 
 def test_train_images_recognises_digits(train_images: ModuleType, tmp_path: Path) -> None:
-    assert train_images.main(["--epochs", "4", "--out", str(tmp_path / "batch.png")]) >= 97
+    assert train_images.main(["--epochs", "3", "--out", str(tmp_path / "batch.png")]) >= 97
 
 
 def test_train_images_writes_the_augmented_batch(train_images: ModuleType, tmp_path: Path) -> None:
@@ -157,16 +158,16 @@ def test_resume_training_after_a_kill(tmp_path: Path) -> None:
     options = ["--epochs", "1", "--batch-size", "16", "--save-every", "5"]
     expected, log = tmp_path / "expected", tmp_path / "log"
     kills = []
-    for wanted in (12, 31):
-        command = [sys.executable, "-W", "ignore", str(EXAMPLES / "resume_training.py"), str(tmp_path / "killed"), "--log", str(log), *options]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        end = time.monotonic() + 120
-        while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
-            assert process.poll() is None
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills.append(logged(log)[-1][0])
+    with Forks("torch_ndd") as forks:
+        for wanted in (12, 31):
+            process = forks.run(SCRIPT, EXAMPLES / "resume_training.py", tmp_path / "killed", "--log", log, *options)
+            end = time.monotonic() + 120
+            while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
+                assert process.poll() is None, process.errors
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills.append(logged(log)[-1][0])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -184,11 +185,11 @@ def test_resume_training_after_a_kill(tmp_path: Path) -> None:
 
 def test_train_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
-    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "train_lightning.py"), str(tmp_path)]
-    for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
-        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=550)
-        assert run.returncode == 0, run.stderr
-        assert f"after {steps} steps" in run.stdout
+    with Forks("lightning", "torch_ndd.lightning") as forks:
+        for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
+            run = forks.run(SCRIPT, EXAMPLES / "train_lightning.py", tmp_path, *options)
+            assert run.wait(550) == 0, run.errors
+            assert f"after {steps} steps" in run.output
 
 
 def test_replace_dataloader(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,9 +207,13 @@ def test_compiled_augmentation(capsys: pytest.CaptureFixture[str]) -> None:
     assert "times as fast" in capsys.readouterr().out
 
 
+# Processes share two cores here, and most of their time goes into imports.
+QUICK_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1", "OMP_NUM_THREADS": "1"}
+
+
 def test_ray_preprocess(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / "ray_preprocess.py"), str(tmp_path), "--epochs", "1"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=550, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"})
+    run = subprocess.run(command, capture_output=True, text=True, timeout=550, env={**os.environ, **QUICK_RAY})
     assert run.returncode == 0, run.stderr[-5000:]
     assert "epoch 0, step 29: loss" in run.stdout

@@ -6,16 +6,16 @@ import json
 import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from _forks import Forks, torchrun_variables
 
 import torch_ndd as ndd
 import torch_ndd.lightning
@@ -24,6 +24,12 @@ L: Any = pytest.importorskip("lightning")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 FILES = 23
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks("lightning", "torch_ndd.lightning") as made:
+        yield made
 
 
 @pytest.fixture
@@ -175,7 +181,7 @@ def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
         assert data.train_dataloader().loader is data.train_dataloader().loader
         assert [labels.flatten().tolist() for _, labels in data.train_dataloader()] == [[11, 12, 13, 14], [15, 16, 17, 18], [19, 20, 21, 22]]
         assert bool(data.val_dataloader()) == bool(val)
-    assert given == [{"shard_id": 1, "num_shards": 2, "pad_last_batch": True}] * 2 + [{"shard_id": 1, "num_shards": 2}]
+    assert given == [{"shard_id": 1, "num_shards": 2, "pad_shards": True}] * 2 + [{"shard_id": 1, "num_shards": 2}]
     loader = ndd.DataLoader(ndd.readers.File(files=files), batch_size=4)
     data = torch_ndd.lightning.DataModule(lambda **shard: loader, batch_size=4)
     assert data.train_dataloader().loader is loader
@@ -231,7 +237,7 @@ folder, steps = Path(sys.argv[2]), int(sys.argv[3])  # it kills itself after so 
 class Log(Model):
     def training_step(self, batch, index):
         loss = super().training_step(batch, index)
-        with open(folder / f"{sys.argv[4]}-{self.trainer.global_rank}.log", "a") as file:
+        with open(folder / f"{self.name}-{self.trainer.global_rank}.log", "a") as file:
             print(json.dumps([self.trainer.current_epoch, self.trainer.global_step, self.seen[-1][0], ndd.get_num_threads()]), file=file)
         return loss
 
@@ -241,28 +247,21 @@ class Log(Model):
             os.kill(os.getpid(), signal.SIGKILL)
 
 files = sorted((folder / "files").iterdir())
-saved = sorted((folder / "saved").glob("*.ckpt"))
-trainer = trainer_of(folder, max_epochs=2, devices=2, strategy="ddp")
-trainer.callbacks.append(L.pytorch.callbacks.ModelCheckpoint(folder / "saved", "{step:03}", every_n_train_steps=2, save_top_k=-1))
-trainer.fit(Log(), datamodule=data_of(files, 3), ckpt_path=saved[-1] if saved else None)
+for run in sys.argv[4:]:  # each from a checkpoint, if there is one of its name
+    saved = folder / f"{run}.ckpt"
+    trainer, model = trainer_of(folder, max_epochs=2, devices=2, strategy="ddp"), Log()
+    model.name = run
+    trainer.callbacks.append(L.pytorch.callbacks.ModelCheckpoint(folder / "saved", run + "-{step:03}", every_n_train_steps=2, save_top_k=-1))
+    trainer.fit(model, datamodule=data_of(files, 3), ckpt_path=saved if saved.exists() else None)
 """
 
 
-def run_two(folder: Path, kill_at: int, name: str) -> list[int]:
-    """As ``torchrun --nproc-per-node 2`` does it, with the variables that it sets; without its own process, which takes a third of the time."""
-    command = [sys.executable, "-W", "ignore", "-c", SEVERAL, str(Path(__file__).parent), str(folder), str(kill_at), name]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = []
-    for rank in ("0", "1"):
-        variables = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": name, "OMP_NUM_THREADS": "1"}
-        processes.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-    codes = []
+def run_two(forks: Forks, folder: Path, kill_at: int, *runs: str) -> list[int]:
+    """As ``torchrun --nproc-per-node 2`` does it."""
+    processes = [forks.run(SEVERAL, Path(__file__).parent, folder, kill_at, *runs, variables=variables) for variables in torchrun_variables(2)]
+    codes = [process.wait(280) for process in processes]
     for process in processes:
-        print(process.communicate(timeout=280)[1][-3000:])
-        codes.append(process.returncode)
+        print(process.errors[-3000:])
     return codes
 
 
@@ -271,20 +270,43 @@ def lines_of(folder: Path, name: str) -> list[list[Any]]:
     return [json.loads(line) for log in sorted(folder.glob(f"{name}-*.log")) for line in log.read_text().splitlines()]
 
 
-def test_several_processes(files: list[Path], tmp_path: Path) -> None:
-    """Two processes see each sample once an epoch; killed in the first epoch they go on with what was left."""
+def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> None:
+    """Two processes see each sample once an epoch; killed in the first epoch they go on with what was left, and so do one after two and two after
+    one."""
     files.pop()  # 22 samples, 11 for each of two: steps of 3, 3, 3 and 2
     (tmp_path / "files" / f"{FILES - 1}.bin").unlink()
     everything = list(range(FILES - 1))
-    assert run_two(tmp_path, 3, "first") == [-signal.SIGKILL] * 2
+    assert run_two(forks, tmp_path, 3, "first") == [-signal.SIGKILL] * 2
     first = lines_of(tmp_path, "first")
     assert [line[:2] for line in first] == [[0, step] for step in range(3)] * 2
-    assert [path.name for path in (tmp_path / "saved").iterdir()] == ["step=002.ckpt"]
+    (saved,) = (tmp_path / "saved").iterdir()
+    assert saved.name == "first-step=002.ckpt"
     before = [label for line in first if line[1] < 2 for label in line[2]]
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     assert {line[3] for line in first} == {threads}
 
-    assert run_two(tmp_path, -1, "two") == [0, 0]
+    one = Model()
+    trainer_of(tmp_path, max_epochs=2).fit(one, datamodule=data_of(files, 3), ckpt_path=saved)
+    assert [len(labels) for labels, _ in one.seen] == [3, 3, 3, 1, *[3] * 7, 1]
+    assert sorted(before + [label for labels, _ in one.seen[:4] for label in labels]) == everything
+    assert sorted(label for labels, _ in one.seen[4:] for label in labels) == everything
+
+    alone, saving = Model(), SaveAlways(tmp_path)
+    trainer_of(tmp_path, [saving], max_steps=3).fit(alone, datamodule=data_of(files, 3))
+    assert saving.saved[2][0] == 3
+    saving.saved[2][1].rename(tmp_path / "more.ckpt")
+    saved.rename(tmp_path / "two.ckpt")
+    assert run_two(forks, tmp_path, -1, "two", "more") == [0, 0]
+    more = lines_of(tmp_path, "more")
+    assert [(*line[:2], len(line[2])) for line in more] == [
+        *((0, 3 + k, (3, 3, 1)[k]) for k in range(3)),
+        *((1, 6 + k, (3, 3, 3, 2)[k]) for k in range(4)),
+    ] * 2
+    seen = [label for labels, _ in alone.seen for label in labels] + [label for line in more if line[0] == 0 for label in line[2]]
+    assert sorted(set(seen)) == everything
+    assert len(seen) == len(everything) + 1  # 13 were left for two
+    assert sorted(label for line in more if line[0] == 1 for label in line[2]) == everything
+
     two = lines_of(tmp_path, "two")
     assert sorted(before + [label for line in two if line[0] == 0 for label in line[2]]) == everything
     assert sorted(label for line in two if line[0] == 1 for label in line[2]) == everything
@@ -293,22 +315,20 @@ def test_several_processes(files: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_kill_9(files: list[Path], tmp_path: Path) -> None:
+def test_kill_9(files: list[Path], tmp_path: Path, forks: Forks) -> None:
     """Processes that are killed at some step, each resumed from the last checkpoint before, deliver one sequence."""
     generator, kills, steps, last = random.Random(1), 3, 0, 0
     plain = ndd.DataLoader(ndd.readers.File(files=files, random_shuffle=True), augment, batch_size=4, seed=3)
     expected: list[list[list[float]]] = []
     for run in range(kills):
         log = tmp_path / f"{run}.log"
-        command = [sys.executable, "-W", "ignore", "-c", TRAINING, str(Path(__file__).parent), str(tmp_path), str(log)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = forks.run(TRAINING, Path(__file__).parent, tmp_path, log)
         wanted, end = generator.randint(6, 40), time.monotonic() + 120
         while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
-            if process.poll() is not None:
-                pytest.fail(process.communicate()[1])
+            assert process.poll() is None, process.errors
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.wait()
         lines = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]")]
         assert len(lines) >= wanted
         first = lines[0][0]

@@ -3,8 +3,6 @@
 
 import os
 import pickle
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from _forks import Forked, Forks
 from _queued import CAUSE, brighter, error_of, failing, ones
 
 import torch_ndd as ndd
@@ -91,10 +90,12 @@ def test_errors_can_be_pickled(mode: EvalMode, size: int) -> None:
     assert (type(copied), str(copied)) == (RuntimeError, str(error))
 
 
-def run_python(code: str) -> subprocess.CompletedProcess[str]:
+def run_python(forks: Forks, code: str) -> Forked:
     head = "import numpy as np, threading, torch_ndd as ndd\nfrom torch_ndd import EvalMode\n"
     batch = "b = ndd.batch(np.ones((16, 500, 500, 3), np.uint8), layout='HWC')\n"
-    return subprocess.run([sys.executable, "-c", head + batch + textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False)
+    done = forks.run(head + batch + textwrap.dedent(code))
+    done.wait()
+    return done
 
 
 @pytest.mark.parametrize(
@@ -109,22 +110,23 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=["eager", "deferred", "daemon thread", "atexit", "sys.exit", *["threads at rest"] * 5],
 )
-def test_exit_with_pending_work(code: str) -> None:
-    done = run_python(code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_exit_with_pending_work(code: str, forks: Forks) -> None:
+    done = run_python(forks, code)
+    assert (done.returncode, done.output, done.errors) == (0, "", "")
 
 
-def test_an_uncaught_error_shows_the_call() -> None:
+def test_an_uncaught_error_shows_the_call(forks: Forks) -> None:
     done = run_python(
-        "c = ndd.brightness(ndd.batch([np.ones((5, 2, 2, 3))], layout='FHWC'), brightness=ndd.tensor([1., 2.], layout='F'))\n\nc.torch()"
+        forks,
+        "c = ndd.brightness(ndd.batch([np.ones((5, 2, 2, 3))], layout='FHWC'), brightness=ndd.tensor([1., 2.], layout='F'))\n\nc.torch()",
     )
     assert done.returncode == 1
-    cause, _, wrapper = done.stderr.partition("The above exception was the direct cause")
+    cause, _, wrapper = done.errors.partition("The above exception was the direct cause")
     assert "line 4, in <module>\nRuntimeError: brightness: sample 0 has 5 frames" in cause
     assert wrapper.rstrip().endswith("RuntimeError: An error happened during asynchronous execution")
 
 
-def test_ctrl_c_ends_a_wait() -> None:
+def test_ctrl_c_ends_a_wait(forks: Forks) -> None:
     code = """
 import os, signal, threading, time, numpy as np, torch_ndd as ndd
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
@@ -140,5 +142,5 @@ except KeyboardInterrupt:
     print(time.monotonic() - start < 5)
 os._exit(0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "True\n"
+    done = forks.run(code)
+    assert (done.wait(), done.output) == (0, "True\n")

@@ -7,7 +7,9 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import torch
 
+from ._operand import loop
 from ._tensor import Tensor
 
 if TYPE_CHECKING:
@@ -82,4 +84,25 @@ class SampleSlicer:
         self._owner = owner
 
     def __getitem__(self, key: Any) -> "Batch":
-        return self._owner._sliced(key if isinstance(key, tuple) else (key,))
+        keys = key if isinstance(key, tuple) else (key,)
+        if loop.recorder is not None and not torch.compiler.is_compiling():
+            plain = [_plain(one) for one in keys]
+            if None not in plain:
+                return loop.recorder.call("Batch.slice", _perform, (self._owner, plain), {}, False)
+        return self._owner._sliced(keys)
+
+
+_PLAIN = (int, type(None))
+
+
+def _plain(key: Any) -> tuple[Any, ...] | None:
+    """The arguments of a slice, an index, or nothing for Ellipsis; None for a key that holds other things, which have to be computed first."""
+    if key is Ellipsis:
+        return ()
+    parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+    return parts if all(type(part) in _PLAIN for part in parts) else None
+
+
+def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> "Batch":
+    owner, plain = inputs
+    return owner._sliced(tuple(slice(*one) if len(one) == 3 else one[0] if one else Ellipsis for one in plain))

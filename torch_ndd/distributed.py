@@ -21,7 +21,7 @@ def shard() -> Shard:
     ``torchrun`` and its kin set, else it is shard 0 of 1.
 
     The shards of an epoch have together each sample once. They may differ by one sample, and so may their numbers of batches: train inside of
-    ``model.join()`` (``DistributedDataParallel``), or give the reader ``pad_last_batch=True``, which repeats samples until all have equally many.
+    ``model.join()`` (``DistributedDataParallel``), or give the reader ``pad_shards=True``, with which all shards have equally many.
     The state of one process is that of all, so that saving it once is enough; it may be loaded by any number of processes.
 
     Raises:

@@ -33,7 +33,7 @@ class DataModule(_Parent):
 
     Args:
         train: Makes the reader of the training data, given the arguments ``shard_id`` and ``num_shards``, and on several processes
-            ``pad_last_batch``: ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
+            ``pad_shards``: ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
         val: The same of the validation data; without it nothing is validated. Nothing is padded there: each sample counts once.
         train_fn: What is done to a batch in training; see :class:`torch_ndd.DataLoader`.
         val_fn: The same in validation.
@@ -101,10 +101,8 @@ class DataModule(_Parent):
             share_cpus(trainer.num_devices)
         maker = self._makers[stage]
         assert maker is not None
-        padded = stage == "train" and here["num_shards"] > 1
-        made = maker(**here, pad_last_batch=True) if padded else maker(**here)
+        made = maker(**here, pad_shards=True) if stage == "train" and here["num_shards"] > 1 else maker(**here)
         if isinstance(made, Reader):
-            made._fills_last_batch = not padded  # a last batch of 256 with 255 copies of one image would do harm
             made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
         if not isinstance(made, DataLoader):
             raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")

@@ -2,12 +2,10 @@
 """Damaged containers: an error or a skipped sample each time, never a crash, a hang or more memory."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from _forks import Forks
 
 COUNT = 2000
 
@@ -102,13 +100,10 @@ print(json.dumps({**tally, "slowest": slowest, "growth": memory[-1] / memory[len
 
 @pytest.mark.figures
 @pytest.mark.parametrize("kind", ["TFRecord", "MXNet", "Webdataset", "pax", "Numpy"])
-def test_damaged_files_never_crash(tmp_path: Path, kind: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[1]}:{':'.join(sys.path)}"}
-    run = subprocess.run(
-        [sys.executable, "-c", MUTATE, kind, str(tmp_path), str(COUNT)], capture_output=True, text=True, timeout=280, env=environment
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    result = json.loads(run.stdout)
+def test_damaged_files_never_crash(tmp_path: Path, kind: str, forks: Forks) -> None:
+    run = forks.run(MUTATE, kind, tmp_path, COUNT)
+    assert (run.wait(280), run.errors) == (0, "")
+    result = json.loads(run.output)
     assert result["read"] + result["skipped"] + result["refused"] == COUNT
     assert result["refused"] + result["skipped"] > COUNT / 4
     assert result["slowest"] < 5

@@ -3,11 +3,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from _forks import SCRIPT, Forks
 
 COUNT = int(os.environ.get("TORCH_NDD_DAMAGED", "2000" if os.environ.get("CI") else "200"))
 PROGRAM = Path(__file__).with_name("_damage.py")
@@ -17,18 +16,11 @@ NEEDS = {"caffe": "lmdb", "caffe2": "lmdb", "coco": "pycocotools", "manifest": "
 @pytest.mark.figures
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", NEEDS)
-def test_damaged_files(kind: str) -> None:
+def test_damaged_files(kind: str, forks: Forks) -> None:
     pytest.importorskip(NEEDS[kind])
-    paths = os.pathsep.join([str(PROGRAM.parents[1]), *sys.path])
-    run = subprocess.run(
-        [sys.executable, str(PROGRAM), kind, str(COUNT), "1"],
-        capture_output=True,
-        text=True,
-        timeout=800,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    outcome = json.loads(run.stdout.splitlines()[-1])
+    run = forks.run(SCRIPT, PROGRAM, kind, COUNT, 1)
+    assert run.wait(800) == 0, run.errors[-2000:]
+    outcome = json.loads(run.output.splitlines()[-1])
     total = outcome["read"] + outcome["skipped"] + outcome["refused"]
     print(f"{kind}: {total} damaged files, {outcome['read']} read, {outcome['skipped']} with skipped samples, {outcome['refused']} refused, ", end="")
     print(f"at most {outcome['slowest']} s each, memory x {outcome['memory']}")

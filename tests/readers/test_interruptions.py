@@ -5,12 +5,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from _forks import Forks
 
 import torch_ndd as ndd
 
@@ -45,7 +44,7 @@ with open(log, "a", buffering=1) as out:
 
 
 @pytest.mark.figures
-def test_kill_9(tmp_path: Path) -> None:
+def test_kill_9(tmp_path: Path, forks: Forks) -> None:
     """20 processes one after the other, each killed at a random moment, deliver the sequence of one that was never interrupted.
 
     A process writes a step, then saves; killed between the two, that one step comes again from the state before it.
@@ -56,17 +55,13 @@ def test_kill_9(tmp_path: Path) -> None:
     generator = random.Random(5)
     kills, repeated, steps = 0, 0, 0
     log, pattern = tmp_path / "log", str(tmp_path / "state/{seq}.json")
-
-    def run() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", TRAINING, str(tmp_path / "files"), str(log), pattern])
-
     sequence: list[str] = []
     for _ in range(20):
         log.unlink(missing_ok=True)
-        process = run()
+        process = forks.run(TRAINING, tmp_path / "files", log, pattern)
         end, wanted = time.monotonic() + 60, generator.randint(1, 60)
         while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
-            assert process.poll() is None
+            assert process.poll() is None, process.errors
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -155,13 +150,12 @@ print(f"{how}: 200 readers, threads {before[0]} -> {now[0]}, open files {before[
 
 @pytest.mark.figures
 @pytest.mark.parametrize("how", ["break", "exception", "interrupt", "del"])
-def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
+def test_nothing_stays_behind(tmp_path: Path, how: str, forks: Forks) -> None:
     for i in range(8):
         (tmp_path / f"{i}.jpg").write_bytes(bytes(300_000))
-    command = [sys.executable, "-W", "ignore", "-c", LEFT, how, *map(str, sorted(tmp_path.iterdir()))]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (run.returncode, run.stderr) == (0, "")
-    print(run.stdout.strip())
+    run = forks.run(LEFT, how, *sorted(tmp_path.iterdir()))
+    assert (run.wait(), run.errors) == (0, "")
+    print(run.output.strip())
 
 
 EXIT = """
@@ -186,20 +180,16 @@ if how == "interrupt":
 
 
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("error", 3), ("interrupt", -signal.SIGINT)])
-def test_exit_while_reading(tmp_path: Path, how: str, code: int) -> None:
+def test_exit_while_reading(tmp_path: Path, how: str, code: int, forks: Forks) -> None:
     for i in range(8):
         (tmp_path / f"{i}.jpg").write_bytes(bytes(300_000))
     for _ in range(3):
-        command = [sys.executable, "-W", "ignore", "-c", EXIT, how, *map(str, sorted(tmp_path.iterdir()))]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "reading\n"
+        process = forks.run(EXIT, how, *sorted(tmp_path.iterdir()))
+        process.wait_for("reading\n")
         if how == "interrupt":
             process.send_signal(signal.SIGINT)
-        try:
-            _, errors = process.communicate(timeout=30)
-        finally:
-            process.kill()
+        process.wait(30)
+        errors = process.errors
         assert process.returncode == code, errors
         assert ("KeyboardInterrupt" in errors) == (how == "interrupt")
         assert "terminate" not in errors

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,37 @@ def test_parts_of_a_file(folder: Path) -> None:
     assert first.tolist() == list(range(2000, 6000))
     assert second.tolist() == list(range(6000, 8000))
     assert third.tolist() == []
+
+
+@pytest.mark.parametrize("rate", [None, 4000.0])
+@pytest.mark.parametrize("path", [str, Path.as_uri], ids=["path", "url"])
+def test_parts_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rate: float | None, path: Callable[[Path], str]) -> None:
+    soundfile.write(folder / "long.wav", np.arange(60000, dtype=np.int16), RATE)
+    kinds = [
+        ("ramp.wav", {}),
+        ("ramp.wav", {"duration": 0.9999}),
+        ("ramp.wav", {"duration": 0.1}),
+        ("long.wav", {"duration": 0.01}),
+        ("ramp.wav", {"offset": 0.5}),
+    ]
+    entries = [{"audio_filepath": path(folder / name), **part} for name, part in kinds]
+    expected = [sounds(manifest(folder, one), dtype=ndd.int16, sample_rate=rate) for one in entries]  # one in a batch
+    if not rate:
+        assert [len(one) for (one,) in expected] == [8000, 7999, 800, 80, 4000]
+    alone, sought = [], []
+    read, sound = ndd.readers.NemoAsr._read, ndd.readers.NemoAsr._sound
+    monkeypatch.setattr(ndd.readers.NemoAsr, "_read", lambda self, sample: (alone.append(sample), read(self, sample))[1])
+    monkeypatch.setattr(ndd.readers.NemoAsr, "_sound", lambda self, *part: (sought.append(part[1:]), sound(self, *part))[1])
+    reader = ndd.readers.NemoAsr(5, manifest_filepaths=manifest(folder, *entries), dtype=ndd.int16, sample_rate=rate)
+    everything, cut = np.arange(reader._scan()), [1] if rate else []
+    # The size of a file tells that a part of it is worth to be sought, or its header does, once it was read.
+    for known in ([4] if path is Path.as_uri else [3, 4], [*cut, 2, 3, 4]):
+        alone.clear(), sought.clear()
+        batch, *_ = reader._finish(reader._start(everything), everything)
+        for got, (one,) in zip(batch, expected, strict=True):
+            assert np.array_equal(np.asarray(got), one)
+        assert sorted(alone) == known
+        assert len(sought) == len([*cut, 2, 3, 4])
 
 
 def test_types_and_channels(folder: Path) -> None:

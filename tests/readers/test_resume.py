@@ -64,10 +64,11 @@ def test_a_state_goes_through_many_worlds(files: list[Path]) -> None:
     assert [shards for shards, _ in state["taken"]] == [1, 2, 3, 2, 1, 4]
 
 
-def test_padding_repeats_only_the_last_sample(files: list[Path]) -> None:
+@pytest.mark.parametrize("padding", ["pad_last_batch", "pad_shards"])
+def test_padding_repeats_only_the_last_sample(files: list[Path], padding: Any) -> None:
     for before, after in ((1, 2), (2, 3), (3, 1), (3, 5)):
         for batch_size in (1, 3, 8):
-            make = maker(files, pad_last_batch=True)
+            make = maker(files, **{padding: True})
             longest = (13 + before - 1) // before
             for cut in range((longest + batch_size - 1) // batch_size + 1):
                 loaders = [make(rank, before, batch_size) for rank in range(before)]
@@ -78,8 +79,13 @@ def test_padding_repeats_only_the_last_sample(files: list[Path]) -> None:
                     loader.load_state_dict(loaders[-1].state_dict())
                     rest.append(numbers(loader))
                 assert {label for rank in (*first, *rest) for batch in rank for label in batch} == set(range(13))
-                assert all(len(batch) == batch_size for rank in (*first, *rest) for batch in rank)
-                assert len({len(rank) for rank in rest}) == 1  # ranks in step
+                if padding == "pad_last_batch":
+                    assert all(len(batch) == batch_size for rank in (*first, *rest) for batch in rank)
+                for ranks in (first, rest):  # in step
+                    assert len({tuple(map(len, rank)) for rank in ranks}) == 1
+                if padding == "pad_shards":
+                    left = 13 - len({label for rank in first for batch in rank for label in batch})
+                    assert sum(len(batch) for rank in rest for batch in rank) == -(-left // after) * after
 
 
 def test_states_at_any_moment(files: list[Path]) -> None:

@@ -2,11 +2,10 @@
 """Ten million files cost megabytes and no waiting."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from _forks import Forks
 
 FILES = 10_000_000
 
@@ -45,10 +44,10 @@ print(json.dumps({"seconds": seconds, "cpu": cpu, "bytes": memory / count, "peak
 
 @pytest.mark.figures
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "num_shards": 8, "shard_id": 3}], ids=str)
-def test_memory_and_first_batch(tmp_path: Path, options: dict[str, bool]) -> None:
-    run = subprocess.run([sys.executable, "-c", READ, str(tmp_path), str(FILES), json.dumps(options)], capture_output=True, text=True, timeout=250)
-    assert (run.returncode, run.stderr) == (0, "")
-    result = json.loads(run.stdout)
+def test_memory_and_first_batch(tmp_path: Path, options: dict[str, bool], forks: Forks) -> None:
+    run = forks.run(READ, tmp_path, FILES, json.dumps(options))
+    assert (run.wait(250), run.errors) == (0, "")
+    result = json.loads(run.output)
     seconds = f"{result['seconds']:.3f} s ({result['cpu']:.3f} of the CPU)"
     memory = f"{result['bytes']:.1f} bytes of memory a file ({result['peak']:.1f} at most)"
     print(f"{options}: {FILES} files: first batch after {seconds}, {memory}, a state of {result['state']} bytes")

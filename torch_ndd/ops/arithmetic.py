@@ -12,7 +12,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, empty_packed, new_batch
-from .._operand import Operand
+from .._operand import Operand, loop
 from .._operator import OPERATORS, Operator
 from .._queue import launch, queue
 from .._stream import Pending
@@ -57,6 +57,17 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     tensor([ 6,  8, 10], dtype=torch.int32)
     """
     compiling = torch.compiler.is_compiling()
+    if not compiling and (recorder := loop.recorder) is not None:
+        return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
+    return _result(operation, operands, compiling)
+
+
+def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    operation, *operands = inputs
+    return _result(operation, operands, False)
+
+
+def _result(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     values = [_operand(one, compiling) for one in operands]
     if any(one is None for one in values):
         return _refused(operation, operands, values)

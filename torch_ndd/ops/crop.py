@@ -92,7 +92,7 @@ def _normalized_formula(
         return None
     axes, channel = input.dim(), 1 + layout.index("C")
     if on_cpu(input) and layout == "HWC" and output_layout[-1] != "C" and isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS:
-        return _byte_chain.normalized_planes(input, mirror, mean, std, scale, shift, output_layout, dtype)
+        return _byte_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
 
     def per_channel(values: torch.Tensor | float) -> torch.Tensor | float:
         if not isinstance(values, torch.Tensor):

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -20,46 +20,12 @@ from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
 from ._captured import captured_epoch
 from ._checked import checked_init
+from ._options import LoaderOptions as LoaderOptions
+from ._options import with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._state import ReaderState, State, decoded, encoded
 
-OnError = Literal["raise", "skip", "replace"]
 Outputs = tuple[Any, ...] | dict[str, Any]
-
-
-class LoaderOptions(TypedDict, total=False):
-    """What every reader takes.
-
-    - ``shard_id``, ``num_shards``: the shard to begin with and how many there are, one for each process; a complete epoch moves on to the next one.
-    - ``stick_to_shard``: stay in the shard.
-    - ``pad_last_batch``: fill the last batch by repeating the last sample, and small shards too.
-    - ``random_shuffle``: deliver in random order, another one in each epoch: a permutation of the whole data set, whatever its size.
-    - ``seed``: of that order; readers without one have the same order. With the same seed on all ranks a state fits other numbers of ranks.
-    - ``shuffle_after_epoch``, ``shuffle_after_epoch_seed``: the same for readers that keep their shard number.
-    - ``prefetch_queue_depth``: batches that are read ahead.
-    - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` needs no permission.
-    - ``on_error``: what to do about samples that cannot be read. ``"raise"`` a RuntimeError; ``"skip"``: go on with the samples that follow, so that
-      batches stay full; ``"replace"``: repeat another sample of the batch in its place. ``reader.errors`` lists them.
-    - ``initial_fill``, ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``: accepted for DALI's sake.
-    """
-
-    dont_use_mmap: bool | None
-    initial_fill: int | None
-    lazy_init: bool | None
-    num_shards: int | None
-    on_error: OnError
-    pad_last_batch: bool | None
-    prefetch_queue_depth: int | None
-    random_shuffle: bool | None
-    read_ahead: bool | None
-    seed: int | None
-    shard_id: int | None
-    shuffle_after_epoch: bool | None
-    shuffle_after_epoch_seed: int | None
-    skip_cached_images: bool | None
-    stick_to_shard: bool | None
-    tensor_init_bytes: int | None
-    enable_checkpointing: bool
 
 
 class ReadError(NamedTuple):
@@ -103,11 +69,11 @@ class Reader(IterableDataset):
     turns with the batches.
     """
 
-    _fills_last_batch = True  # with pad_last_batch, in PyTorch's protocol
+    _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
-        unknown = sorted(set(options) - set(LoaderOptions.__annotations__))
+        unknown = sorted(set(options) - self._option_names)
         if unknown:
             raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}")
         try:
@@ -125,6 +91,7 @@ class Reader(IterableDataset):
             raise ValueError(f"{self._op}: shard_id must be from 0 to {self._num_shards - 1}, got {self._shard_id}")
         self._stick_to_shard = bool(options.get("stick_to_shard"))
         self._pad_last_batch = bool(options.get("pad_last_batch"))
+        self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
         self._depth = self._whole(options, "prefetch_queue_depth", 1)
@@ -144,15 +111,9 @@ class Reader(IterableDataset):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        signature = inspect.signature(cls.__init__)
-        own = [one for name, one in signature.parameters.items() if name != "self" and one.kind is not inspect.Parameter.VAR_KEYWORD]
-        if len(own) + 1 < len(signature.parameters):  # it passes the options of all readers on
-            known = {one.name for one in own}
-            own += [
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-                for name, kind in LoaderOptions.__annotations__.items()
-                if name not in known
-            ]
+        own, option_names = with_options(cls.__init__)
+        if option_names is not None:
+            cls._option_names = option_names
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         if "__init__" in cls.__dict__:
             cls.__init__ = checked_init(cls.__init__, own)
@@ -250,13 +211,13 @@ class Reader(IterableDataset):
             self._num_shards,
             self._stick_to_shard,
             self._pad_last_batch,
+            self._pad_shards,
             self._random_shuffle,
             self._state.seeds[0],
             self._shuffle_after_epoch,
             self._state.seeds[1],
             self._state.position.passes,
             self._state.history,
-            self._fills_last_batch,
         )
         return self._order
 
@@ -343,7 +304,7 @@ class Reader(IterableDataset):
             order = self._prepared()
         return {
             "epoch_size": order.size,
-            "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch else order.size,
+            "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch or order.pad_shards else order.size,
             "number_of_shards": order.num_shards,
             "shard_id": order.shard_id,
             "pad_last_batch": int(order.pad_last_batch),

@@ -61,6 +61,11 @@ class Order:
     >>> Order(5, pad_last_batch=True).take(Position(0, 3), 3)
     (array([3, 4, 4]), Position(passes=1, offset=0))
 
+    ``pad_shards`` only makes all shards as long as the largest.
+
+    >>> [Order(5, shard, 2, pad_shards=True).rest(Position(), 8) for shard in range(2)]
+    [array([0, 1, 1]), array([2, 3, 4])]
+
     A pass that was begun by another number of shards goes on where they were: what they have left is divided anew. ``history`` tells it.
 
     >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
@@ -72,13 +77,13 @@ class Order:
     num_shards: int = 1
     stick_to_shard: bool = False
     pad_last_batch: bool = False
+    pad_shards: bool = False
     random_shuffle: bool = False
     seed: int = 0
     shuffle_after_epoch: bool = False
     shuffle_after_epoch_seed: int = 0
     history_pass: int = 0
     history: tuple[Taken, ...] = ()
-    fills_last_batch: bool = True  # of a pass; False: padding only makes the shards equally long
     _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two that were shuffled
 
     def shard(self, passes: int) -> int:
@@ -98,22 +103,24 @@ class Order:
     def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
         """Batches of an epoch, after so many complete ones."""
         begin, end = _part(self.size, self.shard(epochs), self.num_shards)
-        samples = self.padded_shard if self.pad_last_batch else end - begin
-        return samples // batch_size if drop_last and not (self.pad_last_batch and self.fills_last_batch) else -(-samples // batch_size)
+        samples = self.padded_shard if self.pad_last_batch or self.pad_shards else end - begin
+        return self._batches(samples, batch_size, drop_last)
 
     def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
         """Batches of the rest of a pass."""
-        samples = (self._padded_length(position.passes) if self.pad_last_batch else self.length(position.passes)) - position.offset
-        return max(0, samples // batch_size if drop_last and not (self.pad_last_batch and self.fills_last_batch) else -(-samples // batch_size))
+        return max(0, self._batches(self._delivered(position.passes) - position.offset, batch_size, drop_last))
+
+    def _batches(self, samples: int, batch_size: int, drop_last: bool) -> int:
+        return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
 
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
         """The next ``count`` samples of the endless sequence, int64, and the position after them."""
         passes, offset = position
         if self.pad_last_batch:
-            if offset >= self._padded_length(passes):
+            if offset >= self._delivered(passes):
                 passes, offset = passes + 1, 0
             samples = self._padded(passes, np.arange(offset, offset + count))
-            ended = offset + count >= self._padded_length(passes)
+            ended = offset + count >= self._delivered(passes)
             return samples, Position(passes + 1, 0) if ended else Position(passes, offset + count)
         parts = []
         while count:
@@ -121,7 +128,7 @@ class Order:
             parts.append(part)
             count -= len(part)
             offset += len(part)
-            if offset >= self.length(passes):
+            if offset >= self._delivered(passes):
                 passes, offset = passes + 1, 0
         return parts[0] if len(parts) == 1 else np.concatenate(parts), Position(passes, offset)
 
@@ -132,17 +139,16 @@ class Order:
         """
         passes, offset = position
         places = blocks.places(offset, count)
-        if self.pad_last_batch:
-            inside = places < self._padded_length(passes)
-            return self._padded(passes, places if self.fills_last_batch and inside[0] else places[inside])
-        return self._samples(passes, places[places < self.length(passes)])
+        inside = places < self._delivered(passes)
+        return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
         # A shard that is empty, because few samples were left for many, repeats what precedes it.
         return self._samples(passes, np.minimum(places, self.length(passes) - 1))
 
-    def _padded_length(self, passes: int) -> int:
-        return -(-self._left(passes) // self.num_shards)
+    def _delivered(self, passes: int) -> int:
+        """Samples of this shard in a pass, with those that are repeated until all shards have equally many."""
+        return -(-self._left(passes) // self.num_shards) if self.pad_last_batch or self.pad_shards else self.length(passes)
 
     def _bounds(self, passes: int) -> tuple[int, int]:
         return _part(self._left(passes), self.shard(passes), self.num_shards)

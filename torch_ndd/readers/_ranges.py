@@ -117,7 +117,24 @@ class NativeRequest:
             release(self._handle)
 
 
-class RangeRequest(NativeRequest):
+class Parts:
+    """What is read for each component of some samples, as batches."""
+
+    def finish(self) -> Batch:
+        """Wait and return the bytes of the samples, uint8 (length,). To be called once. BadSamples for what could not be read."""
+        (batch,) = self.finish_all()
+        return batch
+
+    def finish_all(self) -> tuple[Batch, ...]:
+        """The same for all components."""
+        return tuple(packed_batch(*one) for one in self.parts())
+
+    def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
+        """Of each component the bytes of all samples, one after the other, and how many each has."""
+        raise NotImplementedError
+
+
+class RangeRequest(Parts, NativeRequest):
     """Ranges that are being read, each component of the samples into a batch."""
 
     def __init__(self, ranges: Ranges, numbers: np.ndarray) -> None:
@@ -140,15 +157,6 @@ class RangeRequest(NativeRequest):
 
     def _begin(self) -> int:
         return _native.ranges_start(*self._native_ranges(), self._components)
-
-    def finish(self) -> Batch:
-        """Wait and return the bytes of the samples, uint8 (length,). To be called once. BadSamples for what could not be read."""
-        (batch,) = self.finish_all()
-        return batch
-
-    def finish_all(self) -> tuple[Batch, ...]:
-        """The same for all components."""
-        return tuple(packed_batch(*one) for one in self.parts())
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Of each component the bytes of all samples, one after the other, and how many each has."""

@@ -10,10 +10,9 @@ from typing import Any, BinaryIO, Generic, TypeVar
 import numpy as np
 import torch
 
-from .._batch import Batch
 from ..io._urls import Range, fetched, is_url, merged, reason_of
 from ._base import BadSamples
-from ._ranges import NativeRequest, Ranges, pack_paths, packed_batch
+from ._ranges import NativeRequest, Parts, Ranges, pack_paths
 
 # A batch is one call of fsspec, which asks for its ranges concurrently where the protocol can; threads are for the batches that are read ahead.
 _THREADS = 4
@@ -73,7 +72,7 @@ class RemoteRanges(Ranges):
         return {**super().__getstate__(), "_executor": None}
 
 
-class RemoteRequest:
+class RemoteRequest(Parts):
     """Ranges that are being fetched."""
 
     def __init__(self, ranges: RemoteRanges, numbers: np.ndarray) -> None:
@@ -93,15 +92,6 @@ class RemoteRequest:
         if reasons:
             raise BadSamples(reasons)
         return [one for one in fetched if not isinstance(one, Exception)]
-
-    def finish(self) -> Batch:
-        """Wait and return the bytes of the samples, uint8 (length,). BadSamples for what could not be fetched."""
-        (batch,) = self.finish_all()
-        return batch
-
-    def finish_all(self) -> tuple[Batch, ...]:
-        """The same for all components."""
-        return tuple(packed_batch(*one) for one in self.parts())
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Of each component the bytes of all samples, one after the other, and how many each has."""

@@ -24,6 +24,20 @@ Path = str | os.PathLike[str]
 _FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", False: "none", True: "scalar"}
 
 
+class SequenceOptions(LoaderOptions, total=False):
+    """What every reader of videos takes: see :class:`readers.Video`."""
+
+    enable_frame_num: str | bool | None
+    enable_timestamps: bool | None
+    file_list: Path | None
+    file_root: Path | None
+    filenames: Path | Sequence[Path] | None
+    image_type: types.DALIImageType | None
+    labels: Any
+    step: int | None
+    stride: int | None
+
+
 class VideoReader(ThreadedReader):
     """What the readers of videos share. Subclasses set the attributes that they have arguments for."""
 
@@ -36,32 +50,18 @@ class VideoReader(ThreadedReader):
     _normalized = False
     _public_name = ""  # where it is not that of the class
 
-    def __init__(
-        self,
-        max_batch_size: int | None,
-        device: DeviceLike,
-        loader: LoaderOptions,
-        *,
-        enable_frame_num: str | bool | None,
-        enable_timestamps: bool | None,
-        file_list: Path | None,
-        file_root: Path | None,
-        filenames: Path | Sequence[Path] | None,
-        image_type: types.DALIImageType | None,
-        labels: Any,
-        sequence_length: int,
-        step: int | None,
-        stride: int | None,
-    ) -> None:
-        super().__init__(max_batch_size, device, loader)
+    def __init__(self, max_batch_size: int | None, device: DeviceLike, sequence_length: int, options: SequenceOptions) -> None:
+        super().__init__(max_batch_size, device, options)
         self._op = self._public_name or self._op
+        enable_frame_num, image_type = options.get("enable_frame_num"), options.get("image_type")
         if enable_frame_num is not None and enable_frame_num not in _FRAME_NUMBERS:
             raise RuntimeError(f"{self._op}: Invalid enable_frame_num value: {enable_frame_num!r}; it must be 'none', 'scalar' or 'sequence'")
         self._frame_numbers = _FRAME_NUMBERS[enable_frame_num or "none"]
-        self._timestamps = bool(enable_timestamps)
+        self._timestamps = bool(options.get("enable_timestamps"))
         self._image_type = types.RGB if image_type is None else image_type
         if self._image_type not in (types.RGB, types.YCbCr):
             raise RuntimeError(f"{self._op}: Invalid image type: {image_type!r}; it must be types.RGB or types.YCbCr")
+        file_list, file_root, filenames, labels = (options.get(name) for name in ("file_list", "file_root", "filenames", "labels"))
         self._file_list = os.fspath(file_list) if file_list else None
         self._file_root = os.fspath(file_root) if file_root else None
         given = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames or ())
@@ -69,7 +69,8 @@ class VideoReader(ThreadedReader):
         if sum(map(bool, (self._file_list, self._file_root, self._filenames))) != 1:
             raise RuntimeError(f"{self._op}: one of file_list, file_root and filenames must be given, and only one")
         self._labels = None if labels is None else self._checked_labels(labels)
-        self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(step or -1)
+        stride = options.get("stride")
+        self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(options.get("step") or -1)
         if self._frames < 1 or self._stride < 1:
             raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {sequence_length} and {stride}")
         if self._advance < 1:

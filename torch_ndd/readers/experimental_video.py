@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Videos as sequences of frames, with several ways to go on behind the end of a video."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import Unpack
 
-from .. import types
 from .._device import DeviceLike
 from ..decoders._video import fill_values
 from ..decoders._video import pad_mode as checked_pad_mode
-from ._base import LoaderOptions
 from ._video_index import Limits
-from ._video_reader import Path, VideoReader
+from ._video_reader import SequenceOptions, VideoReader
 
 
 class Video(VideoReader):
@@ -32,7 +29,7 @@ class Video(VideoReader):
             "reflect") the last one.
         fill_value: One number, or one for each channel.
         uniform_sample: One sequence a video: frames at equal distances from its first to its last one.
-        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        **options: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
 
     Raises:
         RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
@@ -55,39 +52,16 @@ class Video(VideoReader):
         device: DeviceLike = "cpu",
         num_inputs: int | None = None,
         *,
-        enable_frame_num: str | bool | None = None,
-        enable_timestamps: bool | None = None,
-        file_list: Path | None = None,
         file_list_format: str | None = None,
         file_list_include_end: bool | None = None,
         file_list_rounding: str | None = None,
-        file_root: Path | None = None,
-        filenames: Path | Sequence[Path] | None = None,
         fill_value: Any = None,
-        image_type: types.DALIImageType | None = None,
-        labels: Any = None,
         pad_mode: str | None = None,
         sequence_length: int,
-        step: int | None = None,
-        stride: int | None = None,
         uniform_sample: bool | None = None,
-        **loader: Unpack[LoaderOptions],
+        **options: Unpack[SequenceOptions],
     ) -> None:
-        super().__init__(
-            max_batch_size,
-            device,
-            loader,
-            enable_frame_num=enable_frame_num,
-            enable_timestamps=enable_timestamps,
-            file_list=file_list,
-            file_root=file_root,
-            filenames=filenames,
-            image_type=image_type,
-            labels=labels,
-            sequence_length=sequence_length,
-            step=step,
-            stride=stride,
-        )
+        super().__init__(max_batch_size, device, sequence_length, options)
         if file_list_format not in (None, "timestamps", "frames"):
             raise RuntimeError(f'{self._op}: file_list_format must be "timestamps" or "frames", got {file_list_format!r}')
         rounding = file_list_rounding or "start_down_end_up"

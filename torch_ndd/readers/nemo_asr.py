@@ -6,10 +6,11 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,12 @@ from ._remote import ranges_of
 from ._threads import Array, ThreadedReader, packed
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
+
+# Whether an entry is a part of its file, by far shorter, which is better sought than decoded with all the rest.
+_UNKNOWN, _NO, _YES = 0, 1, 2
+# Uncompressed float32 in stereo at 48 kHz. A file with more for each second that is wanted of it is not even read to the end.
+_BYTES_PER_SECOND = 48000 * 2 * 4
+_HEADER_BYTES = 64 << 10
 
 
 class NemoAsr(ThreadedReader):
@@ -120,49 +127,69 @@ class NemoAsr(ThreadedReader):
         assert self._index is not None
         return self._index.path(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    def _start(self, samples: np.ndarray) -> "_Request":
         assert self._index is not None
-        # Parts of files, which may be small ones of long files, are read one by one.
-        whole = not (self._index.offsets[samples] > 0).any()
-        return self._pool().submit(self._batch, samples) if whole else super()._start(samples)
+        alone = self._index.parts(samples)
+        whole, pool = np.flatnonzero(~alone), self._pool()
+        files = pool.submit(self._batch, samples[whole]) if len(whole) else None
+        return _Request(whole, files, {k: pool.submit(self._read, int(samples[k])) for k in np.flatnonzero(alone).tolist()})
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+    def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
             request = self._start(samples)
-        if isinstance(request, list):
-            return super()._finish(request, samples)
-        outputs = request.result()
-        outputs[0]._sources = tuple(map(self._source, samples.tolist()))
-        return outputs
+        whole, files, parts = request
+        reads: dict[int, Callable[[], Sequence[Array]]] = {k: part.result for k, part in parts.items()}
+        if files is not None:
+            try:
+                outputs = files.result()
+                if not parts:
+                    outputs[0]._sources = tuple(map(self._source, samples.tolist()))
+                    return outputs
+                reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
+            except Exception:  # one by one, which tells what is wrong with which
+                reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
+        return self._together([reads[k] for k in range(len(samples))], samples)
 
     def _batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
-        """The outputs of a batch, on a thread. Whole files are decoded by native threads: soundfile under Python's lock took twice the time."""
-        try:
-            sounds, rates = self._whole_files(samples)
-        except Exception:  # one by one, which tells what is wrong with which
-            return self._together([partial(self._read, sample) for sample in samples.tolist()], samples)
-        rows = [self._others(sample, rate) for sample, rate in zip(samples.tolist(), rates, strict=True)]
-        return sounds, *map(packed, zip(*rows, strict=True))
-
-    def _whole_files(self, samples: np.ndarray) -> tuple[Batch, list[float]]:
-        """Sounds and sampling rates. RuntimeError for what can only be done one by one."""
+        """The outputs of whole files, on a thread. They are decoded by native threads: soundfile under Python's lock took twice the time."""
         index = self._index
         assert index is not None
         files = ranges_of(b"", *pack_paths([index.path(sample) for sample in samples.tolist()])).start(np.arange(len(samples))).finish()
         total, rates = lengths(files)
         wanted = np.where(index.durations[samples] < 0, total, np.minimum(total, index.durations[samples] * rates)).astype(np.int64)
-        if (total > 2 * wanted).any() or (self._rate > 0 and ((wanted < total) & (rates != self._rate)).any()):
-            raise RuntimeError("parts of files, or some that are resampled")
+        # What ends before its file does is resampled from what it has itself.
+        alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
+        index.is_part[samples] = np.where(alone, _YES, _NO)
+        contents = [one._values for one in files]
+        if alone.all():
+            sounds = []
+        elif alone.any():
+            sounds = list(self._decoded(packed([one for one, part in zip(contents, alone, strict=True) if not part])))
+        else:
+            sounds = self._decoded(files)
+        if (wanted < total).any():  # also because a duration has few digits: a frame is missing
+            rest = iter(sounds)
+            sounds = packed(
+                [
+                    self._sound(io.BytesIO(content.numpy().data), 0, float(index.durations[sample]))[0] if part else next(rest)._values[:length]
+                    for content, part, sample, length in zip(contents, alone, samples.tolist(), wanted.tolist(), strict=True)
+                ]
+            )
+        assert isinstance(sounds, Batch)
+        rows = [self._others(sample, rate) for sample, rate in zip(samples.tolist(), rates.tolist(), strict=True)]
+        return sounds, *map(packed, zip(*rows, strict=True))
+
+    def _decoded(self, files: Batch) -> Batch:
         sounds, _ = audio(files, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
         sounds._ready()
-        if (wanted < total).any():  # a duration has few digits: a frame is missing
-            sounds = packed([one._values[:length] for one, length in zip(sounds, wanted.tolist(), strict=True)])
-        return sounds, rates.tolist()
+        return sounds
 
     def _read(self, sample: int) -> Sequence[Array]:
         index = self._index
         assert index is not None
-        sound, rate = self._sound(index.path(sample), index.offsets[sample], index.durations[sample])
+        path = index.path(sample)
+        source = io.BytesIO(read_all(path)) if is_url(path) else path  # one request
+        sound, rate = self._sound(source, index.offsets[sample], index.durations[sample])
         return sound, *self._others(sample, rate)
 
     def _others(self, sample: int, rate: float) -> list[Array]:
@@ -178,13 +205,9 @@ class NemoAsr(ThreadedReader):
             outputs.append(index.numbers[sample : sample + 1])
         return outputs
 
-    def _sound(self, path: str, offset: float, duration: float) -> tuple[Array, float]:
+    def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
         """Samples and sampling rate of a part of a file."""
-        with ExitStack() as stack:
-            source: Any = path
-            if is_url(path):
-                source = io.BytesIO(read_all(path))  # one request
-            file = stack.enter_context(_soundfile().SoundFile(source))
+        with _soundfile().SoundFile(source) as file:
             rate, total = file.samplerate, file.frames
             begin = min(int(max(offset, 0) * rate), total)
             wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
@@ -204,6 +227,21 @@ class NemoAsr(ThreadedReader):
         content = as_tensor(np.frombuffer(made.getvalue(), np.uint8))
         sound, _ = audio(content, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
         return sound.torch(), rate
+
+
+class _Request(NamedTuple):
+    """A batch that is being read."""
+
+    whole: np.ndarray
+    """Places of the samples that are read together."""
+    files: Future[tuple[Batch, ...]] | None
+    """Their outputs."""
+    parts: dict[int, Future[Sequence[Array]]]
+    """What the others are, by place."""
+
+
+def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
+    return [one._sample(row).torch() for one in outputs]
 
 
 class _Index:
@@ -241,7 +279,19 @@ class _Index:
         self._texts, self._text_offsets = b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
         self.offsets, self.durations = np.array(offsets), np.array(durations)
         self.numbers = np.array(numbers, np.int64)
+        self.is_part = np.where(self.offsets > 0, _YES, np.where(self.durations < 0, _NO, _UNKNOWN)).astype(np.int8)
         return len(numbers)
+
+    def parts(self, samples: np.ndarray) -> np.ndarray:
+        """Which of some entries are parts of their files, as far as that is known without reading."""
+        for sample in samples[self.is_part[samples] == _UNKNOWN].tolist():
+            path = self.path(sample)
+            if is_url(path):
+                continue
+            with suppress(OSError):  # reading it tells what is wrong
+                if os.stat(path).st_size > max(self.durations[sample], 0) * _BYTES_PER_SECOND + _HEADER_BYTES:
+                    self.is_part[sample] = _YES
+        return self.is_part[samples] == _YES
 
     @property
     def has_urls(self) -> bool:

@@ -351,6 +351,6 @@ def _arrow() -> Any:
 def _opened(path: str) -> Any:
     parquet = _arrow().parquet
     if not is_url(path):
-        return parquet.ParquetFile(path)
+        return parquet.ParquetFile(path, pre_buffer=False)  # which reads on further threads: 34 ms of CPU time for 52 MB, 29 without
     fs, name = filesystem(path)
     return again(path, lambda: parquet.ParquetFile(fs.open(name, "rb"), pre_buffer=True))

@@ -12,9 +12,21 @@ from .. import types
 from .._batch import Batch
 from .._device import DeviceLike
 from ..ops.resize import resize
-from ._base import LoaderOptions
 from ._video_index import Limits
-from ._video_reader import Path, VideoReader
+from ._video_reader import SequenceOptions, VideoReader
+
+
+class VideoOptions(SequenceOptions, total=False):
+    """What :class:`Video` and :class:`VideoResize` take."""
+
+    additional_decode_surfaces: int | None
+    channels: int | None
+    dtype: Any
+    file_list_frame_num: bool | None
+    file_list_include_preceding_frame: bool | None
+    normalized: bool | None
+    pad_sequences: bool | None
+    skip_vfr_check: bool | None
 
 
 class Video(VideoReader):
@@ -46,7 +58,7 @@ class Video(VideoReader):
         normalized: float32 from 0 to 1.
         channels: 3.
         labels: One for each of ``filenames``.
-        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        **options: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
 
     Raises:
         RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
@@ -61,42 +73,14 @@ class Video(VideoReader):
         device: DeviceLike = "cpu",
         num_inputs: int | None = None,
         *,
-        additional_decode_surfaces: int | None = None,
-        channels: int | None = None,
-        dtype: Any = None,
-        enable_frame_num: str | bool | None = None,
-        enable_timestamps: bool | None = None,
-        file_list: Path | None = None,
-        file_list_frame_num: bool | None = None,
-        file_list_include_preceding_frame: bool | None = None,
-        file_root: Path | None = None,
-        filenames: Path | Sequence[Path] | None = None,
-        image_type: types.DALIImageType | None = None,
-        labels: Any = None,
-        normalized: bool | None = None,
-        pad_sequences: bool | None = None,
         sequence_length: int,
-        skip_vfr_check: bool | None = None,
-        step: int | None = None,
-        stride: int | None = None,
-        **loader: Unpack[LoaderOptions],
+        **options: Unpack[VideoOptions],
     ) -> None:
-        paths = [filenames] if isinstance(filenames, str | os.PathLike) else filenames
-        super().__init__(
-            max_batch_size,
-            device,
-            loader,
-            enable_frame_num=enable_frame_num,
-            enable_timestamps=enable_timestamps,
-            file_list=file_list,
-            file_root=file_root,
-            filenames=paths,
-            image_type=image_type,
-            labels=range(len(paths or ())) if labels is not None and not len(labels) else labels,
-            sequence_length=sequence_length,
-            step=step,
-            stride=stride,
-        )
+        paths, labels = options.get("filenames"), options.get("labels")
+        if labels is not None and not len(labels):
+            options["labels"] = range(1 if isinstance(paths, str | os.PathLike) else len(paths or ()))
+        super().__init__(max_batch_size, device, sequence_length, options)
+        channels, dtype, normalized = options.get("channels"), options.get("dtype"), bool(options.get("normalized"))
         if channels not in (None, 3):
             raise RuntimeError(f"{self._op}: channels must be 3, got {channels}")
         self._dtype = torch.float32 if normalized else torch.uint8
@@ -104,10 +88,10 @@ class Video(VideoReader):
             self._dtype = types.to_dtype(dtype)
         if self._dtype not in (torch.uint8, torch.float32) or (normalized and self._dtype != torch.float32):
             raise RuntimeError(f"{self._op}: dtype must be uint8 or float32, and float32 where it is normalized; got {self._dtype}")
-        self._normalized = bool(normalized)
-        self._pad_mode = "constant" if pad_sequences else "none"
-        down = bool(file_list_include_preceding_frame)
-        self._limits = Limits(frames=bool(file_list_frame_num), start_up=not down, end_up=down)
+        self._normalized = normalized
+        self._pad_mode = "constant" if options.get("pad_sequences") else "none"
+        down = bool(options.get("file_list_include_preceding_frame"))
+        self._limits = Limits(frames=bool(options.get("file_list_frame_num")), start_up=not down, end_up=down)
 
 
 class VideoResize(Video):
@@ -123,27 +107,13 @@ class VideoResize(Video):
         device: DeviceLike = "cpu",
         num_inputs: int | None = None,
         *,
-        additional_decode_surfaces: int | None = None,
         antialias: bool | None = None,
-        channels: int | None = None,
-        dtype: Any = None,
-        enable_frame_num: str | bool | None = None,
-        enable_timestamps: bool | None = None,
-        file_list: Path | None = None,
-        file_list_frame_num: bool | None = None,
-        file_list_include_preceding_frame: bool | None = None,
-        file_root: Path | None = None,
-        filenames: Path | Sequence[Path] | None = None,
-        image_type: types.DALIImageType | None = None,
         interp_type: types.DALIInterpType | None = None,
-        labels: Any = None,
         mag_filter: types.DALIInterpType | None = None,
         max_size: float | Sequence[float] | None = None,
         min_filter: types.DALIInterpType | None = None,
         minibatch_size: int | None = None,
         mode: str | None = None,
-        normalized: bool | None = None,
-        pad_sequences: bool | None = None,
         resize_longer: float | None = None,
         resize_shorter: float | None = None,
         resize_x: float | None = None,
@@ -154,36 +124,11 @@ class VideoResize(Video):
         roi_start: Sequence[float] | None = None,
         sequence_length: int,
         size: float | Sequence[float] | None = None,
-        skip_vfr_check: bool | None = None,
-        step: int | None = None,
-        stride: int | None = None,
         subpixel_scale: bool | None = None,
         temp_buffer_hint: int | None = None,
-        **loader: Unpack[LoaderOptions],
+        **options: Unpack[VideoOptions],
     ) -> None:
-        super().__init__(
-            max_batch_size,
-            name,
-            device,
-            num_inputs,
-            channels=channels,
-            dtype=dtype,
-            enable_frame_num=enable_frame_num,
-            enable_timestamps=enable_timestamps,
-            file_list=file_list,
-            file_list_frame_num=file_list_frame_num,
-            file_list_include_preceding_frame=file_list_include_preceding_frame,
-            file_root=file_root,
-            filenames=filenames,
-            image_type=image_type,
-            labels=labels,
-            normalized=normalized,
-            pad_sequences=pad_sequences,
-            sequence_length=sequence_length,
-            step=step,
-            stride=stride,
-            **loader,
-        )
+        super().__init__(max_batch_size, name, device, num_inputs, sequence_length=sequence_length, **options)
         self._resizing = {
             "antialias": antialias,
             "interp_type": interp_type,

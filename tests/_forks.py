@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that have imported everything already: importing torch takes each process of a test 4 seconds of a core.
+
+A server imports modules and then only forks. A child runs a program as ``python -c`` does, from its first line to the end of the interpreter, and may
+be killed. What importing does is not part of such a test.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SERVER = """
+import importlib, json, os, sys
+[importlib.import_module(name) for name in sys.argv[1:]]
+code = None
+for line in sys.stdin:
+    request = json.loads(line)
+    if "pid" in request:
+        pid, status = os.waitpid(request["pid"], os.WNOHANG)
+        print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
+        continue
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        for fd, name, flags in ((0, os.devnull, os.O_RDONLY), (1, request["out"], os.O_WRONLY), (2, request["err"], os.O_WRONLY)):
+            os.dup2(os.open(name, flags), fd)
+        os.environ.update(request["variables"])
+        sys.argv, sys.path[:] = request["arguments"], request["path"]
+        code = request["code"]
+        break
+    print(pid, flush=True)
+if code is None:
+    os._exit(0)
+exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
+"""
+# With the path of a script as first argument.
+SCRIPT = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def torchrun_variables(processes: int) -> list[dict[str, str]]:
+    """What ``torchrun`` sets for each of its processes on one machine; without its own process, which takes a third of the time."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    of_all = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    of_all |= {"GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": port}
+    return [{name: str(value) for name, value in {**of_all, "RANK": rank, "LOCAL_RANK": rank}.items()} for rank in range(processes)]
+
+
+class Forks:
+    """A server that has imported ``modules``. It ends with the context, and with the process that has made it."""
+
+    def __init__(self, *modules: str) -> None:
+        command = [sys.executable, "-W", "ignore", "-c", SERVER, *modules]
+        variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenMP looks at it when torch is imported
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables)
+        self._folder = tempfile.TemporaryDirectory(prefix="torch_ndd_forks_")
+        self._count = 0
+
+    def __enter__(self) -> "Forks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait(60)
+        assert self._server.stdout is not None
+        self._server.stdout.close()
+        self._folder.cleanup()
+
+    def run(self, code: str, *arguments: object, variables: Mapping[str, str] | None = None) -> "Forked":
+        """Start a program with ``sys.argv[1:]``."""
+        self._count += 1
+        out, err = (Path(self._folder.name, f"{self._count}.{name}") for name in ("out", "err"))
+        out.touch(), err.touch()
+        request = {"code": code, "arguments": ["-c", *map(str, arguments)], "variables": dict(variables or {}), "path": sys.path}
+        return Forked(self, self.ask({**request, "out": str(out), "err": str(err)}), out, err)
+
+    def ask(self, request: Any) -> Any:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+
+class Forked:
+    """A process, with the methods of ``subprocess.Popen``."""
+
+    def __init__(self, forks: Forks, pid: int, out: Path, err: Path) -> None:
+        self._forks, self.pid, self._out, self._err = forks, pid, out, err
+        self.returncode: int | None = None
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._out.read_text()
+
+    @property
+    def errors(self) -> str:
+        return self._err.read_text()
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._forks.ask({"pid": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float = 120) -> int:
+        """Until it has ended, or it is killed when it does not."""
+        end = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > end:
+                self.kill()
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, self.output, self.errors)
+            time.sleep(0.005)
+        return code
+
+    def wait_for(self, text: str, timeout: float = 120) -> None:
+        """Until it has printed a text."""
+        end = time.monotonic() + timeout
+        while text not in self.output:
+            assert self.poll() is None, self.errors
+            assert time.monotonic() < end, f"it has not printed {text!r}"
+            time.sleep(0.002)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
