@@ -85,18 +85,19 @@ def run_ahead(job: Job, compiled: bool = False) -> Batches:
 
 def dali_pipeline(job: Job, fused: bool) -> Batches:
     """DALI's graph, delivered by its iterator for PyTorch."""
+    device_id, decoder = (0, "mixed") if job.device == "cuda" else (None, "cpu")
     fn = importlib.import_module("nvidia.dali.fn")
     types = importlib.import_module("nvidia.dali.types")
     pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
     generic_iterator = importlib.import_module("nvidia.dali.plugin.pytorch").DALIGenericIterator
 
-    @pipeline_def(batch_size=BATCH, num_threads=job.threads, device_id=None)
+    @pipeline_def(batch_size=BATCH, num_threads=job.threads, device_id=device_id)
     def graph() -> tuple[Any, Any]:
         jpegs, classes = fn.readers.file(**job.epoch, random_shuffle=True, name="reader")
         if fused:
-            images = fn.resize(fn.decoders.image_random_crop(jpegs), size=[224, 224])
+            images = fn.resize(fn.decoders.image_random_crop(jpegs, device=decoder), size=[224, 224])
         else:
-            images = fn.random_resized_crop(fn.decoders.image(jpegs), size=[224, 224])
+            images = fn.random_resized_crop(fn.decoders.image(jpegs, device=decoder), size=[224, 224])
         images = fn.crop_mirror_normalize(
             images,
             mirror=fn.random.coin_flip(probability=0.5),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _threaded, data_loader
+from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _threaded, dali_pipeline, data_loader
 
 # The numbers and devices of the imperative loops are literals because DALI's capture mode only follows literals.
 
@@ -66,36 +66,6 @@ def run_ahead(job: Job, decoder: str = "gpu") -> Batches:
     loader = ndd.DataLoader(ndd.readers.File(**job.epoch, random_shuffle=True), augment, batch_size=BATCH, drop_last=True)
     while True:
         yield from loader
-
-
-def dali_pipeline(job: Job, fused: bool) -> Batches:
-    """DALI's graph with its mixed decoder, delivered by its iterator for PyTorch."""
-    fn = importlib.import_module("nvidia.dali.fn")
-    types = importlib.import_module("nvidia.dali.types")
-    pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
-    generic_iterator = importlib.import_module("nvidia.dali.plugin.pytorch").DALIGenericIterator
-
-    @pipeline_def(batch_size=BATCH, num_threads=job.threads, device_id=0)
-    def graph() -> tuple[Any, Any]:
-        jpegs, classes = fn.readers.file(**job.epoch, random_shuffle=True, name="reader")
-        if fused:
-            images = fn.resize(fn.decoders.image_random_crop(jpegs, device="mixed"), size=[224, 224])
-        else:
-            images = fn.random_resized_crop(fn.decoders.image(jpegs, device="mixed"), size=[224, 224])
-        images = fn.crop_mirror_normalize(
-            images,
-            mirror=fn.random.coin_flip(probability=0.5),
-            mean=[123.675, 116.28, 103.53],
-            std=[58.395, 57.12, 57.375],
-            dtype=types.FLOAT,
-            output_layout="CHW",
-        )
-        return images, classes
-
-    batches = generic_iterator([graph()], ["images", "labels"], reader_name="reader", auto_reset=True)
-    while True:
-        for (batch,) in batches:
-            yield batch["images"], batch["labels"]
 
 
 def uploaded_data_loader(job: Job, decoder: str, workers: int) -> Batches:
