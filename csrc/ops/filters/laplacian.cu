@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "ndd/kernel.h"
@@ -53,20 +53,24 @@ void laplacian_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
                     const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const laplacian::Arguments arguments(scale, smoothing_size, window_size, normalized_kernel, {first_spatial, spatial});
-  std::vector<Image> images;
+  std::vector<Image> small, large;  // each image as if it were alone: the two ways round differently
   std::vector<laplacian::Sum> sums;
-  int64_t taps = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
-      images.push_back({grid, static_cast<const char*>(in.data(i)) + image * grid.volume() * in.item_bytes(),
-                        static_cast<char*>(out.data(i)) + image * grid.volume() * out.item_bytes(), arguments.partials(in, i, image)});
-      sums.emplace_back(images.back().partials);
-      taps = std::max(taps, sums.back().taps);
+      const Image made{grid, static_cast<const char*>(in.data(i)) + image * grid.volume() * in.item_bytes(),
+                       static_cast<char*>(out.data(i)) + image * grid.volume() * out.item_bytes(), arguments.partials(in, i, image)};
+      laplacian::Sum sum(made.partials);
+      if (sum.taps > laplacian::kMostTaps) {
+        large.push_back(made);
+      } else {
+        small.push_back(made);
+        sums.push_back(std::move(sum));
+      }
     }
   }
-  if (taps <= laplacian::kMostTaps) launch_sums(images, sums, in.dtype(), out.dtype());
-  else launch_partials(images, spatial, in.dtype(), out.dtype());
+  if (!small.empty()) launch_sums(small, sums, in.dtype(), out.dtype());
+  if (!large.empty()) launch_partials(large, spatial, in.dtype(), out.dtype());
 }
 
 }  // namespace

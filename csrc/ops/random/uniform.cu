@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "ndd/kernel.h"
 #include "ndd/random.h"
@@ -48,11 +50,15 @@ void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const
              const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   if (choices) {
-    const Tensor values = *choices;
-    return fill_random("uniform", words, out, [=](int64_t i) {
-      const int64_t columns = values.size(1);
-      const float* row = static_cast<const float*>(values.data_ptr()) + (values.size(0) == 1 ? 0 : i * columns);
-      return Choice<float>{row + 1, static_cast<uint32_t>(row[0])};
+    const auto* rows = static_cast<const float*>(choices->data_ptr());
+    const float* numbers = rows;  // where the functor reads them
+    const int64_t columns = choices->size(0) == 1 ? 0 : choices->size(1);
+#ifdef __CUDACC__
+    std::optional<CudaTable<float>> table;
+    if (out.values().is_cuda()) numbers = table.emplace(std::vector<float>(rows, rows + choices->numel())).data();
+#endif
+    return fill_random("uniform", words, out, [=, kept = Tensor(*choices)](int64_t i) {
+      return Choice<float>{numbers + i * columns + 1, static_cast<uint32_t>(rows[i * columns])};
     });
   }
   const Args<float> range(limits);

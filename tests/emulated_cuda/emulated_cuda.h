@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CUDA kernels of csrc use of CUDA, on the CPU: this header takes the place of cuda_runtime.h (rewrite.py copies it) and comes first in
+// every .cu. Blocks run one after another; the threads of a block are fibers of one thread of the host, each until its next barrier.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+// Everything of torch before __CUDACC__ is defined, which would make it include CUDA's headers.
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#define __CUDACC__
+#define __CUDA_ARCH__ 900
+#define __host__
+#define __device__
+#define __global__ __attribute__((unused))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __grid_constant__
+#define __launch_bounds__(...)  // class Kernel checks it
+
+// There are no streams: all work is done when the launch returns.
+typedef struct CUstream_st* cudaStream_t;
+#define aoti_torch_get_current_cuda_stream(device, stream) (*(stream) = nullptr, 0)
+
+// Names and numbers are CUDA's.
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
+enum cudaMemcpyKind { cudaMemcpyHostToHost = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned int x, y;
+};
+struct alignas(16) uint4 {
+  unsigned int x, y, z, w;
+};
+struct dim3 {
+  unsigned int x, y, z;
+  constexpr dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {}
+};
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace ndd_emulator {
+
+class Launch {
+ public:
+  // `site` is "file:line kernel".
+  Launch(const char* site, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t = nullptr)
+      : site_(site), grid_(grid), block_(block), shared_bytes_(shared_bytes) {}
+  void run(const std::function<void()>& thread) const;
+
+ private:
+  const char* site_;
+  dim3 grid_, block_;
+  size_t shared_bytes_;
+};
+
+// Whether kernels shall take this tensor of the CPU for one of a GPU.
+bool emulates();
+inline bool on_device(const torch::stable::Tensor& tensor) { return tensor.is_cuda() || emulates(); }
+
+// Memory of the emulated device, full of garbage.
+torch::stable::Tensor device_bytes(int64_t bytes);
+template <class... Ignored>
+torch::stable::Tensor device_memory(std::initializer_list<int64_t> shape, Ignored&&...) {
+  return device_bytes(*shape.begin());
+}
+
+// Memory of the block, the same for all its threads.
+void* shared_bytes(int key, size_t bytes, size_t alignment);
+void* dynamic_shared_bytes();
+template <class T>
+T& shared(int key) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return *static_cast<T*>(shared_bytes(key, sizeof(T), alignof(T)));
+}
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(dynamic_shared_bytes());
+}
+
+// Stands at the start of every kernel (rewrite.py): from here on it is device code that runs.
+class Kernel {
+ public:
+  explicit Kernel(unsigned int most_threads = 1024, unsigned int = 0);
+  ~Kernel();
+};
+
+// A fault of device code: it ends the launch, and check_launch reports it.
+[[noreturn]] void fault(const std::string& what);
+// An atomic access by device code, for emulated_memory.cpp.
+void atomic_access(const void* at, size_t bytes);
+
+// Waits for the whole block; returns for how many threads `predicate` holds. `line` tells barriers apart.
+int barrier(int line, bool predicate);
+// Waits for the warp; returns what lane `from(lane)` gave, which is `bits` of the own lane where there is none. `mask` must be of all lanes.
+uint64_t shuffle(int line, unsigned int mask, uint64_t bits, int from);
+unsigned int ballot(int line, unsigned int mask, bool predicate);
+int lane();
+
+template <class T>
+T shuffled(int line, unsigned int mask, T value, int from) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = shuffle(line, mask, bits, from);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+template <class To, class From>
+To same_bits(From value) {
+  To made;
+  std::memcpy(&made, &value, sizeof(To));
+  return made;
+}
+
+// Separate roundings, also where this is compiled with contraction.
+float rounded_sum(float a, float b);
+float rounded_product(float a, float b);
+
+}  // namespace ndd_emulator
+
+#define __syncthreads() ((void)::ndd_emulator::barrier(__LINE__, false))
+#define __syncthreads_count(predicate) ::ndd_emulator::barrier(__LINE__, (predicate) != 0)
+#define __syncwarp(...) ((void)::ndd_emulator::ballot(__LINE__, 0xFFFFFFFFu, false))
+#define __ballot_sync(mask, predicate) ::ndd_emulator::ballot(__LINE__, mask, (predicate) != 0)
+#define __shfl_sync(mask, value, from) ::ndd_emulator::shuffled(__LINE__, mask, value, from)
+#define __shfl_down_sync(mask, value, delta) ::ndd_emulator::shuffled(__LINE__, mask, value, ::ndd_emulator::lane() + (delta))
+#define __shfl_up_sync(mask, value, delta) ::ndd_emulator::shuffled(__LINE__, mask, value, ::ndd_emulator::lane() - (delta))
+#define __shfl_xor_sync(mask, value, bits) ::ndd_emulator::shuffled(__LINE__, mask, value, ::ndd_emulator::lane() ^ (bits))
+
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t status);
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+// Every other table goes to the device as under the capture of a graph (ndd/upload.cu).
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  static int tables = 0;
+  *status = ++tables % 2 ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t);
+cudaError_t ndd_set_most_shared_bytes(cudaFuncAttribute attribute, int bytes);
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int bytes) {
+  return ndd_set_most_shared_bytes(attribute, bytes);
+}
+
+[[noreturn]] inline void __trap() { ::ndd_emulator::fault("__trap() was called"); }
+template <class T>
+T __ldg(const T* from) {
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) ::ndd_emulator::fault("__ldg of an address that is not a multiple of the size");
+  return *from;
+}
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
+inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
+inline float __int_as_float(int bits) { return ::ndd_emulator::same_bits<float>(bits); }
+inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
+inline float __fadd_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, b); }
+inline float __fsub_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, -b); }
+inline float __fmul_rn(float a, float b) { return ::ndd_emulator::rounded_product(a, b); }
+
+// CUDA's are overloads at file scope, for all pairs of numbers.
+template <class A, class B>
+constexpr auto min(A a, B b) -> std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>> {
+  using T = std::common_type_t<A, B>;
+  return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(a) : static_cast<T>(b);
+}
+template <class A, class B>
+constexpr auto max(A a, B b) -> std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>> {
+  using T = std::common_type_t<A, B>;
+  return static_cast<T>(a) > static_cast<T>(b) ? static_cast<T>(a) : static_cast<T>(b);
+}
+
+// One thread runs at a time, so these need not be atomic.
+#define NDD_ATOMIC(name, result)                                             \
+  template <class T, class U>                                                \
+  __attribute__((no_sanitize("thread"))) T name(T* at, U given) {            \
+    ::ndd_emulator::atomic_access(at, sizeof(T));                            \
+    const T before = *at, value = static_cast<T>(given);                     \
+    *at = result;                                                            \
+    return before;                                                           \
+  }
+NDD_ATOMIC(atomicAdd, before + value)
+NDD_ATOMIC(atomicMax, before > value ? before : value)
+NDD_ATOMIC(atomicMin, before < value ? before : value)
+#undef NDD_ATOMIC

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin of pytest with which operators run their CUDA kernels, emulated: ``python -m pytest -p emulated_plugin tests/test_operators.py``.
+
+It needs a library that was built from what rewrite.py makes. Tensors stay those of the CPU. Every kernel runs several times, blocks and threads in
+another order and other garbage in its output; a difference means a race, memory that is read before it was written, or output that is not.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torch_ndd import _native, _queue
+from torch_ndd._stream import Pending
+
+ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, what outputs are filled with
+MOST_BYTES = 2 << 20  # of inputs and outputs; calls with more run on the CPU, because the checks take a microsecond a byte
+# Arguments that the operators make there.
+ON_DEVICE = {("ndd::box_encoder", "anchors"), *((f"ndd::{name}", "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
+
+_library = ctypes.PyDLL(str(_native.PATH))
+_library.ndd_emulator_begin.argtypes = [ctypes.c_int]
+_library.ndd_emulator_end.restype = ctypes.c_char_p
+_library.ndd_emulator_add_memory.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
+_library.ndd_emulator_remove_memory.argtypes = [ctypes.c_void_p]
+_library.ndd_emulator_launches.restype = ctypes.c_char_p
+
+_queue_cpu = _queue.queue
+_cuda = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+_emulates = True
+operators_run: dict[str, int] = {}
+
+
+@contextlib.contextmanager
+def on_cpu() -> Iterator[None]:
+    """Within this block operators run their CPU kernels."""
+    global _emulates
+    _emulates = False
+    yield
+    _emulates = True
+
+
+def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Which inputs and outputs of a kernel would be on the GPU: those with a table of shapes. Arguments and tables stay on the host, but for some."""
+    given = dict(zip((one.name for one in kernel._schema.arguments), arguments, strict=False))
+    written = {one.name for one in kernel._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+    inputs, outputs = [], []
+    for name, value in given.items():
+        if f"{name}_shapes" in given or (kernel._schema.name, name) in ON_DEVICE:
+            tensors = [one for one in (value if isinstance(value, (list, tuple)) else [value]) if one is not None]
+            (outputs if name in written else inputs).extend(tensors)
+    return inputs, outputs
+
+
+@contextlib.contextmanager
+def _known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Tell the emulator of the device's memory, each byte once."""
+    spans = sorted((one.data_ptr(), one.data_ptr() + one.numel() * one.itemsize, 1) for one in inputs if one.numel())
+    merged: list[tuple[int, int, int]] = []
+    for begin, end, written in spans:
+        if merged and begin < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]), written)
+        else:
+            merged.append((begin, end, written))
+    merged += [(one.data_ptr(), one.data_ptr() + one.numel() * one.itemsize, 0) for one in outputs if one.numel()]
+    for begin, end, written in merged:
+        _library.ndd_emulator_add_memory(begin, end - begin, written)
+    try:
+        yield
+    finally:
+        for begin, _, _ in merged:
+            _library.ndd_emulator_remove_memory(begin)
+
+
+def run_emulated(kernel: Any, arguments: Sequence[Any], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    """The CUDA kernel of an operator on tensors of the CPU, in every order."""
+    name = kernel._schema.name.partition("::")[2]
+    operators_run[name] = operators_run.get(name, 0) + 1
+    first: list[torch.Tensor] = []
+    for order, number, garbage in ORDERS:
+        for out in outputs:
+            out.flatten().view(torch.uint8).fill_(garbage) if out.is_contiguous() else None
+        with _known_memory(inputs, outputs):
+            _library.ndd_emulator_begin(number)
+            try:
+                _queue_cpu(functools.partial(kernel.redispatch, _cuda), arguments, [], False)
+            finally:
+                complaint = _library.ndd_emulator_end()
+        if complaint:
+            raise AssertionError(f"{name}: {complaint.decode()}")
+        made = [out.flatten().view(torch.uint8).clone() for out in outputs]
+        for k, (one, other) in enumerate(zip(first, made, strict=False)):
+            if not torch.equal(one, other):
+                wrong = (one != other).nonzero().flatten()
+                raise AssertionError(
+                    f"{name}: output {k} differs in {len(wrong)} of {len(one)} bytes, the first is byte {int(wrong[0])}, when blocks and threads run "
+                    f"in {order} order on other garbage: a race, or memory that nothing was written to"
+                )
+        first = first or made
+
+
+def _queue_emulated(
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
+) -> Pending | None:
+    name = getattr(getattr(kernel, "_schema", None), "name", "").partition("::")[2]
+    if not _emulates or (name, "CUDA") not in _native.KERNELS:
+        return _queue_cpu(kernel, arguments, reads, external, sources)
+    inputs, outputs = _device_tensors(kernel, arguments)
+    if sum(one.numel() * one.itemsize for one in (*inputs, *outputs)) > MOST_BYTES:
+        return _queue_cpu(kernel, arguments, reads, external, sources)
+    for pending, _ in reads:
+        pending.wait()
+    run_emulated(kernel, arguments, inputs, outputs)
+    return None
+
+
+for _module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
+    if getattr(_module, "queue", None) is _queue_cpu:
+        vars(_module)["queue"] = _queue_emulated
+
+
+@pytest.hookimpl
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Add what has run to the file of the environment variable, for a report of all processes."""
+    del session
+    if path := os.environ.get("NDD_EMULATED_LOG"):
+        lines = [f"operator {name} {count}" for name, count in operators_run.items()]
+        lines += [f"launch {line}" for line in _library.ndd_emulator_launches().decode().splitlines()]
+        with Path(path).open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
