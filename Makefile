@@ -54,10 +54,13 @@ $(SANITIZER)/torch_ndd.stamp: $(VENV)/test.stamp
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the
 # cases take 3 minutes, all properties some 6 more. Tests of work that is still pending fail there: kernels run at the call, as launches do.
+# Behind them the decoders of device="gpu", over streams that are late, in half a minute.
 EMULATED_TESTS ?= emulated_cuda/cpu_equals_cuda.py test_operators.py::test_equals_its_reference test_operators.py::test_batch_equals_its_samples_one_by_one
+DECODER_TESTS := test_gpu_decoders.py test_decoder_errors.py ops/test_decoders.py ops/test_image_windows.py ops/test_image_types.py
 EMULATED := $(abspath build/emulated_cuda)
 emulated-cuda: $(EMULATED)/torch_ndd.stamp
 	cd tests && PYTHONPATH=$(EMULATED)/package:emulated_cuda $(abspath $(BIN))/python -m pytest -p emulated_plugin -n $(JOBS) --dist worksteal $(EMULATED_TESTS)
+	cd tests && NDD_EMULATED_DECODERS=1 PYTHONPATH=$(EMULATED)/decoders:emulated_cuda $(abspath $(BIN))/python -m pytest -p decoders_plugin $(DECODER_TESTS)
 
 $(EMULATED)/torch_ndd.stamp: $(VENV)/test.stamp $(wildcard tests/emulated_cuda/*)
 	$(BIN)/python -m pip install --quiet cmake ninja
@@ -69,6 +72,7 @@ $(EMULATED)/torch_ndd.stamp: $(VENV)/test.stamp $(wildcard tests/emulated_cuda/*
 	mkdir -p $(EMULATED)/package
 	cp -r torch_ndd $(EMULATED)/package/
 	cp --remove-destination $(EMULATED)/build/_C.so $(EMULATED)/package/torch_ndd/_C.so
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/decoders.py $(EMULATED)/build $(EMULATED)/decoders
 	touch $@
 
 $(BIN)/python:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a package whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
+
+Everything is real but the GPU: the shares of the engines, what falls back to what, staging and uploads, orientation and types in the CUDA kernel, and
+above all who waits for which stream. nvImageCodec's CPU decoders stand in for its GPU decoders. The tests of the image decoders then run as ever:
+
+    python decoders.py <folder of a CPU build of csrc> <package folder>
+    NDD_EMULATED_DECODERS=1 PYTHONPATH=<package folder>:tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
+"""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from rewrite import rewrite
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SITE = Path(sysconfig.get_path("purelib"))
+FLAGS = ["-O2", "-g", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off", "-Wno-unknown-pragmas"]
+DEFINES = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
+
+# What the rewritten sources say otherwise; each must be there.
+CHANGES = {
+    "decoders/image.cpp": {"NDD_KERNEL(decoders_": "// NDD_KERNEL(decoders_"},  # those for a GPU take their place
+    "decoders/gpu_image.cpp": {
+        ", CUDA, decode_image_gpu)": ", CPU, decode_image_gpu)",
+        # The results are looked at by the CPU, which no event stops.
+        "if (--left_ == 0 && done_)": "if (--left_ == 0) lazy_finish();\n    if (left_ == 0 && done_)",
+    },
+    "decoders/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
+    "decoders/gpu_pixels.cu": {},
+    "ndd/cuda.h": {"#pragma weak ": "// #pragma weak ", "DeviceType::CUDA, current_cuda_device()": "DeviceType::CPU, 0"},
+}
+
+
+def _changed(file: str) -> str:
+    text = (ROOT / "csrc" / file).read_text()
+    for before, after in CHANGES[file].items():
+        if before not in text:
+            raise ValueError(f"{file}: no {before!r} to replace")
+        text = text.replace(before, after)
+    text = rewrite(text, file).replace("::ndd_emulator::", "::ndd_lazy::")
+    return text.replace(".run([&] {", ".run([=] {")  # it runs when the launcher has returned
+
+
+def build(cpu_build: Path, package: Path) -> None:
+    """Compile the decoders anew and link them with the rest of a CPU build."""
+    work = package / "build"
+    work.mkdir(parents=True, exist_ok=True)
+    for file in CHANGES:
+        path = work / "csrc" / (f"{file}.cpp" if file.endswith(".cu") else file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_changed(file))
+    include = work / "include"
+    include.mkdir(exist_ok=True)
+    shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
+    sources = [work / "csrc" / "decoders" / name for name in ("image.cpp", "gpu_image.cpp", "gpu_decoder.cpp", "gpu_pixels.cu.cpp")]
+    ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/without_cuda"]
+    folders = [*(f"-I{one}" for one in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
+    objects = []
+    for source in [*sources, HERE / "lazy_runtime.cpp"]:
+        made = work / f"{source.name}.o"
+        own = ["-include", str(include / "cuda_runtime.h")] if source.name != "image.cpp" else []
+        subprocess.run(["g++", *FLAGS, *DEFINES, *folders, *own, "-c", str(source), "-o", str(made)], check=True)
+        objects.append(made)
+    inputs = subprocess.run(["ninja", "-t", "query", "_C.so"], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
+    replaced = (
+        "decoders/image.cpp.o",
+        "decoders/gpu_image.cpp.o",
+        "decoders/gpu_decoder.cpp.o",
+        "decoders/gpu_pixels.cu.o",
+        "decoders/gpu_pixels.cu.cpp.o",
+    )
+    others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
+    library = package / "torch_ndd" / "_C.so"
+    library.parent.mkdir(exist_ok=True)
+    link = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
+    subprocess.run(["g++", "-shared", "-o", str(library), *others, *map(str, objects), *link], check=True)
+    for path in (ROOT / "torch_ndd").iterdir():
+        target = library.parent / path.name
+        if path.name not in ("_C.so", "__pycache__") and not target.is_symlink():
+            target.symlink_to(path)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_runtime.h"
+
+#include <torch/csrc/stable/ops.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ndd_lazy {
+namespace {
+
+constexpr auto kDelay = std::chrono::microseconds(200);  // longer than the host takes to do something wrong
+
+class Mark {
+ public:
+  void set() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+struct Stream {
+  Stream() { std::thread([this] { work(); }).detach(); }
+
+  void add(std::function<void()> piece) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    pieces.push_back(std::move(piece));
+    arrived.notify_all();
+  }
+
+  [[noreturn]] void work() {
+    for (;;) {
+      std::function<void()> piece;
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        arrived.wait(lock, [this] { return !pieces.empty(); });
+        piece = std::move(pieces.front());
+        pieces.pop_front();
+      }
+      std::this_thread::sleep_for(kDelay);
+      piece();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<std::function<void()>> pieces;
+};
+
+struct Event {
+  std::shared_ptr<Mark> mark() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return last;
+  }
+
+  std::mutex mutex;
+  std::shared_ptr<Mark> last;
+};
+
+namespace {
+
+Stream& of(cudaStream_t stream) {
+  static auto* first = new Stream;  // that of all calls
+  return stream ? *reinterpret_cast<Stream*>(stream) : *first;
+}
+
+}  // namespace
+
+// The library takes this number for "no GPU".
+cudaError_t cudaGetDevice(int* device) { return *device = NVIMGCODEC_DEVICE_CPU_ONLY, cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return ""; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = reinterpret_cast<cudaStream_t>(new Stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const auto mark = std::make_shared<Mark>();
+  of(stream).add([mark] { mark->set(); });
+  mark->wait();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (const auto mark = event->mark()) of(stream).add([mark] { mark->wait(); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new Event, cudaSuccess; }
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto mark = std::make_shared<Mark>();
+  {
+    const std::lock_guard<std::mutex> lock(event->mutex);
+    event->last = mark;
+  }
+  of(stream).add([mark] { mark->set(); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const auto mark = event->mark()) mark->wait();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  of(stream).add([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  of(stream).add([=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return *data = std::malloc(bytes), cudaSuccess; }
+
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+
+void Launch::run(std::function<void()> kernel) const {
+  of(stream_).add([kernel = std::move(kernel), grid = grid_, block = block_] {
+    gridDim.x = grid;
+    blockDim.x = block;
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
+      for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) kernel();
+    }
+  });
+}
+
+torch::stable::Tensor device_memory(int64_t bytes) {
+  static auto* kept = new std::vector<torch::stable::Tensor>;
+  static auto* mutex = new std::mutex;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  kept->push_back(torch::stable::empty({bytes}, torch::headeronly::ScalarType::Byte, std::nullopt,
+                                       torch::stable::Device(torch::headeronly::DeviceType::CPU, 0)));
+  std::memset(kept->back().data_ptr(), 0xcd, size_t(bytes));
+  return kept->back();
+}
+
+void lazy_finish() { cudaStreamSynchronize(nullptr); }
+
+}  // namespace ndd_lazy
