@@ -234,7 +234,7 @@ def test_formulas_that_only_gpus_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {case.operator for case in cases} == _CPU_PREFERS_KERNELS
     for operator in sorted(_CPU_PREFERS_KERNELS):
         for case in [case for case in cases if case.operator == operator][:4]:
-            assert_compiles(case, False, "eager")
+            assert_compiles(case, False, "eager", "cpu")
 
 
 def randomly(batch: Batch, rng: RNG | None) -> Any:

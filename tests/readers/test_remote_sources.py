@@ -311,13 +311,14 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     samples = {f"{k}.bin": bytes([k]) * 1000 for k in range(40)}
     (tmp_path / "x.tar").write_bytes(tar_of(samples))
     (tmp_path / "x.tfrecord").write_bytes(b"".join(tfrecord(example({"x": ints([k])})) for k in range(40)))
-    for reader in (
-        ndd.readers.Webdataset(8, paths=f"{server}/x.tar", ext=["bin"]),
-        ndd.readers.TFRecord(8, path=f"{server}/x.tfrecord", features=FEATURES),
+    for name, reader in (
+        ("x.tar", ndd.readers.Webdataset(8, paths=f"{server}/x.tar", ext=["bin"])),
+        ("x.tfrecord", ndd.readers.TFRecord(8, path=f"{server}/x.tfrecord", features=FEATURES)),
     ):
         Handler.requests = []
         assert len(values(reader)) == 40
-        assert len(Handler.gets()) <= 1 + 5 + 1, Handler.requests  # looking for the records, and one for each batch
+        asked = [one for one in Handler.gets() if name in one]  # the one before may still be reading ahead
+        assert len(asked) <= 1 + 5 + 1, asked  # looking for the records, and one for each batch
 
 
 # --- processes ---
