@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 
 class Handler(BaseHTTPRequestHandler):
+    current: ClassVar[ThreadingHTTPServer]
     root: ClassVar[Path]
     requests: ClassVar[list[str]] = []
     failures: ClassVar[int] = 0  # how many requests are still answered with the status, or by closing the connection
@@ -27,6 +28,8 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET(body=False)
 
     def do_GET(self, body: bool = True) -> None:
+        if self.server is not Handler.current:  # a reader of an earlier test is still reading ahead
+            return self.answer(404, b"", body)
         path = self.root / self.path.lstrip("/")
         type(self).requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
         if body and self.failures:
@@ -68,7 +71,7 @@ def serving(folder: Path) -> Iterator[str]:
     """The URL of a folder."""
     Handler.root, Handler.requests, Handler.failures, Handler.status = folder, [], 0, 503
     Handler.resets, Handler.knows_ranges = False, True
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Handler.current = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
