@@ -29,10 +29,10 @@ def dump(cuobjdump: str, *options: str) -> str:
     return subprocess.run([cuobjdump, *options, str(_native.PATH)], env=environment, capture_output=True, text=True, check=True).stdout
 
 
-def code_of(cuobjdump: str, kernel: str) -> list[str]:
-    """The code of every kernel whose mangled name contains the text, for one architecture each."""
-    names = {name for name in re.findall(r"Function (\w+):", dump(cuobjdump, "--dump-resource-usage")) if kernel in name}
-    assert names, f"no kernel {kernel} in the library"
+def code_of(cuobjdump: str, *texts: str) -> list[str]:
+    """The code of every kernel whose mangled name contains all texts, for one architecture each."""
+    names = {name for name in re.findall(r"Function (\w+):", dump(cuobjdump, "--dump-resource-usage")) if all(text in name for text in texts)}
+    assert names, f"no kernel {' '.join(texts)} in the library"
     listing = dump(cuobjdump, "--dump-sass", "-fun", ",".join(sorted(names)))
     return [part for part in listing.split("Function :")[1:] if any(part.strip().startswith(name) for name in names)]
 
@@ -46,3 +46,17 @@ def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
         assert len(stores) >= 9  # every one of the nine common pairs
         assert "LDL" not in code  # registers spilled to memory
         assert "STL" not in code
+
+
+def test_slices_are_read_in_16_bytes(cuobjdump: str) -> None:
+    copies = code_of(cuobjdump, "slice_gpu", "copy_gpu")
+    assert len(copies) == 1
+    for code in copies:
+        assert re.search(r"\bLDG\.E\.128", code)
+        assert re.search(r"\bSTG?\.E\.128", code)
+        assert "LDL" not in code
+    rows = code_of(cuobjdump, "slice_gpu", "rows_gpu")
+    assert len(rows) == 13  # four sizes of items, nine pairs of types
+    for code in rows:
+        assert re.search(r"\bLDG\.E\.128", code)
+        assert re.search(r"\bSTS\.128", code)

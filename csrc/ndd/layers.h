@@ -9,6 +9,9 @@
 
 #include "ndd/elements.cuh"
 #include "ndd/slice.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#endif
 
 namespace ndd {
 

@@ -11,10 +11,6 @@
 #include "ndd/hd.h"
 #include "ndd/samples.h"
 #include "ndd/stream.h"
-#ifdef __CUDACC__
-#include "ndd/cuda.h"
-#include "ndd/slice.cuh"
-#endif
 
 namespace ndd {
 
@@ -74,6 +70,13 @@ struct Slice {
     for (int d = 0; d < ndim; ++d) n *= extent[d];
     return n;
   }
+
+  // Whether a part of the output lies outside the input.
+  bool filled() const {
+    for (int d = 0; d < ndim; ++d)
+      if (begin[d] > 0 || end[d] < extent[d]) return true;
+    return false;
+  }
 };
 
 struct SliceBatch {
@@ -125,6 +128,9 @@ inline Slice run_slice(const void* in, void* out, int64_t count, int64_t length,
 
 // csrc/ndd/slice_cpu.cpp
 void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType out);
+
+// csrc/ndd/slice_gpu.cu
+void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out);
 
 // The slices of every sample: make(i, batch) appends those of sample i, and those of different samples do not overlap. Where `copies` the elements
 // are only moved.

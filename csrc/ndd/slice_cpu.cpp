@@ -52,7 +52,8 @@ Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t o
     if (is_channel) box.channel = box.ndim;
     box.axes[box.ndim++] = axis;
   }
-  if (box.ndim == 0) box.axes[box.ndim++] = {1, 1, 1};
+  // Channels that come last only because no other axis is left, planes of one pixel, are not the last for the loops.
+  if (box.ndim == 0 || (box.channel == box.ndim - 1 && box.last().out != 1)) box.axes[box.ndim++] = {1, 1, 1};
   box.src = static_cast<const char*>(slice.in) + from * in_bytes;
   box.dst = static_cast<char*>(slice.out) + to * out_bytes;
   return box;

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the slice driver moves (csrc/ndd/slice.h): windows, mirrors, orders of axes and types of every form that its kernels tell apart, at random."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+
+# Rows below 16 pixels, of one tile, of several tiles; pixels that are an item of a type, and that are none.
+WIDTHS = (1, 13, 60, 700, 1500)
+CHANNELS = (1, 2, 3, 4, 5, 8, 11)
+TYPES = ("uint8", "uint8", "float16", "float32", "int16", "float64")
+
+
+class Pictures:
+    """A batch of three images, of one size or several, as NumPy arrays and as a Batch."""
+
+    def __init__(self, seed: int, device: str, layouts: Sequence[str] = ("HWC", "CHW", "HW", "FHWC")) -> None:
+        self.random = np.random.default_rng(seed)
+        channels, dtype = int(self.random.choice(CHANNELS)), str(self.random.choice(TYPES))
+        self.layout = str(self.random.choice(layouts))
+        shape = self.shape(channels)
+        shapes = [shape] * 3 if self.random.integers(2) else [shape, self.shape(channels), self.shape(channels)]
+        self.arrays = [self.random.integers(0, 200, one).astype(dtype) for one in shapes]
+        self.batch = ndd.batch(self.arrays, layout=self.layout, device=device)
+
+    def shape(self, channels: int) -> tuple[int, ...]:
+        extents = {"F": 2, "H": int(self.random.integers(1, 9)), "W": int(self.random.choice(WIDTHS) + self.random.integers(8)), "C": channels}
+        return tuple(extents[letter] for letter in self.layout)
+
+    def window(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Where windows begin and end along height and width, partly outside of the images."""
+        begins, ends = [], []
+        for one in self.arrays:
+            extents = np.array([one.shape[self.layout.index(letter)] for letter in "HW"])
+            begin = self.random.integers(-extents // 2 - 1, extents)
+            begins.append(begin.tolist())
+            ends.append((begin + self.random.integers(1, extents + 3)).tolist())
+        return begins, ends
+
+
+def cut(image: np.ndarray, layout: str, begin: list[int], end: list[int], fill: np.ndarray) -> np.ndarray:
+    for letter, first, last in zip("HW", begin, end, strict=True):
+        axis = layout.index(letter)
+        places = np.arange(first, last)
+        inside = (places >= 0) & (places < image.shape[axis])
+        filler = fill.reshape([-1 if one == "C" else 1 for one in layout]) if "C" in layout else fill[:1].reshape([1] * len(layout))
+        taken = image.take(np.clip(places, 0, image.shape[axis] - 1), axis)
+        image = np.where(inside.reshape([-1 if d == axis else 1 for d in range(image.ndim)]), taken, filler).astype(image.dtype)
+    return image
+
+
+def rounded(image: np.ndarray, dtype: str) -> np.ndarray:
+    """As integers are made: halves away from zero, saturated."""
+    if np.issubdtype(dtype, np.floating):
+        return image.astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.clip(np.copysign(np.floor(np.abs(image) + 0.5), image), limits.min, limits.max).astype(dtype)
+
+
+def assert_equal(found: Any, expected: list[np.ndarray]) -> None:
+    for ours, theirs in zip(found.cpu(), expected, strict=True):
+        torch.testing.assert_close(ours.torch(), torch.from_numpy(theirs.copy()), rtol=0, atol=0)
+
+
+SEEDS = pytest.mark.parametrize("seed", range(20))
+
+
+@SEEDS
+def test_flips(seed: int, device: str) -> None:
+    pictures = Pictures(seed, device, ("HWC", "CHW", "FHWC"))
+    across = pictures.random.integers(0, 2, 3).tolist()
+    down = pictures.random.integers(0, 2, 3).tolist()
+    found = ndd.flip(pictures.batch, horizontal=ndd.batch(across), vertical=ndd.batch(down))
+    expected = []
+    for one, h, v in zip(pictures.arrays, across, down, strict=True):
+        axes = [pictures.layout.index(letter) for letter, flips in (("W", h), ("H", v)) if flips]
+        expected.append(np.flip(one, axes) if axes else one)
+    assert_equal(found, expected)
+
+
+@SEEDS
+def test_windows(seed: int, device: str) -> None:
+    pictures = Pictures(1000 + seed, device)
+    channels = pictures.arrays[0].shape[pictures.layout.index("C")] if "C" in pictures.layout else 1
+    fill = pictures.random.integers(0, 100, channels if pictures.random.integers(2) else 1)
+    begins, ends = pictures.window()
+    window: dict[str, Any] = {"start": ndd.batch(begins), "end": ndd.batch(ends), "axis_names": "HW"}
+    found = ndd.slice(pictures.batch, **window, out_of_bounds_policy="pad", fill_values=fill.tolist())
+    fills = np.broadcast_to(fill, channels)
+    assert_equal(found, [cut(one, pictures.layout, begin, end, fills) for one, begin, end in zip(pictures.arrays, begins, ends, strict=True)])
+
+
+@SEEDS
+def test_normalised_windows(seed: int, device: str) -> None:
+    pictures = Pictures(2000 + seed, device, ("HWC", "CHW"))
+    channels = pictures.arrays[0].shape[pictures.layout.index("C")]
+    mean, std = pictures.random.integers(0, 99, channels).astype("float32"), pictures.random.choice([0.5, 2.0, 4.0], channels).astype("float32")
+    mirror = pictures.random.integers(0, 2, 3).tolist()
+    order = str(pictures.random.choice(["HWC", "CHW"]))
+    dtype = str(pictures.random.choice(["float32", "float16", "uint8", "int32"]))
+    pads = bool(pictures.random.integers(2))
+    corner = int(pictures.random.integers(2))
+    crop = (int(pictures.random.integers(1, 12)), int(pictures.random.choice(WIDTHS)) + 1)
+    window: dict[str, Any] = {"crop": crop, "crop_pos_x": corner, "crop_pos_y": corner, "out_of_bounds_policy": "pad", "fill_values": 7.0}
+    values: dict[str, Any] = {"mean": mean.tolist(), "std": std.tolist(), "dtype": getattr(ndd, dtype)}
+    found = ndd.crop_mirror_normalize(pictures.batch, **window, **values, mirror=ndd.batch(mirror), output_layout=order, pad_output=pads)
+    assert found.layout == order
+    expected = []
+    for one, flipped in zip(pictures.arrays, mirror, strict=True):
+        image = one.transpose([pictures.layout.index(letter) for letter in "HWC"]).astype("float32")
+        begin = [corner * (extent - size) for extent, size in zip(image.shape, crop, strict=False)]
+        inside = cut(np.ones_like(image), "HWC", begin, [b + s for b, s in zip(begin, crop, strict=True)], np.zeros(channels)) > 0
+        image = (cut(image, "HWC", begin, [b + s for b, s in zip(begin, crop, strict=True)], np.zeros(channels)) - mean) / std
+        image = np.where(inside, image, 7.0)
+        if pads:
+            more = (1 << (channels - 1).bit_length()) - channels
+            image = np.concatenate([image, np.full((*crop, more), 7.0, "float32")], 2)
+        if flipped:
+            image = image[:, ::-1]
+        image = rounded(image, dtype)
+        expected.append(image.transpose(["HWC".index(letter) for letter in order]))
+    assert_equal(found, expected)
+
+
+@SEEDS
+def test_orders_of_axes(seed: int, device: str) -> None:
+    pictures = Pictures(3000 + seed, device)
+    order = pictures.random.permutation(len(pictures.layout)).tolist()
+    assert_equal(ndd.transpose(pictures.batch, perm=order), [one.transpose(order) for one in pictures.arrays])
+
+
+@SEEDS
+def test_joined(seed: int, device: str) -> None:
+    pictures = Pictures(4000 + seed, device)
+    axis = int(pictures.random.integers(len(pictures.layout)))
+    found = ndd.cat(pictures.batch, pictures.batch, pictures.batch, axis=axis)
+    assert_equal(found, [np.concatenate([one] * 3, axis) for one in pictures.arrays])
+
+
+@SEEDS
+def test_steps(seed: int, device: str) -> None:
+    pictures = Pictures(5000 + seed, device)
+    step = int(pictures.random.integers(2, 5))
+    axis = int(pictures.random.integers(len(pictures.layout)))
+    expected = [one[(slice(None),) * axis + (slice(0, None, step),)] for one in pictures.arrays]
+    assert_equal(pictures.batch.slice[(slice(None),) * axis + (slice(0, None, step),)], expected)
+    assert_equal(pictures.batch.select([2, 0]), [pictures.arrays[2], pictures.arrays[0]])
