@@ -78,7 +78,7 @@ def test_flips(seed: int, device: str) -> None:
     found = ndd.flip(pictures.batch, horizontal=ndd.batch(across), vertical=ndd.batch(down))
     expected = []
     for one, h, v in zip(pictures.arrays, across, down, strict=True):
-        axes = [pictures.layout.index(letter) for letter, flips in (("W", h), ("H", v)) if flips]
+        axes = tuple(pictures.layout.index(letter) for letter, flips in (("W", h), ("H", v)) if flips)
         expected.append(np.flip(one, axes) if axes else one)
     assert_equal(found, expected)
 
@@ -132,6 +132,14 @@ def test_orders_of_axes(seed: int, device: str) -> None:
     pictures = Pictures(3000 + seed, device)
     order = pictures.random.permutation(len(pictures.layout)).tolist()
     assert_equal(ndd.transpose(pictures.batch, perm=order), [one.transpose(order) for one in pictures.arrays])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "int64"])
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (0, 2, 1), (2, 1, 0), (1, 2, 0)], ids=str)
+def test_planes_turned_over(order: tuple[int, ...], dtype: str, device: str) -> None:
+    random = np.random.default_rng(1)
+    arrays = [random.integers(0, 99, shape).astype(dtype) for shape in [(45, 70, 9), (8, 33, 12), (64, 7, 32)]]
+    assert_equal(ndd.transpose(ndd.batch(arrays, device=device), perm=order), [one.transpose(order) for one in arrays])
 
 
 @SEEDS

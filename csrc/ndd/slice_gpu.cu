@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slice driver on the GPU. A warp takes a tile of a row at a time, all slices of a batch in one launch whatever their sizes. Rows that only move go
 // from memory to memory in 16 bytes, shifted where input and output are not aligned alike. Other rows are read in 16 bytes into shared memory, where the
-// order of elements costs nothing, and written in words of 4 bytes by neighbouring threads. What is in neither form goes element by element.
+// order of elements costs nothing, and written in words of 4 bytes by neighbouring threads. Planes are turned over by tiles. The rest goes element by element.
 #ifdef __CUDACC__
 #include "ndd/slice.h"
 
@@ -29,7 +29,7 @@ struct Tile {
   int rows, rows_begin, rows_end;  // those that the window shows
   int count, begin, end;           // pixels, those that the window shows
   int64_t in_step, out_step, pixel_in, pixel_out;
-  int pixel, pixel_begin, pixel_end, run, channel_of_pixel;
+  int pixel, pixel_begin, pixel_end, run, channel_of_pixel, channel_of_row;
   uint32_t inverse;
 
   // How many pixels of a row are shown, from the place `begin`.
@@ -89,6 +89,7 @@ __device__ void find_tile(const Plan& plan, uint32_t unit, Tile& tile) {
   tile.pixel_end = plan.pixel_end;
   tile.run = plan.run_bytes;
   tile.channel_of_pixel = plan.channel == kPixelAxis;
+  tile.channel_of_row = plan.row_axes > 0 && plan.channel == plan.row_axes - 1;
   tile.inverse = plan.inverse;
 }
 
@@ -366,6 +367,37 @@ __global__ void __launch_bounds__(kThreads, 5) rows_gpu(const Plan* plans, int c
   });
 }
 
+// Tiles of up to 32 rows and columns, read along the one axis and written along the other. Rows of the stage lie apart by an odd number of elements, so
+// that neither side meets conflicts of banks.
+template <class F>
+__global__ void __launch_bounds__(kThreads, 5) planes_gpu(const Plan* plans, int count, uint32_t units, F f) {
+  using Item = typename F::Out;
+  __shared__ Item stages[kWarps * kPlane * (kPlane + 1)];
+  __shared__ Tile tiles[kWarps];
+  const int lane = threadIdx.x % kLane;
+  Tile& tile = tiles[threadIdx.x / kLane];
+  Item* const stage = stages + threadIdx.x / kLane * kPlane * (kPlane + 1);
+  for_each_tile(plans, count, units, tile, [&] {
+    const int rows = tile.rows, columns = tile.count;
+    const int rows_begin = tile.rows_begin, rows_end = tile.rows_end;
+    const bool row_shown = lane >= rows_begin && lane < rows_end;
+    const char* const in = tile.in + lane * tile.row_in;
+    const int64_t in_step = tile.in_step;
+    const int begin = tile.begin, end = tile.end;
+#pragma unroll 8
+    for (int p = 0; p < kPlane; ++p)
+      if (row_shown && p >= begin && p < end) stage[p * (kPlane + 1) + lane] = __ldg(reinterpret_cast<const Item*>(in + p * in_step));
+    __syncwarp();
+    const bool column_shown = lane >= begin && lane < end;
+    char* const out = tile.out + lane * tile.out_step;
+    const int64_t row_out = tile.row_out;
+    for (int r = 0; r < rows && lane < columns; ++r) {
+      const bool shown = column_shown && r >= rows_begin && r < rows_end;
+      *reinterpret_cast<Item*>(out + r * row_out) = shown ? stage[lane * (kPlane + 1) + r] : f.fill(tile.channel + (tile.channel_of_row ? r : 0));
+    }
+  });
+}
+
 constexpr int kElementsPerThread = 4;
 
 // Index is 32 bits wide where that suffices: a 64-bit division costs ten times as much.
@@ -452,7 +484,7 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 // A launch for each kind of slice that there is: one, but where slices of a batch differ in kind.
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
   using namespace slice_gpu;
-  Work copied, converted, moved[4];
+  Work copied, converted, moved[4], turned[3];
   std::vector<Slice> general;
   bool fills = false;
   const bool convertible = for_common_pair(in, out, [](auto, auto) {});
@@ -461,7 +493,8 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
     Plan plan;
     int64_t item = 0;
     const Kind kind = make_plan(slice, item_bytes(in), item_bytes(out), item, plan);
-    Work& work = kind == Kind::copy ? copied : slice.copies ? moved[item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3] : converted;
+    const int power = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
+    Work& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned[power] : slice.copies ? moved[power] : converted;
     fills = fills || (slice.copies && slice.filled());
     if (kind == Kind::general || !(slice.copies || convertible) || !work.has_room(plan)) general.push_back(slice);
     else work.add(plan);
@@ -472,6 +505,9 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
   moved[1].launch(rows_gpu<Move<uint16_t>>, Move<uint16_t>{bits.data()});
   moved[2].launch(rows_gpu<Move<uint32_t>>, Move<uint32_t>{bits.data()});
   moved[3].launch(rows_gpu<Move<unsigned long long>>, Move<unsigned long long>{bits.data()});
+  turned[0].launch(planes_gpu<Move<uint8_t>>, Move<uint8_t>{bits.data()});
+  turned[1].launch(planes_gpu<Move<uint16_t>>, Move<uint16_t>{bits.data()});
+  turned[2].launch(planes_gpu<Move<uint32_t>>, Move<uint32_t>{bits.data()});
   if (converted.units > 0) {
     const CudaTable<Channel> channels(batch.channels);
     for_common_pair(in, out, [&](auto in_tag, auto out_tag) {

@@ -18,11 +18,13 @@ constexpr int64_t kLeastRow = 16;       // pixels: shorter rows leave half a war
 constexpr int kRowBytes = 4096;         // of the output, which a warp copies at a time
 constexpr int kStageBytes = 2048;       // of the input, which a warp holds in shared memory
 constexpr int kGroupBytes = 4096;       // of several rows that a warp takes one after another, so that they share the 200 instructions of finding them
+constexpr int kPlane = 32;              // rows and columns of a tile that a warp turns over
 constexpr int kMisaligned = 32;         // bytes of it that are lost where a row begins and ends within 16 bytes
 
 enum class Kind {
   copy,     // rows that are contiguous on both sides, moved without a change
   rows,     // pixels of up to 8 elements, or single elements, in any order within their rows
+  planes,   // rows of the input become columns of the output
   general,  // everything else, element by element
 };
 
@@ -113,21 +115,32 @@ inline bool find_row(const Axis* axes, int count, int& row, int& pixel) {
   return std::abs(axes[row].in) <= kMostPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
 }
 
-inline bool add_row_axes(Plan& plan, const Axis* axes, int count, int row, int pixel, int64_t in_item, int64_t out_item) {
-  for (int d = 0; d < count; ++d) {
-    if (d == row || d == pixel) continue;
-    if (plan.row_axes == kRowAxes || axes[d].extent > INT32_MAX) return false;
-    if (axes[d].channel) plan.channel = plan.row_axes;
-    plan.axes[plan.row_axes++] = {axes[d].in * in_item, axes[d].out * out_item, static_cast<uint32_t>(axes[d].extent), static_cast<uint32_t>(axes[d].begin),
-                                  static_cast<uint32_t>(axes[d].end)};
-  }
+inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t out_item) {
+  if (plan.row_axes == kRowAxes || axis.extent > INT32_MAX) return false;
+  if (axis.channel) plan.channel = plan.row_axes;
+  plan.axes[plan.row_axes++] = {axis.in * in_item, axis.out * out_item, static_cast<uint32_t>(axis.extent), static_cast<uint32_t>(axis.begin),
+                                static_cast<uint32_t>(axis.end)};
   return true;
 }
 
-// Tiles of about equal length, a multiple of 16 pixels so that all begin alike, of at most `most`, and groups of rows that are short; `pixel_bytes` are those
-// of a pixel on the wider side. False where there are more
-// units than a launch counts.
-inline bool set_units(Plan& plan, int64_t most, int64_t pixel_bytes) {
+// The axis along the input's memory, where the last one is along the output's: between the two, planes are turned over.
+inline bool find_column(const Axis* axes, int count, int& column) {
+  for (int d = 0; d < count - 1; ++d)
+    if (axes[d].in == 1) column = d;
+  return column >= 0 && column < count - 1 && axes[column].in == 1 && axes[column].extent >= kPlane / 4 && axes[count - 1].extent >= kPlane / 4 &&
+         axes[count - 1].out == 1 && !axes[count - 1].channel;
+}
+
+// All axes but these two.
+inline bool add_row_axes(Plan& plan, const Axis* axes, int count, int row, int pixel, int64_t in_item, int64_t out_item) {
+  for (int d = 0; d < count; ++d)
+    if (d != row && d != pixel && !add_row_axis(plan, axes[d], in_item, out_item)) return false;
+  return true;
+}
+
+// Tiles of about equal length, a multiple of 16 pixels so that all begin alike, of at most `most`, and groups of so many rows that they have `group` pixels.
+// False where there are more units than a launch counts.
+inline bool set_units(Plan& plan, int64_t most, int64_t group) {
   const int64_t tiles = (plan.length + most - 1) / most;
   plan.tile = static_cast<uint32_t>(std::min(most, ((plan.length + tiles - 1) / tiles + 15) / 16 * 16));
   plan.tiles = static_cast<uint32_t>((plan.length + plan.tile - 1) / plan.tile);
@@ -136,7 +149,7 @@ inline bool set_units(Plan& plan, int64_t most, int64_t pixel_bytes) {
   for (int d = 0; d < plan.row_axes; ++d) {
     const uint32_t extent = plan.axes[d].extent;
     if (d == plan.row_axes - 1) {
-      const int64_t together = std::clamp<int64_t>(kGroupBytes / (int64_t{plan.tile} * pixel_bytes), 1, extent);
+      const int64_t together = std::clamp<int64_t>(group / plan.tile, 1, extent);
       plan.group = d == plan.channel ? 1 : static_cast<uint32_t>(together);
       plan.groups = (extent + plan.group - 1) / plan.group;
       units *= plan.groups;
@@ -162,7 +175,12 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
   item = in_item;
   const bool contiguous = slice.copies && axes[count - 1].in == 1 && axes[count - 1].out == 1 && axes[count - 1].extent >= kLeastRow && !axes[count - 1].channel;
   if (slice.copies && !contiguous) item = in_item = out_item = merge_pixel(axes, count, reinterpret_cast<uintptr_t>(plan.in), reinterpret_cast<uintptr_t>(plan.out), in_item);
-  if (!find_row(axes, count, row, pixel) || !add_row_axes(plan, axes, count, row, pixel, in_item, out_item)) return Kind::general;
+  const bool planes = !find_row(axes, count, row, pixel);
+  if (planes) {
+    row = count - 1;
+    if (!slice.copies || item > 4 || !find_column(axes, count, pixel)) return Kind::general;
+  }
+  if (!add_row_axes(plan, axes, count, row, pixel, in_item, out_item)) return Kind::general;
   const Axis& along = axes[row];
   plan.length = along.extent;
   plan.begin = along.begin;
@@ -175,7 +193,11 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
     plan.begin *= item;
     plan.end *= item;
     plan.in_step = plan.out_step = 1;
-    return set_units(plan, kRowBytes, 1) ? Kind::copy : Kind::general;
+    return set_units(plan, kRowBytes, kGroupBytes) ? Kind::copy : Kind::general;
+  }
+  if (planes) {  // a group of rows along the input's last axis
+    plan.pixel = plan.pixel_end = 1;
+    return add_row_axis(plan, axes[pixel], in_item, out_item) && set_units(plan, kPlane, kPlane * kPlane) ? Kind::planes : Kind::general;
   }
   int64_t stage = kStageBytes - kMisaligned, row_pixel = 1;
   if (pixel >= 0) {
@@ -195,7 +217,7 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
   }
   const int64_t pitch = std::abs(plan.in_step), rest = stage - row_pixel * in_item;
   plan.inverse = plan.pixel > 1 ? 0xFFFFFFFFu / static_cast<uint32_t>(plan.pixel) + 1 : 0;
-  return set_units(plan, pitch > 0 ? rest / pitch + 1 : kStageBytes, plan.pixel * std::max(in_item, out_item)) ? Kind::rows : Kind::general;
+  return set_units(plan, pitch > 0 ? rest / pitch + 1 : kStageBytes, kGroupBytes / (plan.pixel * std::max(in_item, out_item))) ? Kind::rows : Kind::general;
 }
 
 }  // namespace slice_gpu
