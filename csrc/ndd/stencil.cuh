@@ -20,38 +20,6 @@ inline dim3 blocks(int64_t elements, int64_t images, int64_t threads = 256) {
   return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + threads - 1) / threads, 1, 65536)), static_cast<unsigned>(std::min<int64_t>(images, 65535)));
 }
 
-// One image's pass over one axis: elements `stride` apart are neighbours.
-struct Pass {
-  const void* in;
-  void* out;
-  const float* half;  // radius + 1 weights, centre first
-  const float* add;   // added to the result, or null; may be `out`
-  int64_t elements, extent, stride;
-  int32_t radius;
-};
-
-NDD_HD int64_t neighbour(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
-  return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
-}
-
-template <class Load>  // Load: element index -> float
-NDD_HD float weighted_element(const Pass& pass, int64_t element, Load load) {
-  const int64_t position = element / pass.stride % pass.extent;
-  float sum = pass.half[0] * load(element);
-  for (int32_t k = 1; k <= pass.radius; ++k)
-    sum += pass.half[k] * (load(neighbour(pass, element, position, -k)) + load(neighbour(pass, element, position, k)));
-  return pass.add ? sum + pass.add[element] : sum;
-}
-
-// Bound by the loads of the window, which the first-level cache serves: with 11 taps about a sixth of the memory's bandwidth.
-static __global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
-  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
-    const Pass pass = passes[n];
-    for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < pass.elements; e += int64_t{gridDim.x} * blockDim.x)
-      store_element(weighted_element(pass, e, [&](int64_t i) { return load_element(pass.in, in, i); }), pass.out, out, e);
-  }
-}
-
 // An image to be correlated with a window of weights. A weight of 0 takes no part.
 struct Correlation {
   const void* in;
@@ -120,40 +88,7 @@ struct SeparableImage {
   std::array<Window, 3> windows;
 };
 
-// Convolves the images along their last `spatial` axes: a launch for each.
-inline void launch_separable(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
-  int64_t total = 0, most = 0;
-  for (const SeparableImage& image : images) {
-    total += image.grid.volume();
-    most = std::max(most, image.grid.volume());
-  }
-  if (total == 0) return;
-  // Between the axes the whole batch is float, in two buffers by turns.
-  const int64_t staged_bytes = total * static_cast<int64_t>(sizeof(float)), count = static_cast<int64_t>(images.size());
-  const CudaBuffer first_stage(spatial > 1 ? staged_bytes : 0), second_stage(spatial > 2 ? staged_bytes : 0);
-  float* staged[2] = {static_cast<float*>(first_stage.data()), static_cast<float*>(second_stage.data())};
-  for (int64_t a = 0; a < spatial; ++a) {
-    const int64_t axis = 3 - spatial + a;
-    const bool first = a == 0, last = a == spatial - 1;
-    std::vector<float> weights;
-    for (const SeparableImage& image : images) weights.insert(weights.end(), image.windows[axis].half.begin(), image.windows[axis].half.end());
-    const CudaTable<float> weight_table(weights);
-    std::vector<stencil::Pass> passes;
-    int64_t offset = 0;
-    const float* half = weight_table.data();
-    for (const SeparableImage& image : images) {
-      const Grid& grid = image.grid;
-      const int64_t extents[3] = {grid.depth, grid.height, grid.width}, strides[3] = {grid.height * grid.row(), grid.row(), grid.inner};
-      passes.push_back({first ? image.in : staged[(a - 1) % 2] + offset, last ? image.out : staged[a % 2] + offset, half, last ? image.add : nullptr,
-                        grid.volume(), extents[axis], strides[axis], static_cast<int32_t>(image.windows[axis].radius())});
-      offset += grid.volume();
-      half += image.windows[axis].half.size();
-    }
-    const CudaTable<stencil::Pass> table(passes);
-    stencil::pass_kernel<<<stencil::blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, first ? in : DType::float32,
-                                                                                          last ? out : DType::float32);
-    check_launch(op);
-  }
-}
+// Convolves the images along their last `spatial` axes. separable.cu
+void launch_separable(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out);
 
 }  // namespace ndd

@@ -153,6 +153,12 @@ CASES = [
     Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
     Case("gaussian_blur", "axes", images("DHWC"), {"sigma": Each([[1.0, 2.0, 0.5]] * 3), "dtype": "f32"}, "DHWC", smoothed, 1e-3),
     Case("gaussian_blur", "frames", images("FHWC"), {"sigma": 2.0}, "FHWC", tolerance=1),
+    # Several tiles of the CUDA kernels (192 elements by 32 rows), rows that begin at any byte, windows of several sizes, and one that no tile holds.
+    Case("gaussian_blur", "tiles", images("HWC", H=69, W=131), {"sigma": Each([0.8, 4.0, 12.0])}, "HWC", smoothed, 1),
+    Case("gaussian_blur", "tiles of floats", images("HWC", "float32", H=40, W=67, C=4), {"sigma": 2.0}, "HWC", smoothed, 1e-3),
+    Case("gaussian_blur", "tiles of one channel", images("HWC", "float16", H=37, W=201, C=1), {"sigma": Each([3.0, 20.0, 1.0])}, "HWC", smoothed, 0.3),
+    Case("gaussian_blur", "many steps", images("HWC", H=20000, W=3, C=1), {"sigma": 2.0}, "HWC", smoothed, 1),
+    Case("gaussian_blur", "no tile", images("HWC", "float32", H=9, W=11), {"window_size": Each([3, 2401, 5])}, "HWC", smoothed, 1e-3),
 ]
 
 
