@@ -66,7 +66,7 @@ struct Blur {
   }
 
   template <class From>
-  __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Reach& reach, const float* half) const {
+  __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Span& reach, const float* half) const {
     weighted_window(sum, first + reach.before * stride, stride, half, reach.before);
   }
 
@@ -168,14 +168,14 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
   }
 }
 
-Reach reach_of(const Window& window) {
+Span span_of(const Window& window) {
   const auto radius = static_cast<int32_t>(window.radius());
   return {2 * radius + 1, radius};
 }
 
 template <class S>
 TileImage tile_image(const SeparableImage& image) {
-  return {image.in, image.out, image.add, nullptr, image.grid.height, image.grid.width, image.grid.inner, reach_of(image.windows[1]), reach_of(image.windows[2])};
+  return {image.in, image.out, image.add, nullptr, image.grid.height, image.grid.width, image.grid.inner, span_of(image.windows[1]), span_of(image.windows[2])};
 }
 
 // Height and width, of every plane.

@@ -22,7 +22,7 @@ struct TileImage {
   const float* add;      // floats to add to the result, or null
   const float* weights;  // of a filter that has some: along the height and then along the width, the centre first
   int64_t height, width, inner;
-  Reach down, along;  // the windows along height and width
+  Span down, along;  // the windows along height and width
 };
 
 // How a tile lies in shared memory: 32 pointers to rows, the weights, the staged rows, the rows filtered along the width.
@@ -121,10 +121,8 @@ __global__ void __launch_bounds__(kTileThreads, 4) separable_kernel(const TileIm
         for_warp_tasks(block.inner, static_cast<int>(block.plan.pixels) / kPiece, [&](int channel, int piece) {
           const int inner = block.inner, from = piece * kPiece;
           if (lane >= fresh || block.pixel + from >= block.image.width) return;
-          const int late = sizeof(Staged) == 1 ? late_bytes(rows[lane], block.staged_x) : 0;
           typename Filter::Value made[kPiece];
-          filter.window(made, staged + lane * block.staged_pitch + late + from * inner + channel, inner, block.image.along,
-                        weights + block.image.down.before + 1);
+          filter.window(made, staged + lane * block.staged_pitch + from * inner + channel, inner, block.image.along, weights + block.image.down.before + 1);
           Between* to = between + (ready + lane) * block.between_pitch + from * inner + channel;
 #pragma unroll
           for (int o = 0; o < kPiece; ++o, to += inner) *to = static_cast<Between>(made[o]);
@@ -182,7 +180,7 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
   const CudaTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  if (bytes > 48 << 10)
+  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for
     check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), static_cast<int>(steps),

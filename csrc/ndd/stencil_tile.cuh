@@ -21,6 +21,11 @@ constexpr int kPiece = 16;                    // outputs of a thread in a row or
 constexpr int64_t kMostTileBytes = 227 << 10;  // of shared memory in a block of compute capability 9.0
 constexpr int64_t kGoodTileBytes = 72 << 10;   // up to here three blocks share a multiprocessor
 
+// How far a window reaches along an axis; a Reach that can lie in shared memory.
+struct Span {
+  int32_t size, before;
+};
+
 // An image that tiles are staged from.
 struct Plane {
   const char* in;
@@ -28,11 +33,10 @@ struct Plane {
   NDD_HD int64_t row() const { return width * inner; }
 };
 
-// Elements from one row of a tile to the next. An odd number of words: lanes that go down a column are in banks of their own. Words beyond the columns
-// leave room for stage_bytes, which begins rows up to three bytes late.
+// Elements from one row of a tile to the next. An odd number of words: lanes that go down a column are in banks of their own.
 NDD_HD int64_t tile_pitch(int64_t columns, int64_t bytes) {
   const int64_t in_word = bytes < 4 ? 4 / bytes : 1;
-  return (((columns + (bytes == 1 ? 3 : 0) + in_word - 1) / in_word) | 1) * in_word;
+  return (((columns + in_word - 1) / in_word) | 1) * in_word;
 }
 
 #ifdef __CUDACC__
@@ -113,37 +117,36 @@ __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const
   });
 }
 
-// How many bytes late a row of bytes begins in its tile: words of the tile are words of memory.
-__device__ inline int late_bytes(const char* row, int64_t x) { return static_cast<int>((reinterpret_cast<uintptr_t>(row) + static_cast<uint64_t>(x)) & 3); }
-
-// Bytes of a tile, xor `flip`: words where they lie in the image, however late their row begins, and single bytes at its sides. Element x + i of row r
-// goes to tile[r * pitch + late_bytes(rows[r], x) + i].
+// The same for bytes, xor `flip`: words where they lie in the image, and single bytes at its sides. Rows begin at any byte of memory, so a word of the tile
+// is made of two of memory, of which the second is in the first-level cache.
 __device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& from, const Plane& plane, uint8_t fill, uint8_t flip) {
-  const int words = (from.columns + 6) / 4, pieces = (from.count + kPiece - 1) / kPiece;
-  const auto inside = [&](int w) { return from.no_constants && from.x + 4 * w >= 3 && from.x + 4 * w + 4 <= plane.row(); };
+  const int words = (from.columns + 3) / 4, pieces = (from.count + kPiece - 1) / kPiece;
+  const auto inside = [&](int w) { return from.no_constants && from.x + 4 * w >= 3 && from.x + 4 * w + 8 <= plane.row(); };
   for_warp_tasks((words + 31) / 32, pieces, [&](int group, int piece) {
     const int w = group * 32 + lane_index(), first = piece * kPiece;
     if (w >= words || !inside(w)) return;
     const int64_t at = from.x + 4 * w;
     uint32_t word[kPiece];
 #pragma unroll
-    for (int u = 0; u < kPiece; ++u)
-      word[u] = load_global(reinterpret_cast<const uint32_t*>(reinterpret_cast<uintptr_t>(from.rows[first + u] + at) & ~uintptr_t{3}));
+    for (int u = 0; u < kPiece; ++u) {
+      const auto address = reinterpret_cast<uintptr_t>(from.rows[first + u] + at);
+      const auto* aligned = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
+      const uint64_t both = load_global(aligned) | static_cast<uint64_t>(load_global(aligned + 1)) << 32;
+      word[u] = static_cast<uint32_t>(both >> (static_cast<unsigned int>(address & 3) * 8));
+    }
     uint32_t* to = reinterpret_cast<uint32_t*>(tile) + first * (pitch / 4) + w;
 #pragma unroll
     for (int u = 0; u < kPiece; ++u, to += pitch / 4) *to = word[u] ^ (flip * 0x01010101u);
   });
   for_warp_tasks((from.columns + 31) / 32, pieces, [&](int group, int piece) {
     const int i = group * 32 + lane_index(), first = piece * kPiece;
-    if ((inside(group * 8) && inside(group * 8 + 8)) || i >= from.columns) return;
+    if (i >= from.columns || inside(i / 4)) return;
     const int64_t column = column_of(from.border, from.x + i, plane);
     uint8_t* to = tile + first * pitch + i;
 #pragma unroll 8
     for (int u = 0; u < kPiece; ++u, to += pitch) {
       const char* const row = from.rows[first + u];
-      const int late = late_bytes(row, from.x);
-      if (inside((i + late) / 4)) continue;
-      to[late] = row && column >= 0 ? static_cast<uint8_t>(load_global(reinterpret_cast<const uint8_t*>(row) + column) ^ flip) : fill;
+      *to = row && column >= 0 ? static_cast<uint8_t>(load_global(reinterpret_cast<const uint8_t*>(row) + column) ^ flip) : fill;
     }
   });
 }

@@ -28,7 +28,7 @@ def smoothed(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: i
     sigmas, windows = (list(v) if isinstance(v, list) else [v for _ in axes] for v in (sigma, window_size))
     result = blurred(image, list(axes), sigmas, windows)
     if dtype or image.dtype.kind == "f":
-        return result.astype(np.float32)
+        return result.astype(np.float32 if dtype else image.dtype)
     return np.copysign(np.floor(np.abs(result) + 0.5), result).astype(image.dtype)
 
 
@@ -148,6 +148,11 @@ CASES = [
     ),
     Case("filter", "valid", with_weights(images("HWC"), _WINDOWS), {"mode": "valid"}, "HWC", correlated, 1),
     Case("filter", "volume", with_weights(images("DHWC", "uint16"), [(3, 3, 3), (2, 1, 5), (1, 3, 1)]), {"border": "clamp"}, "DHWC", correlated, 1),
+    # Several tiles of the CUDA kernels.
+    Case("filter", "tiles", with_weights(images("HWC", H=69, W=131), [(5, 7), (3, 3), (19, 2)]), {"border": "reflect_1001"}, "HWC", correlated, 1),
+    Case("filter", "tiles of floats", with_weights(images("HW", "float32", H=35, W=201), [(1, 3), (18, 5), (3, 1)]), {"mode": "valid"}, "HW", correlated, 1e-2),
+    Case("filter", "no tile", with_weights(images("HW", H=9, W=12), [(1, 2101), (3, 3), (1, 1)]), {"border": "clamp"}, "HW", correlated, 1),
+    Case("laplacian", "tiles", images("HWC", H=69, W=131), {"window_size": Each([3, 5, 9]), "normalized_kernel": True}, "HWC", edges, 1),
     Case("gaussian_blur", "uint8", images("HWC"), {"sigma": 1.5}, "HWC", smoothed, 1),
     Case("gaussian_blur", "float32", images("HWC", "float32"), {"window_size": 5}, "HWC", smoothed, 1e-3),
     Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
