@@ -17,6 +17,7 @@ template <class S>
 struct WeightedSum {
   using Staged = S;
   static constexpr bool kWeighted = true;
+  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
   DType in, out, weight_type, fill_type;
 
   __device__ int64_t in_bytes() const { return item_bytes(in); }

@@ -19,23 +19,20 @@ namespace {
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
 
-template <class S>
-__device__ void weighted_window(float (&sum)[kPiece], const S* centre, int stride, const float* half, int radius) {
+template <class Load>  // Load: how many elements behind the first output -> float
+__device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
   float left[kPiece], right[kPiece];
 #pragma unroll
   for (int o = 0; o < kPiece; ++o) {
-    left[o] = right[o] = as_float(centre[o * stride]);
+    left[o] = right[o] = load(o);
     sum[o] = half[0] * left[o];
   }
-  const S *before = centre, *after = centre + (kPiece - 1) * stride;
   for (int first = 1; first <= radius; first += kPiece) {
 #pragma unroll
     for (int u = 0; u < kPiece; ++u) {
       if (first + u > radius) break;
-      before -= stride;
-      after += stride;
-      left[kPiece - 1 - u] = as_float(*before);
-      right[u] = as_float(*after);
+      left[kPiece - 1 - u] = load(-first - u);
+      right[u] = load(kPiece - 1 + first + u);
       const float weight = half[first + u];
 #pragma unroll
       for (int o = 0; o < kPiece; ++o) sum[o] += weight * (left[(o + kPiece - 1 - u) % kPiece] + right[(o + 1 + u) % kPiece]);
@@ -50,6 +47,7 @@ struct Blur {
   using Between = float;
   using Value = float;
   static constexpr bool kWeighted = true;
+  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
   DType in, out;
 
   __device__ int64_t in_bytes() const { return item_bytes(in); }
@@ -67,7 +65,8 @@ struct Blur {
 
   template <class From>
   __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Span& reach, const float* half) const {
-    weighted_window(sum, first + reach.before * stride, stride, half, reach.before);
+    const From* centre = first + reach.before * stride;
+    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(centre[k * stride]); });
   }
 
   __device__ void store(float (&sum)[kPiece], void* to, const float* add, int64_t at, int64_t row, int count) const {
@@ -95,6 +94,33 @@ struct Pass {
   int64_t elements, extent, stride;
   int32_t radius;
 };
+
+// Along an axis of which neighbours are at least a warp apart, like the depth of volumes: 16 outputs a thread, neighbouring threads side by side.
+template <class In>
+__global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64_t count) {
+  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const Pass pass = passes[n];
+    if (pass.elements == 0) continue;
+    const int64_t pieces = (pass.extent + kPiece - 1) / kPiece, tasks = pass.elements / pass.extent * pieces;
+    for (int64_t task = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += int64_t{gridDim.x} * blockDim.x) {
+      const int64_t piece = task / pass.stride, position = piece % pieces * kPiece;
+      const int64_t first = piece / pieces * pass.stride * pass.extent + task % pass.stride;
+      const In* const column = static_cast<const In*>(pass.in) + first;
+      float sum[kPiece];
+      if (position >= pass.radius && position + kPiece + pass.radius <= pass.extent) {
+        const In* const centre = column + position * pass.stride;
+        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(centre + k * pass.stride)); });
+      } else {
+        weighted_sums(sum, pass.half, pass.radius,
+                      [&](int k) { return static_cast<float>(load_global(column + reflect_101(position + k, pass.extent) * pass.stride)); });
+      }
+      float* out = static_cast<float*>(pass.out) + first + position * pass.stride;
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o, out += pass.stride)
+        if (position + o < pass.extent) *out = sum[o];
+    }
+  }
+}
 
 __device__ int64_t neighbour(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
   return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
@@ -163,7 +189,16 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
       offset += grid.volume();
     }
     const CudaTable<Pass> table(passes);
-    pass_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, first ? in : DType::float32, last ? out : DType::float32);
+    const DType from = first ? in : DType::float32, to = last ? out : DType::float32;
+    const auto far = [&](auto tag) {
+      using In = typename decltype(tag)::type;
+      far_pass_kernel<In><<<blocks(most / kPiece + 1, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
+    };
+    const bool is_far = to == DType::float32 && std::all_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.stride >= 32 && !pass.add; });
+    if (is_far && from == DType::uint8) far(TypeTag<uint8_t>{});
+    else if (is_far && from == DType::float16) far(TypeTag<Half>{});
+    else if (is_far && from == DType::float32) far(TypeTag<float>{});
+    else pass_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, from, to);
     check_launch(op);
   }
 }

@@ -47,9 +47,15 @@ NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
   return plan;
 }
 
+// Rows of the part of a strip that a block walks down: as many parts as `steps` steps of 32 rows for a part make, equally high ones.
+NDD_HD int64_t tile_height(int64_t height, int64_t steps) {
+  const int64_t all = (height + kTileRows - 1) / kTileRows, parts = (all + steps - 1) / steps;
+  return parts > 0 ? (all + parts - 1) / parts * kTileRows : kTileRows;
+}
+
 template <class Filter>
 bool fits_tile(const TileImage& image) {
-  return image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return image.inner >= 1 && image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMostTileBytes;
 }
 
 // What is the same for all threads of a block. In shared memory, because it would not leave enough registers for the windows.
@@ -73,7 +79,7 @@ struct TileBlock {
 };
 
 template <class Filter>
-__global__ void __launch_bounds__(kTileThreads, 4) separable_kernel(const TileImage* images, int64_t count, int elements, int steps, Border border, Filter filter) {
+__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks) separable_kernel(const TileImage* images, int64_t count, int elements, int steps, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   using Between = typename Filter::Between;
   extern __shared__ uint4 memory[];
@@ -93,9 +99,9 @@ __global__ void __launch_bounds__(kTileThreads, 4) separable_kernel(const TileIm
       block.staged_columns = block.columns + (block.image.along.size - 1) * block.inner;
       block.staged_pitch = static_cast<int>(block.plan.staged_pitch);
       block.between_pitch = static_cast<int>(block.plan.between_pitch);
-      block.high = int64_t{kTileRows} * steps;
+      block.high = tile_height(block.image.height, steps);
       block.strips = (block.image.width + block.plan.pixels - 1) / block.plan.pixels;
-      block.tiles = block.plane.row() > 0 ? block.strips * ((block.image.height + block.high - 1) / block.high) : 0;
+      block.tiles = block.strips * ((block.image.height + block.high - 1) / block.high);
     }
     __syncthreads();
     Staged* const staged = reinterpret_cast<Staged*>(bytes + block.plan.staged_at);
@@ -168,15 +174,14 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   int64_t elements = 192, bytes = bytes_of(elements);
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   const auto tiles_of = [&](const TileImage& image, int64_t steps) {
-    if (image.width * image.inner == 0) return int64_t{0};
-    const int64_t pixels = tile_plan<Filter>(image, elements).pixels, high = kTileRows * steps;
+    const int64_t pixels = tile_plan<Filter>(image, elements).pixels, high = tile_height(image.height, steps);
     return (image.width + pixels - 1) / pixels * ((image.height + high - 1) / high);
   };
   int64_t total = 0, most = 0;
   for (const TileImage& image : images) total += tiles_of(image, 1);
   if (total == 0) return;
-  // Every block stages and filters the halo above its rows anew: as many steps as leave four blocks for each of 132 multiprocessors.
-  const int64_t steps = std::clamp<int64_t>(total / (132 * 4), 1, 8);
+  // Every block stages and filters the halo above its rows anew: as many steps as keep all of 132 multiprocessors in blocks.
+  const int64_t at_once = 132 * Filter::kBlocks, steps = std::clamp<int64_t>((total + at_once - 1) / at_once, 1, 16);
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
   const CudaTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());

@@ -80,8 +80,7 @@ __device__ T load_global(const T* from) {
   return value;
 }
 
-// Rows of an image that are staged together, `columns` elements of each from element x on; `rows` has kPiece-fold entries. Rows that no constant stands for
-// are not tested one by one.
+// Rows of an image that are staged together, `columns` elements of each from element x on. Rows that no constant stands for are not tested one by one.
 struct StagedRows {
   const char* const* rows;
   int count, columns;
@@ -93,23 +92,23 @@ struct StagedRows {
 __device__ inline bool rows_inside(const Plane& plane, int64_t first, int count) { return first >= 0 && first + count <= plane.height; }
 
 // tile[r * pitch + i] = make(element x + i of row r), or `fill`. A warp takes 32 columns and 16 rows: a column is found once, and 16 loads of a thread
-// are on their way together. Rows up to the next multiple of 16 are staged as well.
+// are on their way together.
 template <class T, class S, class Make>
 __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const Plane& plane, S fill, Make make) {
   for_warp_tasks((from.columns + 31) / 32, (from.count + kPiece - 1) / kPiece, [&](int group, int piece) {
-    const int i = group * 32 + lane_index(), first = piece * kPiece;
+    const int i = group * 32 + lane_index(), first = piece * kPiece, left = from.count - first;
     if (i >= from.columns) return;
     const int64_t column = column_of(from.border, from.x + i, plane);
     S* to = tile + first * pitch + i;
-    if (from.no_constants && column >= 0) {
+    if (from.no_constants && column >= 0 && left >= kPiece) {
       S made[kPiece];
 #pragma unroll
       for (int u = 0; u < kPiece; ++u) made[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
 #pragma unroll
       for (int u = 0; u < kPiece; ++u, to += pitch) *to = made[u];
     } else {
-#pragma unroll 2
-      for (int u = 0; u < kPiece; ++u, to += pitch) {
+#pragma unroll 4
+      for (int u = 0; u < (left < kPiece ? left : kPiece); ++u, to += pitch) {
         const char* const row = from.rows[first + u];
         *to = row && column >= 0 ? make(load_global(reinterpret_cast<const T*>(row) + column)) : fill;
       }
@@ -126,25 +125,33 @@ __device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& f
     const int w = group * 32 + lane_index(), first = piece * kPiece;
     if (w >= words || !inside(w)) return;
     const int64_t at = from.x + 4 * w;
-    uint32_t word[kPiece];
-#pragma unroll
-    for (int u = 0; u < kPiece; ++u) {
-      const auto address = reinterpret_cast<uintptr_t>(from.rows[first + u] + at);
+    const auto load = [&](int r) {
+      const auto address = reinterpret_cast<uintptr_t>(from.rows[r] + at);
       const auto* aligned = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
       const uint64_t both = load_global(aligned) | static_cast<uint64_t>(load_global(aligned + 1)) << 32;
-      word[u] = static_cast<uint32_t>(both >> (static_cast<unsigned int>(address & 3) * 8));
-    }
+      return static_cast<uint32_t>(both >> (static_cast<unsigned int>(address & 3) * 8)) ^ (flip * 0x01010101u);
+    };
     uint32_t* to = reinterpret_cast<uint32_t*>(tile) + first * (pitch / 4) + w;
+    const int left = from.count - first;
+    if (left >= kPiece) {
+      uint32_t word[kPiece];
 #pragma unroll
-    for (int u = 0; u < kPiece; ++u, to += pitch / 4) *to = word[u] ^ (flip * 0x01010101u);
+      for (int u = 0; u < kPiece; ++u) word[u] = load(first + u);
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u, to += pitch / 4) *to = word[u];
+    } else {
+#pragma unroll 4
+      for (int u = 0; u < left; ++u, to += pitch / 4) *to = load(first + u);
+    }
   });
+  if (inside(0) && inside(words - 1)) return;
   for_warp_tasks((from.columns + 31) / 32, pieces, [&](int group, int piece) {
     const int i = group * 32 + lane_index(), first = piece * kPiece;
     if (i >= from.columns || inside(i / 4)) return;
     const int64_t column = column_of(from.border, from.x + i, plane);
     uint8_t* to = tile + first * pitch + i;
 #pragma unroll 8
-    for (int u = 0; u < kPiece; ++u, to += pitch) {
+    for (int u = 0; u < (from.count - first < kPiece ? from.count - first : kPiece); ++u, to += pitch) {
       const char* const row = from.rows[first + u];
       *to = row && column >= 0 ? static_cast<uint8_t>(load_global(reinterpret_cast<const uint8_t*>(row) + column) ^ flip) : fill;
     }

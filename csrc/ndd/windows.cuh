@@ -33,7 +33,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
   WindowPlan plan;
   const int64_t fitting = elements / image.inner, wanted = image.out_width < fitting ? image.out_width : fitting;
   plan.pixels = wanted > 1 ? wanted : 1;
-  plan.rows = (kTileRows + image.down.size - 1 + kPiece - 1) / kPiece * kPiece;
+  plan.rows = kTileRows + image.down.size - 1;
   plan.pitch = tile_pitch((plan.pixels + image.along.size - 1) * image.inner, sizeof(typename Filter::Staged));
   plan.weights_at = plan.rows * static_cast<int64_t>(sizeof(char*));
   const int64_t weights = Filter::kWeighted ? int64_t{image.down.size} * image.along.size * static_cast<int64_t>(sizeof(float)) : 0;
@@ -44,7 +44,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 
 template <class Filter>
 bool fits_window(const WindowImage& image) {
-  return image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048 && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048 && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
 }
 
 // What is the same for all threads of a block; in shared memory, because it would not leave enough registers for the windows.
@@ -57,7 +57,7 @@ struct WindowBlock {
 };
 
 template <class Filter>
-__global__ void __launch_bounds__(kTileThreads, 4) window_kernel(const WindowImage* images, int64_t count, int elements, Border border, Filter filter) {
+__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks) window_kernel(const WindowImage* images, int64_t count, int elements, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   extern __shared__ uint4 memory[];
   __shared__ WindowBlock block;
