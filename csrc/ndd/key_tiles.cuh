@@ -45,6 +45,7 @@ struct KeyTiles {
   // The bits of the element with this key.
   __device__ K bits(Wide flipped) const {
     const K key = static_cast<K>(flipped) ^ flip;
+    if constexpr (sizeof(K) == 1) return static_cast<K>(key ^ sign);
     return floating ? static_cast<K>(key & kSign ? key ^ kSign : ~key) : static_cast<K>(key ^ sign);
   }
 #endif

@@ -208,7 +208,6 @@ Span span_of(const Window& window) {
   return {2 * radius + 1, radius};
 }
 
-template <class S>
 TileImage tile_image(const SeparableImage& image) {
   return {image.in, image.out, image.add, nullptr, image.grid.height, image.grid.width, image.grid.inner, span_of(image.windows[1]), span_of(image.windows[2])};
 }
@@ -229,7 +228,7 @@ void launch_planes(const char* op, const std::vector<SeparableImage>& images, DT
   planes.reserve(images.size());
   for (size_t k = 0; k < images.size(); ++k) {
     const Grid& grid = images[k].grid;
-    TileImage plane = tile_image<S>(images[k]);
+    TileImage plane = tile_image(images[k]);
     plane.weights = table.data() + at[k];
     const int64_t volume = grid.height * grid.row();
     for (int64_t z = 0; z < grid.depth && volume > 0; ++z) {
@@ -245,8 +244,10 @@ void launch_planes(const char* op, const std::vector<SeparableImage>& images, DT
 template <class S>
 void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
   // Each image as if it were alone: its result does not depend on the others.
+  const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
+  if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);
   std::vector<SeparableImage> tiled, rest;
-  for (const SeparableImage& image : images) (spatial > 1 && fits_tile<Blur<S>>(tile_image<S>(image)) ? tiled : rest).push_back(image);
+  for (const SeparableImage& image : images) (fits(image) ? tiled : rest).push_back(image);
   if (!rest.empty()) launch_passes(op, rest, 3 - spatial, 3, in, out);
   if (tiled.empty()) return;
   if constexpr (sizeof(S) == sizeof(float)) {

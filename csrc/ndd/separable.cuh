@@ -79,7 +79,8 @@ struct TileBlock {
 };
 
 template <class Filter>
-__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks) separable_kernel(const TileImage* images, int64_t count, int elements, int steps, Border border, Filter filter) {
+__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
+    separable_kernel(const TileImage* images, int64_t count, int elements, int steps, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   using Between = typename Filter::Between;
   extern __shared__ uint4 memory[];

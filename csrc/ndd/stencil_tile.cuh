@@ -18,8 +18,8 @@ namespace stencil {
 constexpr int kTileThreads = 192;             // six warps share the 12 pieces of a tile of 192 elements and 32 rows evenly
 constexpr int kTileRows = 32;                 // a row for each lane where warps go along rows
 constexpr int kPiece = 16;                    // outputs of a thread in a row or column: a value that it loads serves up to 16 of them
-constexpr int64_t kMostTileBytes = 227 << 10;  // of shared memory in a block of compute capability 9.0
-constexpr int64_t kGoodTileBytes = 72 << 10;   // up to here three blocks share a multiprocessor
+constexpr int64_t kMostTileBytes = 96 << 10;  // of shared memory: 99 KB are the least that a block may have from compute capability 8.0 on
+constexpr int64_t kGoodTileBytes = 72 << 10;  // up to here three blocks share a multiprocessor of compute capability 9.0
 
 // How far a window reaches along an axis; a Reach that can lie in shared memory.
 struct Span {
@@ -73,7 +73,8 @@ __device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane
 // Through the read-only path: no kernel writes its input, and pointers that come from shared memory are not known to be of global memory.
 template <class T>
 __device__ T load_global(const T* from) {
-  using Word = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+  using Short = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
+  using Word = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, Short>>;
   const Word word = __ldg(reinterpret_cast<const Word*>(from));
   T value;
   memcpy(&value, &word, sizeof(T));

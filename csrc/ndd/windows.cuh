@@ -44,7 +44,8 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 
 template <class Filter>
 bool fits_window(const WindowImage& image) {
-  return image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048 && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  const bool small = image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048;
+  return small && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
 }
 
 // What is the same for all threads of a block; in shared memory, because it would not leave enough registers for the windows.
@@ -57,7 +58,8 @@ struct WindowBlock {
 };
 
 template <class Filter>
-__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks) window_kernel(const WindowImage* images, int64_t count, int elements, Border border, Filter filter) {
+__global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
+    window_kernel(const WindowImage* images, int64_t count, int elements, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   extern __shared__ uint4 memory[];
   __shared__ WindowBlock block;

@@ -56,7 +56,8 @@ struct Run {
   int64_t pixels, channels, first;  // of its tables
 };
 
-// f(at, channel, whole) for the bytes of a run, by all threads of the blocks along x: 16 at a time where they are aligned (`whole`), single ones before and behind.
+// f(at, channel, whole) for the bytes of a run, by all threads of the blocks along x: 16 at a time where they are aligned (`whole`), single ones before
+// and behind.
 // It is given the place of the first one and its channel.
 template <class F>
 __device__ void for_levels(const Run& run, F f) {
@@ -156,7 +157,8 @@ __global__ void __launch_bounds__(kThreads) tables_gpu(const uint32_t* counts, c
     const float scale = 255.0f / static_cast<float>(rest);
     for (int j = 0; j < 8; ++j) {
       const int64_t above = below[j] > darkest ? below[j] - darkest : 0;
-      tables[k * kLevels + lane * 8 + j] = rest == 0 ? static_cast<uint8_t>(first) : static_cast<uint8_t>(rintf(fminf(static_cast<float>(above) * scale, 255.0f)));
+      const float level = rest == 0 ? static_cast<float>(first) : rintf(fminf(static_cast<float>(above) * scale, 255.0f));
+      tables[k * kLevels + lane * 8 + j] = static_cast<uint8_t>(level);
     }
   }
 }
