@@ -60,3 +60,18 @@ def test_slices_are_read_in_16_bytes(cuobjdump: str) -> None:
     for code in rows:
         assert re.search(r"\bLDG\.E\.128", code)
         assert re.search(r"\bSTS\.128", code)
+
+
+# In tiles in shared memory: windows slide in registers, and go to memory when an index is not known at compile time or registers are too few.
+# Bytes are read as words, 16 loads together.
+@pytest.mark.parametrize("kernel", ["separable_kernel", "window_kernel"])
+def test_filters_keep_their_windows_in_registers(cuobjdump: str, kernel: str) -> None:
+    for code in code_of(cuobjdump, kernel):
+        assert "LDL" not in code
+        assert "STL" not in code
+        assert len(re.findall(r"\bLDG\.E\.(?:U16\.|64\.)?CONSTANT", code)) >= 16
+
+
+def test_blurs_are_unrolled(cuobjdump: str) -> None:
+    for code in code_of(cuobjdump, "4BlurI"):
+        assert len(re.findall(r"\bFFMA\b", code)) >= 512  # 16 taps of 16 outputs, along width and height

@@ -28,7 +28,7 @@ def smoothed(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: i
     sigmas, windows = (list(v) if isinstance(v, list) else [v for _ in axes] for v in (sigma, window_size))
     result = blurred(image, list(axes), sigmas, windows)
     if dtype or image.dtype.kind == "f":
-        return result.astype(np.float32)
+        return result.astype(np.float32 if dtype else image.dtype)
     return np.copysign(np.floor(np.abs(result) + 0.5), result).astype(image.dtype)
 
 
@@ -148,11 +148,34 @@ CASES = [
     ),
     Case("filter", "valid", with_weights(images("HWC"), _WINDOWS), {"mode": "valid"}, "HWC", correlated, 1),
     Case("filter", "volume", with_weights(images("DHWC", "uint16"), [(3, 3, 3), (2, 1, 5), (1, 3, 1)]), {"border": "clamp"}, "DHWC", correlated, 1),
+    # Several tiles of the CUDA kernels.
+    Case("filter", "tiles", with_weights(images("HWC", H=69, W=131), [(5, 7), (3, 3), (19, 2)]), {"border": "reflect_1001"}, "HWC", correlated, 1),
+    Case(
+        "filter",
+        "tiles of floats",
+        with_weights(images("HW", "float32", H=35, W=201), [(1, 3), (18, 5), (3, 1)]),
+        {"mode": "valid"},
+        "HW",
+        correlated,
+        1e-2,
+    ),
+    Case("filter", "no tile", with_weights(images("HW", H=9, W=12), [(1, 2101), (3, 3), (1, 1)]), {"border": "clamp"}, "HW", correlated, 1),
+    Case("laplacian", "tiles", images("HWC", H=69, W=131), {"window_size": Each([3, 5, 9]), "normalized_kernel": True}, "HWC", edges, 1),
     Case("gaussian_blur", "uint8", images("HWC"), {"sigma": 1.5}, "HWC", smoothed, 1),
     Case("gaussian_blur", "float32", images("HWC", "float32"), {"window_size": 5}, "HWC", smoothed, 1e-3),
     Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
     Case("gaussian_blur", "axes", images("DHWC"), {"sigma": Each([[1.0, 2.0, 0.5]] * 3), "dtype": "f32"}, "DHWC", smoothed, 1e-3),
     Case("gaussian_blur", "frames", images("FHWC"), {"sigma": 2.0}, "FHWC", tolerance=1),
+    # Several tiles of the CUDA kernels (192 elements by 32 rows), rows that begin at any byte, windows of several sizes, and one that no tile holds.
+    Case("gaussian_blur", "tiles", images("HWC", H=69, W=131), {"sigma": Each([0.8, 4.0, 12.0])}, "HWC", smoothed, 1),
+    Case("gaussian_blur", "tiles of floats", images("HWC", "float32", H=40, W=67, C=4), {"sigma": 2.0}, "HWC", smoothed, 1e-3),
+    Case(
+        "gaussian_blur", "tiles of one channel", images("HWC", "float16", H=37, W=201, C=1), {"sigma": Each([3.0, 20.0, 1.0])}, "HWC", smoothed, 0.3
+    ),
+    Case("gaussian_blur", "deep", images("DHWC", D=45, H=5, W=9), {"sigma": Each([1.0, 2.0, 6.0])}, "DHWC", smoothed, 1),
+    Case("gaussian_blur", "deep floats", images("DHWC", "float32", D=45, H=5, W=9), {"sigma": 2.0}, "DHWC", smoothed, 1e-3),
+    Case("gaussian_blur", "many steps", images("HWC", H=8000, W=3, C=1), {"sigma": 2.0}, "HWC", smoothed, 1),
+    Case("gaussian_blur", "no tile", images("HWC", "float32", H=9, W=11), {"window_size": Each([3, 401, 5])}, "HWC", smoothed, 1e-3),
 ]
 
 

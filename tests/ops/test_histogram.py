@@ -66,6 +66,8 @@ CASES = [
         for layout in ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
     ),
     Case("equalize", "5 channels", images("HWC", C=5, high=99), {}, "HWC", lambda image: equalized("HWC", image)),
+    Case("equalize", "20 channels", images("HWC", C=20, high=99), {}, "HWC", lambda image: equalized("HWC", image)),
+    Case("clahe", "large tiles", images("HWC", C=1, H=75, W=133), {"tiles_x": 2, "tiles_y": 2, "clip_limit": 1.3}, "HWC", limited, 1),
     Case("clahe", "gray", images("HWC", C=1, H=40, W=66), {"tiles_x": 3, "tiles_y": 4, "clip_limit": 2.0}, "HWC", limited, 1),
     Case("clahe", "small tiles", images("HWC", C=1), {"tiles_x": 8, "tiles_y": 8, "clip_limit": 3.5}, "HWC", limited, 1),
     Case("clahe", "no limit", images("HWC", C=1, high=70), {"tiles_x": 2, "tiles_y": 1, "clip_limit": 0.0}, "HWC", limited, 1),

@@ -26,35 +26,85 @@ struct Colors {
   int64_t pixels;
 };
 
-__global__ void tables_gpu(const Image* images, int64_t count, uint8_t* tables) {
+__device__ uint32_t sum_of_warp(uint32_t value) {
+  for (int d = 1; d < 32; d *= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, d);
+  return value;
+}
+
+// limited_table by a warp, whose lanes have eight levels each: 5 steps of a sum and a scan instead of 256 of one thread for which the others wait.
+__device__ void limited_table_of_warp(const uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  uint32_t own[8], above = 0;
+  for (int j = 0; j < 8; ++j) {
+    own[j] = counts[lane * 8 + j];
+    if (limit > 0 && own[j] > limit) {
+      above += own[j] - limit;
+      own[j] = limit;
+    }
+  }
+  if (limit > 0) {
+    above = sum_of_warp(above);
+    const uint32_t share = above / kLevels, rest = above % kLevels, step = rest ? kLevels / rest : kLevels;
+    for (uint32_t j = 0; j < 8; ++j) {
+      const uint32_t level = lane * 8 + j;
+      own[j] += share + (level % step == 0 && level / step < rest ? 1 : 0);
+    }
+  }
+  uint32_t sum = 0;
+  for (int j = 0; j < 8; ++j) own[j] = sum += own[j];
+  uint32_t below = sum;
+  for (int d = 1; d < 32; d *= 2) {
+    const uint32_t other = __shfl_up_sync(0xFFFFFFFFu, below, d);
+    if (lane >= d) below += other;
+  }
+  below -= sum;
+  const float scale = 255.0f / static_cast<float>(area);
+  for (int j = 0; j < 8; ++j) table[lane * 8 + j] = static_cast<uint8_t>(rintf(fminf(static_cast<float>(below + own[j]) * scale, 255.0f)));
+}
+
+// A block for each tile, a warp for each of its rows.
+__global__ void __launch_bounds__(kThreads) tables_gpu(const Image* images, int64_t count, uint8_t* tables) {
   __shared__ uint32_t counts[kLevels];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Image& image = images[k];
-    const Tiling& t = image.tiling;
+    const Tiling t = image.tiling;
+    const int64_t step = image.step;
     for (int64_t tile = blockIdx.x; tile < t.tiles_y * t.tiles_x; tile += gridDim.x) {
       for (int v = threadIdx.x; v < kLevels; v += kThreads) counts[v] = 0;
       __syncthreads();
       const int64_t top = tile / t.tiles_x * t.tile_height, left = tile % t.tiles_x * t.tile_width;
-      for (int64_t i = threadIdx.x; i < t.area(); i += kThreads) {
-        const int64_t y = reflected(top + i / t.tile_width, t.height), x = reflected(left + i % t.tile_width, t.width);
-        atomicAdd(counts + image.src[(y * t.width + x) * image.step], 1u);
+      for (int64_t y = warp; y < t.tile_height; y += kThreads / 32) {
+        const uint8_t* const row = image.src + reflected(top + y, t.height) * t.width * step;
+        for (int64_t x = lane; x < t.tile_width; x += 32) atomicAdd(counts + row[reflected(left + x, t.width) * step], 1u);
       }
       __syncthreads();
-      if (threadIdx.x == 0) limited_table(counts, t.limit, t.area(), tables + (image.first + tile) * kLevels);
+      if (warp == 0) limited_table_of_warp(counts, t.limit, t.area(), tables + (image.first + tile) * kLevels);
       __syncthreads();
     }
   }
 }
 
-__global__ void blend_gpu(const Image* images, int64_t count, const uint8_t* tables) {
+constexpr int kRows = 16;  // pixels of a thread, one below the other: what their column has to do with tiles is found once
+
+__global__ void __launch_bounds__(kThreads) blend_gpu(const Image* images, int64_t count, const uint8_t* tables) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Image& image = images[k];
-    const Tiling& t = image.tiling;
-    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < t.height * t.width; i += int64_t{gridDim.x} * kThreads) {
-      const Neighbours row = neighbours(i / t.width, t.tile_height, t.tiles_y), column = neighbours(i % t.width, t.tile_width, t.tiles_x);
-      const uint8_t* upper = tables + (image.first + row.first * t.tiles_x) * kLevels;
-      const uint8_t* lower = tables + (image.first + row.second * t.tiles_x) * kLevels;
-      image.dst[i * image.step] = blended(upper, lower, column, row.weight, image.src[i * image.step]);
+    const Tiling t = image.tiling;
+    const uint8_t* const src = image.src;
+    uint8_t* const dst = image.dst;
+    const int64_t step = image.step, groups = (t.width + 31) / 32, tasks = groups * ((t.height + kRows - 1) / kRows);
+    const uint8_t* const own = tables + image.first * kLevels;
+    for (int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; task < tasks; task += int64_t{gridDim.x} * (kThreads / 32)) {
+      const int64_t x = task % groups * 32 + lane, top = task / groups * kRows, bottom = min(top + kRows, t.height);
+      if (x >= t.width) continue;
+      const Neighbours column = neighbours(x, t.tile_width, t.tiles_x);
+      for (int64_t y = top; y < bottom; ++y) {
+        const Neighbours row = neighbours(y, t.tile_height, t.tiles_y);
+        const int64_t at = (y * t.width + x) * step;
+        dst[at] = blended(own + row.first * t.tiles_x * kLevels, own + row.second * t.tiles_x * kLevels, column, row.weight, src[at]);
+      }
     }
   }
 }
@@ -122,7 +172,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   // Bound by instructions: a pixel takes four lookups, some 100 operations with its colours; about 10 % of the bandwidth are expected.
   if (colored) to_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
   tables_gpu<<<grid(tiles_x * tiles_y, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
-  blend_gpu<<<grid(blocks, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
+  blend_gpu<<<grid(blocks / kRows + 1, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
   if (colored) from_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
   check_launch("clahe");
 }

@@ -45,6 +45,7 @@ __device__ void read_chroma(const Image& image, int64_t y, int64_t x, Block* blo
 
 __global__ void distort_gpu(const Image* images, int64_t count) {
   __shared__ Block blocks[kBlocks];
+  __shared__ int64_t rows[kSquares], columns[kSquares];  // of the squares: a division takes 70 instructions, as many as the rest of a pixel
   const int thread = threadIdx.x, lane = thread % 8, part = thread / 8 % 6;
   Block& block = blocks[thread / 8];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -52,14 +53,16 @@ __global__ void distort_gpu(const Image* images, int64_t count) {
     const int64_t squares = image.down * image.across;
     const uint8_t* steps = image.steps.step[part >= 4];
     for (int64_t first = int64_t{blockIdx.x} * kSquares; first < squares; first += int64_t{gridDim.x} * kSquares) {
-      for (int i = thread; i < 256 * kSquares; i += kTransformThreads) {
-        const int64_t square = min(first + i / 256, squares - 1);
-        read_luma(image, square / image.across * 16 + i / 16 % 16, square % image.across * 16 + i % 16, blocks + i / 256 * 6);
+      if (thread < kSquares) {
+        const int64_t square = min(first + thread, squares - 1);
+        rows[thread] = square / image.across;
+        columns[thread] = square % image.across;
       }
-      for (int i = thread; i < 64 * kSquares; i += kTransformThreads) {
-        const int64_t square = min(first + i / 64, squares - 1);
-        read_chroma(image, square / image.across * 8 + i / 8 % 8, square % image.across * 8 + i % 8, blocks + i / 64 * 6);
-      }
+      __syncthreads();
+      for (int i = thread; i < 256 * kSquares; i += kTransformThreads)
+        read_luma(image, rows[i / 256] * 16 + i / 16 % 16, columns[i / 256] * 16 + i % 16, blocks + i / 256 * 6);
+      for (int i = thread; i < 64 * kSquares; i += kTransformThreads)
+        read_chroma(image, rows[i / 64] * 8 + i / 8 % 8, columns[i / 64] * 8 + i % 8, blocks + i / 64 * 6);
       __syncthreads();
       int32_t v[8];
       for (int j = 0; j < 8; ++j) v[j] = block[lane][j];
@@ -74,36 +77,47 @@ __global__ void distort_gpu(const Image* images, int64_t count) {
       __syncthreads();
       for (int j = 0; j < 8; ++j) v[j] = block[lane][j];
       inverse<1>(v);
-      const int64_t square = first + thread / 48;
-      if (square < squares) {
-        const int64_t y = square / image.across, x = square % image.across;
+      if (first + thread / 48 < squares) {
+        const int64_t y = rows[thread / 48], x = columns[thread / 48];
         uint8_t* to = part < 4 ? image.luma + (16 * y + part / 2 * 8 + lane) * 16 * image.across + 16 * x + part % 2 * 8
                                : image.chroma[part - 4] + (8 * y + lane) * 8 * image.across + 8 * x;
-        for (int j = 0; j < 8; ++j) to[j] = static_cast<uint8_t>(level(v[j] + 128));
+        uint32_t word[2] = {0, 0};
+        for (int j = 0; j < 8; ++j) word[j / 4] |= static_cast<uint32_t>(level(v[j] + 128)) << (j % 4 * 8);
+        *reinterpret_cast<uint2*>(to) = {word[0], word[1]};
       }
       __syncthreads();  // the blocks are filled again
     }
   }
 }
 
-__device__ int32_t chroma_at(const Image& image, const uint8_t* plane, int64_t y, int64_t x) {
-  const int64_t stride = 8 * image.across;
-  const uint8_t* near = plane + y / 2 * stride;
-  if (image.width < kSmoothWidth) return near[x / 2];
-  const uint8_t* far = plane + min(max(y / 2 + (y % 2 ? 1 : -1), int64_t{0}), chroma_extent(image.height) - 1) * stride;
-  const int64_t side = min(max(x / 2 + (x % 2 ? 1 : -1), int64_t{0}), chroma_extent(image.width) - 1);
-  return upsampled(3 * near[x / 2] + far[x / 2], 3 * near[side] + far[side], x % 2);
-}
+constexpr int kRows = 16;  // pixels of a thread, one below the other: divisions are made for all of them together
 
-__global__ void colours_gpu(const Image* images, int64_t count) {
+__global__ void __launch_bounds__(kThreads) colours_gpu(const Image* images, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    const Image& image = images[k];
-    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < image.height * image.width; i += int64_t{gridDim.x} * kThreads) {
-      const int64_t y = i / image.width, x = i % image.width;
-      const int32_t luma = image.luma[y * 16 * image.across + x], cb = chroma_at(image, image.chroma[0], y, x), cr = chroma_at(image, image.chroma[1], y, x);
-      image.dst[3 * i] = static_cast<uint8_t>(to_red(luma, cr));
-      image.dst[3 * i + 1] = static_cast<uint8_t>(to_green(luma, cb, cr));
-      image.dst[3 * i + 2] = static_cast<uint8_t>(to_blue(luma, cb));
+    // Copies, because the compiler must take it that the stores change `images`.
+    const int64_t height = images[k].height, width = images[k].width, stride = 8 * images[k].across;
+    const uint8_t *const luma = images[k].luma, *const blue = images[k].chroma[0], *const red = images[k].chroma[1];
+    uint8_t* const target = images[k].dst;
+    const bool smooth = width >= kSmoothWidth;
+    const int64_t groups = (width + 31) / 32, tasks = groups * ((height + kRows - 1) / kRows);
+    for (int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; task < tasks; task += int64_t{gridDim.x} * (kThreads / 32)) {
+      const int64_t x = task % groups * 32 + threadIdx.x % 32, top = task / groups * kRows, bottom = min(top + kRows, height);
+      if (x >= width) continue;
+      const int64_t column = x / 2, side = min(max(column + (x % 2 ? 1 : -1), int64_t{0}), chroma_extent(width) - 1);
+      uint8_t* dst = target + 3 * (top * width + x);
+      const uint8_t* bright = luma + top * 2 * stride + x;
+      for (int64_t y = top; y < bottom; ++y, dst += 3 * width, bright += 2 * stride) {
+        const int64_t near = y / 2 * stride, far = min(max(y / 2 + (y % 2 ? 1 : -1), int64_t{0}), chroma_extent(height) - 1) * stride;
+        const auto chroma = [&](const uint8_t* plane) {
+          const int32_t own = plane[near + column];
+          return smooth ? upsampled(3 * own + plane[far + column], 3 * plane[near + side] + plane[far + side], x % 2) : own;
+        };
+        const int32_t cb = chroma(blue), cr = chroma(red);
+        const int32_t level = *bright;
+        dst[0] = static_cast<uint8_t>(to_red(level, cr));
+        dst[1] = static_cast<uint8_t>(to_green(level, cb, cr));
+        dst[2] = static_cast<uint8_t>(to_blue(level, cb));
+      }
     }
   }
 }
@@ -133,9 +147,9 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   const auto grid = [&](int64_t blocks) {
     return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   };
-  // Some 150 instructions a pixel for 3 + 1.5 bytes there and 1.5 + 3 back: bound by instructions, 15 % of the bandwidth are expected.
+  // Some 300 instructions a pixel, counted in the machine code, for 3 + 1.5 bytes there and 1.5 + 3 back: bound by those, at a sixth of the bandwidth.
   distort_gpu<<<grid((most + kSquares - 1) / kSquares), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
-  colours_gpu<<<grid((most * 256 + kThreads - 1) / kThreads), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  colours_gpu<<<grid(most * 256 / (kThreads * kRows) + 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("jpeg_compression_distortion");
 }
 

@@ -5,13 +5,133 @@
 #include <vector>
 
 #include "ndd/kernel.h"
+#include "ndd/key_tiles.cuh"
 #include "ndd/order_keys.h"
 #include "ndd/stencil.cuh"
+#include "ndd/windows.cuh"
 
 namespace ndd {
 namespace {
 
 using namespace median_blur;
+
+// The median of keys. Networks sort windows of 3x3 and 5x5 in registers, first along the rows of the window, which outputs below each other share. Of any
+// other window the bits of the median are found from the highest on, by counting how many of its elements are not below.
+template <class K>
+struct Median {
+  using Staged = K;
+  using Wide = typename stencil::KeyTiles<K>::Wide;
+  static constexpr bool kWeighted = false;
+  static constexpr int kBlocks = sizeof(K) == 8 ? 2 : 3;  // of a multiprocessor: up to 112 registers
+  static constexpr int kPiece = stencil::kPiece;
+  stencil::KeyTiles<K> keys;
+
+  __device__ int64_t in_bytes() const { return sizeof(K); }
+  __device__ void prepare(float*, const stencil::WindowImage&) const {}
+  __device__ void stage(K* tile, int pitch, const stencil::StagedRows& from, const stencil::Plane& plane, const stencil::WindowImage&) const {
+    keys.stage(tile, pitch, from, plane, K{});
+  }
+
+  __device__ void outputs(const K* from, int pitch, int inner, int down, int along, const float*, void* to, int64_t at, int64_t row, int count) const {
+    K* element = static_cast<K*>(to) + at;
+    if (down == 3 && along == 3) outputs_3x3(from, pitch, inner, element, row, count);
+    else if (down == 5 && along == 5) outputs_5x5(from, pitch, inner, element, row, count);
+    else outputs_of_any(from, pitch, inner, down, along, element, row, count);
+  }
+
+  template <int n>
+  static __device__ void sorted_row(Wide (&sorted)[n], const K* from, int inner) {
+#pragma unroll
+    for (int c = 0; c < n; ++c) sorted[c] = from[c * inner];
+    sort<n>(sorted);
+  }
+
+  // Of rows that are sorted, the median is that of the largest minimum, the middle of the middles, and the smallest maximum. 18 comparisons an output.
+  __device__ void outputs_3x3(const K* from, int pitch, int inner, K* element, int64_t row, int count) const {
+    Wide v[3][3];
+    sorted_row<3>(v[0], from, inner);
+    sorted_row<3>(v[1], from + pitch, inner);
+#pragma unroll
+    for (int o = 0; o < kPiece; ++o, element += row) {
+      if (o >= count) break;
+      sorted_row<3>(v[(o + 2) % 3], from + (o + 2) * pitch, inner);
+      *element = keys.bits(middle(larger(larger(v[0][0], v[1][0]), v[2][0]), middle(v[0][1], v[1][1], v[2][1]),
+                                  smaller(smaller(v[0][2], v[1][2]), v[2][2])));
+    }
+  }
+
+  // With rows and then columns in order, the element at (r, c) has at least (r + 1) (c + 1) - 1 others not above it: of 25, 13 may be the median and six
+  // are certainly on either side.
+  __device__ void outputs_5x5(const K* from, int pitch, int inner, K* element, int64_t row, int count) const {
+    Wide v[5][5];
+#pragma unroll
+    for (int r = 1; r < 5; ++r, from += pitch) sorted_row<5>(v[r], from, inner);
+#pragma unroll 1
+    for (int o = 0; o < count; ++o, element += row, from += pitch) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+#pragma unroll
+        for (int c = 0; c < 5; ++c) v[r][c] = v[r + 1][c];
+      sorted_row<5>(v[4], from, inner);
+      Wide w[5][5];
+#pragma unroll
+      for (int c = 0; c < 5; ++c) {
+#pragma unroll
+        for (int r = 0; r < 5; ++r) w[c][r] = v[r][c];
+        sort<5>(w[c]);
+      }
+      Wide rest[13] = {w[0][3], w[0][4], w[1][2], w[1][3], w[1][4], w[2][1], w[2][2], w[2][3], w[3][0], w[3][1], w[3][2], w[4][0], w[4][1]};
+      sort<13>(rest);
+      *element = keys.bits(rest[6]);
+    }
+  }
+
+  static __device__ int is_below(Wide value, Wide tried) {
+    if constexpr (sizeof(K) < 4) return static_cast<int>((value - tried) >> 31);  // the sign, which is added in one instruction more
+    else return value < tried;
+  }
+
+  // A value is loaded once for 16 outputs and each bit.
+  __device__ void outputs_of_any(const K* from, int pitch, int inner, int down, int along, K* element, int64_t row, int count) const {
+    const int most = down * along / 2;  // that may be below the median
+    Wide tried[kPiece];  // the bits found so far and the one in question
+#pragma unroll
+    for (int o = 0; o < kPiece; ++o) tried[o] = 0;
+    for (Wide bit = stencil::KeyTiles<K>::kSign; bit != 0; bit >>= 1) {
+      int below[kPiece];
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o) {
+        below[o] = 0;
+        tried[o] |= bit;
+      }
+      for (int dx = 0; dx < along; ++dx) {
+        Wide window[kPiece];
+        const K* next = from + dx * inner;
+#pragma unroll
+        for (int o = 0; o < kPiece; ++o, next += pitch) {
+          window[o] = *next;
+          below[o] += is_below(window[o], tried[o]);
+        }
+        for (int first = 1; first < down; first += kPiece) {
+#pragma unroll
+          for (int u = 0; u < kPiece; ++u) {
+            if (first + u >= down) break;
+            window[u] = *next;
+            next += pitch;
+#pragma unroll
+            for (int o = 0; o < kPiece; ++o) below[o] += is_below(window[(o + 1 + u) % kPiece], tried[o]);
+          }
+        }
+      }
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o)
+        if (below[o] > most) tried[o] ^= bit;
+    }
+#pragma unroll
+    for (int o = 0; o < kPiece; ++o, element += row)
+      if (o < count) *element = keys.bits(tried[o]);
+  }
+};
 
 struct Image {
   const void* in;
@@ -20,8 +140,7 @@ struct Image {
   Reach height, width;
 };
 
-// A network sorts 3x3 in registers: nine loads, of which eight come from the first-level cache, and 38 operations, about a quarter of the memory's
-// bandwidth for uint8. Any other window is read once for each bit of the median.
+// The general way, for windows that no tile holds: they are read once for each bit of the median, through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) median_kernel(const Image* images, int64_t count, DType dtype) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -35,20 +154,12 @@ __global__ void __launch_bounds__(256) median_kernel(const Image* images, int64_
         return load_key<K>(image.in, dtype, row * grid.row() + column * grid.inner + channel, static_cast<K>(~K{}));
       };
       K found{};
-      if (image.height.size == 3 && image.width.size == 3) {
-        K v[9];
-#pragma unroll
-        for (int t = 0; t < 9; ++t) v[t] = key(t / 3, t % 3);
-        sort<9>(v);
-        found = v[4];
-      } else {
-        for (K bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1)); bit != 0; bit = static_cast<K>(bit >> 1)) {
-          const K tried = found | bit;
-          int64_t above = 0;
-          for (int32_t dy = 0; dy < image.height.size; ++dy)
-            for (int32_t dx = 0; dx < image.width.size; ++dx) above += key(dy, dx) >= tried;
-          if (above >= enough) found = tried;
-        }
+      for (K bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1)); bit != 0; bit = static_cast<K>(bit >> 1)) {
+        const K tried = found | bit;
+        int64_t above = 0;
+        for (int32_t dy = 0; dy < image.height.size; ++dy)
+          for (int32_t dx = 0; dx < image.width.size; ++dx) above += key(dy, dx) >= tried;
+        if (above >= enough) found = tried;
       }
       store_key<K>(found, image.out, dtype, e);
     }
@@ -59,17 +170,34 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
                       const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
-  std::vector<Image> images;
+  std::vector<Image> images;  // those that no tile holds
+  std::vector<stencil::WindowImage> tiled;
   int64_t most = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     const int64_t bytes = grid.volume() * in.item_bytes();
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
-      images.push_back({static_cast<const char*>(in.data(i)) + image * bytes, static_cast<char*>(out.data(i)) + image * bytes, grid,
-                        arguments.reach(i, frame, 1), arguments.reach(i, frame, 0)});
+      const void* from = static_cast<const char*>(in.data(i)) + image * bytes;
+      void* to = static_cast<char*>(out.data(i)) + image * bytes;
+      const Reach height = arguments.reach(i, frame, 1), width = arguments.reach(i, frame, 0);
+      const stencil::WindowImage tile{from,       to,         nullptr,     nullptr,    grid.height, grid.width, grid.height,
+                                      grid.width, grid.inner, {height.size, height.before}, {width.size, width.before}};
+      bool fits = false;
+      for_key(in.dtype(), [&](auto tag) { fits = stencil::fits_window<Median<typename decltype(tag)::type>>(tile); });
+      if (fits) {
+        tiled.push_back(tile);
+      } else {
+        images.push_back({from, to, grid, height, width});
+        most = std::max(most, grid.volume());
+      }
     }
-    most = std::max(most, grid.volume());
+  }
+  if (!tiled.empty()) {
+    for_key(in.dtype(), [&](auto tag) {
+      using K = typename decltype(tag)::type;
+      stencil::launch_windows("experimental.median_blur", tiled, Border::clamp, Median<K>{stencil::KeyTiles<K>(in.dtype(), K{}, static_cast<K>(~K{}))});
+    });
   }
   if (most == 0 || images.empty()) return;
   const CudaTable<Image> table(images);

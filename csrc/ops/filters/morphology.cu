@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "ndd/kernel.h"
+#include "ndd/key_tiles.cuh"
 #include "ndd/order_keys.h"
+#include "ndd/separable.cuh"
 #include "ndd/stencil.cuh"
 
 namespace ndd {
@@ -17,8 +19,49 @@ struct Image {
   Reach height, width;
 };
 
-// One pixel is read once from memory, height * width - 1 times from the first-level cache: a mask of 3 on uint8 runs at about a third of the memory's
-// bandwidth, on float32 at all of it.
+// The maximum of keys along the width and then along the height; a minimum is the maximum of flipped keys.
+template <class K>
+struct Extreme {
+  using Staged = K;
+  using Between = K;
+  using Value = typename stencil::KeyTiles<K>::Wide;
+  static constexpr bool kWeighted = false;
+  static constexpr int kBlocks = sizeof(K) == 8 ? 2 : 4;  // of a multiprocessor: up to 80 registers
+  stencil::KeyTiles<K> keys;
+
+  __device__ int64_t in_bytes() const { return sizeof(K); }
+
+  __device__ void stage(K* tile, int pitch, const stencil::StagedRows& from, const stencil::Plane& plane) const {
+    keys.stage(tile, pitch, from, plane, K{});  // no constant is larger than anything
+  }
+
+  // 16 values slide along the window: one load and 16 operations for an element of it.
+  __device__ void window(Value (&most)[stencil::kPiece], const K* first, int stride, const stencil::Span& span, const float*) const {
+    using stencil::kPiece;
+    Value values[kPiece];
+#pragma unroll
+    for (int o = 0; o < kPiece; ++o, first += stride) most[o] = values[o] = *first;
+    for (int k = 1; k < span.size; k += kPiece) {
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u) {
+        if (k + u >= span.size) break;
+        values[u] = *first;
+        first += stride;
+#pragma unroll
+        for (int o = 0; o < kPiece; ++o) most[o] = max(most[o], values[(o + 1 + u) % kPiece]);
+      }
+    }
+  }
+
+  __device__ void store(Value (&most)[stencil::kPiece], void* to, const float*, int64_t at, int64_t row, int count) const {
+    K* element = static_cast<K*>(to) + at;
+#pragma unroll
+    for (int o = 0; o < stencil::kPiece; ++o, element += row)
+      if (o < count) *element = keys.bits(most[o]);
+  }
+};
+
+// The general way, for masks that no tile holds: an element a thread, its window read through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) morphology_kernel(const Image* images, int64_t count, bool maximum, Border border, DType dtype) {
   const K worst = maximum ? K{} : static_cast<K>(~K{});
@@ -63,7 +106,8 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
   const Samples in(input, input_shapes), out(output, output_shapes);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor),    AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border), {first_spatial, 2}};
-  std::vector<Image> images;
+  std::vector<Image> images;  // those that no tile holds
+  std::vector<stencil::TileImage> tiled;
   int64_t largest = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
@@ -71,9 +115,26 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1, grid.height), width = arguments.reach(i, frame, 0, grid.width);
-      images.push_back({static_cast<const char*>(in.data(i)) + image * bytes, static_cast<char*>(out.data(i)) + image * bytes, grid, height, width});
+      const void* from = static_cast<const char*>(in.data(i)) + image * bytes;
+      void* to = static_cast<char*>(out.data(i)) + image * bytes;
+      const stencil::TileImage tile{from,       to,          nullptr, nullptr, grid.height, grid.width, grid.inner, {height.size, height.before},
+                                    {width.size, width.before}};
+      bool fits = false;
+      for_key(in.dtype(), [&](auto tag) { fits = stencil::fits_tile<Extreme<typename decltype(tag)::type>>(tile); });
+      if (fits) {
+        tiled.push_back(tile);
+        continue;
+      }
+      images.push_back({from, to, grid, height, width});
       largest = std::max(largest, int64_t{height.size} * width.size);
     }
+  }
+  if (!tiled.empty()) {
+    for_key(in.dtype(), [&](auto tag) {
+      using K = typename decltype(tag)::type;
+      const K worst = maximum ? K{} : static_cast<K>(~K{});
+      stencil::launch_tiles(op, tiled, arguments.border, Extreme<K>{stencil::KeyTiles<K>(in.dtype(), worst, worst)});
+    });
   }
   if (largest <= kMostAtOnce) return launch(op, images, maximum, arguments.border, in.dtype());
   const CudaBuffer between(in.values().numel() * in.item_bytes());
