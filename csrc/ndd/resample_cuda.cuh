@@ -31,31 +31,43 @@ __device__ inline void write_knots(Filter filter, int thread, float* knots) {
 }
 
 // Normalised weights of the outputs [first_output, first_output + count) of an axis, by groups of eight lanes; behind its end the last one is repeated.
-// Element k of output o has weights[at(o, k)] and lies at starts[o] + k in the source.
-template <class At>
-__device__ void write_weights(const Axis& a, int64_t first_output, int count, const float* knots, int32_t* starts, float* weights, At at) {
+// Element k of output o lies at starts[o] + k in the source, and its weight at weights[o / 4 * group + o % 4 * stride + k * step].
+__device__ inline void write_weights(const Axis& a, int64_t first_output, int count, const float* knots, int32_t* starts, float* weights, int group,
+                                     int stride, int step) {
   const int32_t in = static_cast<int32_t>(a.in), taps = inner_taps(a), lane = threadIdx.x % 8;
+#pragma unroll 1
   for (int o = static_cast<int>(threadIdx.x) / 8; o / 4 * 4 < count; o += kThreads / 8) {  // the same number of rounds for all lanes of a warp
     float base = 0, sum = 0;
     const int64_t output = first_output + o < a.out ? first_output + o : a.out - 1;
     const int32_t first = clamped_start(a, first_tap(a, output, &base));
     const int32_t start = first < 0 ? 0 : first < in - taps ? first : in - taps;
     const bool wanted = o < count;
+    float* const to = weights + o / 4 * group + o % 4 * stride;
     if (wanted && lane == 0) starts[o] = start;
+#pragma unroll 1
     for (int32_t k = lane; k < taps; k += 8) {
       const int32_t element = start + k, tap = element - first;
-      float weight = tap >= 0 && tap < a.taps ? tap_weight(a, knots, tap, base) : 0.0f;
-      if (element == 0)
-        for (int32_t t = 0; t < a.taps && t < -first; ++t) weight += tap_weight(a, knots, t, base);
-      if (element == in - 1)
-        for (int32_t t = in > first ? in - first : 0; t < a.taps; ++t) weight += tap_weight(a, knots, t, base);
-      if (wanted) weights[at(o, k)] = weight;
+      int32_t t = element == 0 || tap < 0 ? 0 : tap;
+      const int32_t last = element == in - 1 || tap >= a.taps ? a.taps - 1 : tap;
+      float weight = 0;
+#pragma unroll 1
+      for (; t <= last; ++t) weight += tap_weight(a, knots, t, base);
+      if (wanted) to[k * step] = weight;
       sum += weight;
     }
     for (int bit = 1; bit < 8; bit *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
-    for (int32_t k = lane; wanted && k < taps; k += 8) weights[at(o, k)] /= sum;
+#pragma unroll 1
+    for (int32_t k = lane; wanted && k < taps; k += 8) to[k * step] /= sum;
   }
 }
+
+// Quotients of small numbers by one that is known late: exact while their product is below 2^32.
+struct Divisor {
+  unsigned int inverse;
+  bool one;
+  __device__ explicit Divisor(int by) : inverse(by == 1 ? 0 : 0xFFFFFFFFu / static_cast<unsigned int>(by) + 1), one(by == 1) {}
+  __device__ int quotient(int n) const { return one ? n : static_cast<int>(uint64_t{static_cast<unsigned int>(n)} * inverse >> 32); }
+};
 #endif
 
 }  // namespace resample_gpu

@@ -48,54 +48,108 @@ struct TileMemory {
 };
 
 #ifdef __CUDACC__
-// Source rows of a tile. Column 0 is element `first` of each row, which may lie in the row before.
-struct TileRows {
-  const void* plane;
-  int64_t pitch, first;  // in elements
-  int32_t columns, taps, quads;  // quads: groups of four output rows
-  const float4* weights;  // [quad][tap], of four output rows
-  const int32_t* starts;
-  float4* mixed;
+// What a tile mixes of a plane, and where to.
+struct TileMix {
+  int32_t columns, taps, quads;  // elements of a row; quads: groups of four output rows
+  const float4* weights;         // [quad][tap], of four output rows
+  const uint4* starts;           // [quad]
+  float4* mixed;                 // [column][quad]
 };
 
-// Elements of a row from one on.
-template <class In>
-struct TypedRow {
-  const In* at;
-  __device__ TypedRow(const void* plane, DType, int64_t element) : at(static_cast<const In*>(plane) + element) {}
-  __device__ float value() const { return static_cast<float>(*at); }
-  __device__ void advance(int64_t elements) { at += elements; }
+// Where the rows of a tile lie. A plane between two multiples of 4 GiB, as most, needs one addition of 32 bits to the next row instead of three.
+struct NearRows {
+  using At = uint32_t;
+  uint64_t high;
+  uint32_t low, pitch;
+  __device__ At at(uint32_t row, int byte) const { return low + row * pitch + static_cast<uint32_t>(byte); }
+  __device__ At next(At at) const { return at + pitch; }
+  template <class T>
+  __device__ T load(At at) const {
+    return __ldg(reinterpret_cast<const T*>(high << 32 | at));
+  }
+};
+struct FarRows {
+  using At = const char*;
+  const char* first;
+  int64_t pitch;
+  __device__ At at(uint32_t row, int byte) const { return first + row * pitch + byte; }
+  __device__ At next(At at) const { return at + pitch; }
+  template <class T>
+  __device__ T load(At at) const {
+    return __ldg(reinterpret_cast<const T*>(at));
+  }
+};
+
+// Elements as floats.
+template <class In, class Rows>
+struct Elements : Rows {
+  static constexpr int kBytes = sizeof(In);
+  __device__ float value(typename Rows::At at) const {
+    if constexpr (is_half<In>) {
+      In value;
+      value.x = this->template load<uint16_t>(at);
+      return static_cast<float>(value);
+    } else {
+      return static_cast<float>(this->template load<In>(at));
+    }
+  }
 };
 // The rare types, at the cost of a switch for each access.
-struct AnyRow {
+struct AnyElements {
+  using At = int64_t;
+  static constexpr int kBytes = 1;
   const void* plane;
   DType type;
-  int64_t at;
-  __device__ AnyRow(const void* plane_, DType type_, int64_t element) : plane(plane_), type(type_), at(element) {}
-  __device__ float value() const { return load_element(plane, type, at); }
-  __device__ void advance(int64_t elements) { at += elements; }
+  int64_t first, pitch;  // in elements
+  __device__ At at(uint32_t row, int column) const { return first + row * pitch + column; }
+  __device__ At next(At at) const { return at + pitch; }
+  __device__ float value(At at) const { return load_element(plane, type, at); }
+};
+
+// Four bytes as a word: aligned ones, those that begin anywhere as parts of two aligned ones, and those of which some are not the sample's.
+template <class Rows>
+struct Words : Rows {
+  __device__ unsigned int word(typename Rows::At at) const { return this->template load<unsigned int>(at); }
+};
+struct WordsAnywhere : NearRows {
+  __device__ unsigned int word(At at) const {
+    const At aligned = at & ~3u;
+    return __funnelshift_r(load<unsigned int>(aligned), __ldg(reinterpret_cast<const unsigned int*>(high << 32 | aligned) + 1), 8 * at);
+  }
+};
+struct GuardedWords : FarRows {
+  const char *begin, *end;
+  __device__ unsigned int word(At at) const {
+    unsigned int word = 0;
+#pragma unroll 1
+    for (int b = 0; b < 4; ++b)
+      if (at + b >= begin && at + b < end) word |= static_cast<unsigned int>(load<uint8_t>(at + b)) << 8 * b;
+    return word;
+  }
 };
 
 // Neighbouring threads take neighbouring columns, of four output rows each.
-template <class Row>
-__device__ void mix_rows(const TileRows& t, DType type) {
+template <class Rows>
+__device__ void mix_rows(const TileMix& t, const Rows& rows) {
+  const Divisor columns(t.columns);
+#pragma unroll 1
   for (int item = static_cast<int>(threadIdx.x); item < t.quads * t.columns; item += kThreads) {
-    const int quad = item / t.columns, column = item - quad * t.columns;
-    const auto row = [&](int j) { return Row(t.plane, type, t.starts[4 * quad + j] * t.pitch + t.first + column); };
-    Row a = row(0), b = row(1), c = row(2), d = row(3);
+    const int quad = columns.quotient(item), column = item - quad * t.columns, byte = column * Rows::kBytes;
+    const uint4 starts = t.starts[quad];
+    auto a = rows.at(starts.x, byte), b = rows.at(starts.y, byte), c = rows.at(starts.z, byte), d = rows.at(starts.w, byte);
     const float4* weights = t.weights + quad * t.taps;
     float4 sum{};
 #pragma unroll 2
     for (int k = 0; k < t.taps; ++k) {
       const float4 w = weights[k];
-      sum.x += w.x * a.value();
-      sum.y += w.y * b.value();
-      sum.z += w.z * c.value();
-      sum.w += w.w * d.value();
-      a.advance(t.pitch);
-      b.advance(t.pitch);
-      c.advance(t.pitch);
-      d.advance(t.pitch);
+      sum.x += w.x * rows.value(a);
+      sum.y += w.y * rows.value(b);
+      sum.z += w.z * rows.value(c);
+      sum.w += w.w * rows.value(d);
+      a = rows.next(a);
+      b = rows.next(b);
+      c = rows.next(c);
+      d = rows.next(d);
     }
     t.mixed[column * (kColumnPitch / 4) + quad] = sum;
   }
@@ -104,21 +158,26 @@ __device__ void mix_rows(const TileRows& t, DType type) {
 // The same for bytes, a word of four columns a thread. A byte becomes a float by its place in one: __byte_perm makes 2^23 + v, from which 2^23 is taken
 // (exactly), or, where results are rounded to bytes, 2^15 + v, whose sum begins with -2^15: one instruction less a tap, and off by at most 2^-9 a tap.
 // Eight neighbouring threads store the four columns of their words in turned orders, which makes their places those of different banks.
-template <bool kRounded, class LoadWord>
-__device__ void mix_byte_rows(const TileRows& t, LoadWord load) {
-  const int words = (t.columns + 3) / 4;
+template <bool kRounded, class Rows>
+__device__ void mix_words(const TileMix& t, const Rows& rows) {
+  const int words = (t.columns + 3) / 4, turn = static_cast<int>(threadIdx.x) / 2;
+  const Divisor divisor(words);
+  unsigned int chosen[4];
+  float4* places[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const unsigned int byte = (e + turn) % 4;
+    chosen[e] = kRounded ? 0x7404 | byte << 4 : 0x7440 | byte;
+    places[e] = t.mixed + byte * (kColumnPitch / 4);
+  }
+#pragma unroll 1
   for (int item = static_cast<int>(threadIdx.x); item < t.quads * words; item += kThreads) {
-    const int quad = item / words, word = item - quad * words, turn = word / 2;
-    const auto row = [&](int j) { return static_cast<const uint8_t*>(t.plane) + t.starts[4 * quad + j] * t.pitch + t.first + 4 * word; };
-    const uint8_t* rows[4] = {row(0), row(1), row(2), row(3)};
-    unsigned int chosen[4];
+    const int quad = divisor.quotient(item), word = item - quad * words;
+    const uint4 starts = t.starts[quad];
+    typename Rows::At at[4] = {rows.at(starts.x, 4 * word), rows.at(starts.y, 4 * word), rows.at(starts.z, 4 * word), rows.at(starts.w, 4 * word)};
     float sum[4][4];  // [column][row]
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const unsigned int byte = (e + turn) % 4;
-      chosen[e] = kRounded ? 0x7404 | byte << 4 : 0x7440 | byte;
-      for (int j = 0; j < 4; ++j) sum[e][j] = kRounded ? -32768.0f : 0.0f;
-    }
+    for (int e = 0; e < 16; ++e) sum[e / 4][e % 4] = kRounded ? -32768.0f : 0.0f;
     const float4* weights = t.weights + quad * t.taps;
 #pragma unroll 2
     for (int k = 0; k < t.taps; ++k) {
@@ -127,8 +186,8 @@ __device__ void mix_byte_rows(const TileRows& t, LoadWord load) {
       unsigned int four[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        four[j] = load(rows[j]);
-        rows[j] += t.pitch;
+        four[j] = rows.word(at[j]);
+        at[j] = rows.next(at[j]);
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -139,37 +198,36 @@ __device__ void mix_byte_rows(const TileRows& t, LoadWord load) {
         }
       }
     }
+    const int place = 4 * word * (kColumnPitch / 4) + quad;
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      t.mixed[(4 * word + (e + turn) % 4) * (kColumnPitch / 4) + quad] = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
+    for (int e = 0; e < 4; ++e) places[e][place] = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
   }
 }
 
-// Bytes by aligned words, two of them where rows begin at any byte. Where a tile touches the ends of the sample's memory [begin, end), words may hold
-// bytes of others, which are not to be read.
-template <bool kRounded>
-__device__ void mix_byte_rows(const TileRows& t, const uint8_t* begin, const uint8_t* end) {
-  const int last = 4 * t.quads - 1;
-  const int64_t top = min(t.starts[0], t.starts[last]), bottom = max(t.starts[0], t.starts[last]) + t.taps - 1;
-  const bool aligned = t.pitch % 4 == 0;
-  const int64_t lowest = top * t.pitch + t.first - (aligned ? 0 : 3), highest = bottom * t.pitch + t.first + (t.columns + 3) / 4 * 4 + (aligned ? 0 : 4);
-  const auto* plane = static_cast<const uint8_t*>(t.plane);
-  if (lowest < begin - plane || highest > end - plane) {
-    mix_byte_rows<kRounded>(t, [=](const uint8_t* from) {
-      unsigned int word = 0;
-#pragma unroll 1
-      for (int b = 0; b < 4; ++b)
-        if (from + b >= begin && from + b < end) word |= static_cast<unsigned int>(from[b]) << 8 * b;
-      return word;
-    });
-  } else if (aligned) {
-    mix_byte_rows<kRounded>(t, [](const uint8_t* from) { return __ldg(reinterpret_cast<const unsigned int*>(from)); });
+// Mixes rows of any type. `row` is the first column in row 0 of the plane; rows are `pitch` elements apart; [begin, end) is the sample's memory.
+template <class In, bool kRounded>
+__device__ void mix_rows_of(const TileMix& t, DType type, const void* plane, int64_t first, int64_t pitch, const char* begin, const char* end) {
+  if constexpr (std::is_void_v<In>) {
+    mix_rows(t, AnyElements{plane, type, first, pitch});
   } else {
-    mix_byte_rows<kRounded>(t, [](const uint8_t* from) {
-      const unsigned int beside = reinterpret_cast<uintptr_t>(from) % 4;
-      const auto* words = reinterpret_cast<const unsigned int*>(from - beside);
-      return __funnelshift_r(__ldg(words), __ldg(words + 1), 8 * beside);
-    });
+    const auto one = static_cast<int32_t>(t.starts[0].x), other = static_cast<int32_t>(t.starts[t.quads - 1].w);
+    const auto* const row = reinterpret_cast<const char*>(static_cast<const In*>(plane) + first);
+    const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
+    const auto lowest = reinterpret_cast<uintptr_t>(row + min(one, other) * bytes), highest = reinterpret_cast<uintptr_t>(row + (max(one, other) + t.taps - 1) * bytes);
+    constexpr uintptr_t kWord = 4;
+    const bool aligned = pitch % 4 == 0;
+    const uintptr_t least = sizeof(In) > 1 ? lowest : lowest - (aligned ? 0 : kWord - 1);
+    const uintptr_t most = sizeof(In) > 1 ? highest + t.columns * sizeof(In) : highest + (t.columns + 3) / 4 * kWord + (aligned ? 0 : kWord);
+    const bool near = least >> 32 == (most - 1) >> 32;
+    const NearRows rows{lowest >> 32, static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)), static_cast<uint32_t>(bytes)};
+    if constexpr (sizeof(In) > 1) {
+      if (near) mix_rows(t, Elements<In, NearRows>{rows});
+      else mix_rows(t, Elements<In, FarRows>{{row, bytes}});
+    } else {
+      if (!near || least < reinterpret_cast<uintptr_t>(begin) || most > reinterpret_cast<uintptr_t>(end)) mix_words<kRounded>(t, GuardedWords{{row, bytes}, begin, end});
+      else if (aligned) mix_words<kRounded>(t, Words<NearRows>{rows});
+      else mix_words<kRounded>(t, WordsAnywhere{rows});
+    }
   }
 }
 
@@ -177,9 +235,11 @@ __device__ void mix_byte_rows(const TileRows& t, const uint8_t* begin, const uin
 // weight, and the floats of one column.
 template <class Store>
 __device__ void mix_columns(const float4* mixed, int taps, int channels, int elements, const float* weights, const int32_t* starts, Store store) {
-  const unsigned int inverse = channels == 1 ? 0 : 0xFFFFFFFFu / channels + 1;
+  const Divisor divisor(channels);
+  const int step = channels * (kColumnPitch / 4);
+#pragma unroll 1
   for (int e = static_cast<int>(threadIdx.x) / 8; e < elements; e += kThreads / 8) {
-    const int x = channels == 1 ? e : static_cast<int>(uint64_t{static_cast<unsigned int>(e)} * inverse >> 32);  // e / channels
+    const int x = divisor.quotient(e);
     const float4* column = mixed + (starts[x] * channels + e - x * channels) * (kColumnPitch / 4);
     const float* weight = weights + x * taps;
     float4 sum{};
@@ -187,7 +247,7 @@ __device__ void mix_columns(const float4* mixed, int taps, int channels, int ele
     for (int k = 0; k < taps; ++k) {
       const float w = weight[k];
       const float4 v = *column;
-      column += channels * (kColumnPitch / 4);
+      column += step;
       sum.x += w * v.x;
       sum.y += w * v.y;
       sum.z += w * v.z;
@@ -197,35 +257,32 @@ __device__ void mix_columns(const float4* mixed, int taps, int channels, int ele
   }
 }
 
-// The rows of a tile from shared memory, where each begins as many bytes behind a word as in the output.
+// The rows of a tile from shared memory, where each begins as many bytes behind a word as in the output: whole words, and the bytes around them.
 __device__ inline void copy_tile(const char* result, int result_pitch, char* out, int64_t out_pitch, int rows, int row_bytes) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
   for (int y = static_cast<int>(threadIdx.x) / 32; y < rows; y += kThreads / 32) {
     char* to = out + y * out_pitch;
     const char* from = result + y * result_pitch;
-    const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes;
+    const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes, first = begin > 0 ? 4 : 0, last = end / 4 * 4;
     to -= begin;
-    for (int at = static_cast<int>(threadIdx.x) % 32 * 4; at < end; at += 128) {
-      if (at >= begin && at + 4 <= end) {
-        *reinterpret_cast<unsigned int*>(to + at) = *reinterpret_cast<const unsigned int*>(from + at);
-      } else {
-        for (int b = at; b < at + 4; ++b)
-          if (b >= begin && b < end) to[b] = from[b];
-      }
-    }
+#pragma unroll 4
+    for (int at = first + 4 * lane; at < last; at += 128) *reinterpret_cast<unsigned int*>(to + at) = *reinterpret_cast<const unsigned int*>(from + at);
+    if (lane >= begin && lane < min(first, end)) to[lane] = from[lane];
+    if (last >= first && lane < end - last) to[last + lane] = from[last + lane];
   }
 }
 
-template <class Row, bool kRounded>
+// In: the type of the elements, or void for any. kRounded: the output is uint8.
+template <class In, bool kRounded>
 __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, DType in, DType out) {
-  constexpr bool kBytes = std::is_same_v<Row, TypedRow<uint8_t>>;
   extern __shared__ float4 memory[];
   __shared__ float knots[2][kMostKnots];
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
     const TiledSample& s = samples[i];
-    const Axis vertical = s.vertical, horizontal = s.horizontal;
-    const int64_t planes = s.planes, item = item_bytes(out);
-    const int channels = s.channels, across = static_cast<int>(s.tiles_across()), tiles = planes > 0 ? across * static_cast<int>(s.tiles_down()) : 0;
-    const TileMemory parts(s, item);
+    const int channels = s.channels, across = static_cast<int>(s.tiles_across()), tiles = s.planes > 0 ? across * static_cast<int>(s.tiles_down()) : 0;
+    const int row_taps = inner_taps(s.vertical), column_taps = inner_taps(s.horizontal);
+    const TileMemory parts(s, item_bytes(out));
     char* const base = reinterpret_cast<char*>(memory);
     auto* const row_weights = reinterpret_cast<float*>(base + parts.row_weights);
     auto* const column_weights = reinterpret_cast<float*>(base + parts.column_weights);
@@ -233,70 +290,67 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
     auto* const column_starts = reinterpret_cast<int32_t*>(base + parts.column_starts);
     auto* const mixed = reinterpret_cast<float4*>(base + parts.columns);
     char* const result = base + parts.result;
+#pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
       const int down = tile / across;
       const int64_t y = int64_t{down} * kTileRows, x = int64_t{tile - down * across} * s.tile_width;
-      const int rows = static_cast<int>(min(vertical.out - y, int64_t{kTileRows})), width = static_cast<int>(min(horizontal.out - x, int64_t{s.tile_width}));
-      const int row_taps = inner_taps(vertical), column_taps = inner_taps(horizontal), quads = (rows + 3) / 4;
-      write_knots(vertical.filter, static_cast<int>(threadIdx.x), knots[0]);
-      write_knots(horizontal.filter, static_cast<int>(threadIdx.x) - kThreads / 2, knots[1]);
+      const int rows = static_cast<int>(min(s.vertical.out - y, int64_t{kTileRows})), width = static_cast<int>(min(s.horizontal.out - x, int64_t{s.tile_width}));
+      const int quads = (rows + 3) / 4;
+      write_knots(s.vertical.filter, static_cast<int>(threadIdx.x), knots[0]);
+      write_knots(s.horizontal.filter, static_cast<int>(threadIdx.x) - kThreads / 2, knots[1]);
       __syncthreads();
-      write_weights(vertical, y, 4 * quads, knots[0], row_starts, row_weights, [=](int o, int k) { return (o / 4 * row_taps + k) * 4 + o % 4; });
-      write_weights(horizontal, x, width, knots[1], column_starts, column_weights, [=](int o, int k) { return o * column_taps + k; });
+#pragma unroll 1
+      for (int axis = 0; axis < 2; ++axis) {
+        const bool of_rows = axis == 0;
+        write_weights(of_rows ? s.vertical : s.horizontal, of_rows ? y : x, of_rows ? 4 * quads : width, knots[axis], of_rows ? row_starts : column_starts,
+                      of_rows ? row_weights : column_weights, 4 * (of_rows ? row_taps : column_taps), of_rows ? 1 : column_taps, of_rows ? 4 : 1);
+      }
       __syncthreads();
       const int left = min(column_starts[0], column_starts[width - 1]), right = max(column_starts[0], column_starts[width - 1]) + column_taps;
-      for (int64_t plane = blockIdx.z; plane < planes; plane += gridDim.z) {
-        const int64_t pitch = horizontal.in * channels;
-        TileRows t{s.in, pitch, int64_t{left} * channels, (right - left) * channels, row_taps, quads, reinterpret_cast<const float4*>(row_weights), row_starts, mixed};
-        int lead = 0;
-        if constexpr (kBytes) {
-          const auto* begin = static_cast<const uint8_t*>(s.in);
-          t.plane = begin + plane * vertical.in * pitch;
-          if (pitch % 4 == 0) lead = static_cast<int>((reinterpret_cast<uintptr_t>(t.plane) + t.first) % 4);
-          t.first -= lead;
-          t.columns += lead;
-          mix_byte_rows<kRounded>(t, begin, begin + planes * vertical.in * pitch);
-        } else {
-          t.first += plane * vertical.in * pitch;
-          mix_rows<Row>(t, in);
-        }
+#pragma unroll 1
+      for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
+        const int64_t pitch = s.horizontal.in * channels, volume = s.vertical.in * pitch, bytes = std::is_void_v<In> ? 0 : item_bytes(in);
+        const char* const begin = static_cast<const char*>(s.in);
+        int64_t first = int64_t{left} * channels;
+        int lead = 0;  // columns that make words of bytes aligned
+        if (std::is_same_v<In, uint8_t> && pitch % 4 == 0) lead = static_cast<int>((reinterpret_cast<uintptr_t>(begin) + plane * volume + first) % 4);
+        first += plane * volume - lead;
+        const TileMix mix{(right - left) * channels + lead, row_taps, quads, reinterpret_cast<const float4*>(row_weights), reinterpret_cast<const uint4*>(row_starts), mixed};
+        mix_rows_of<In, kRounded>(mix, in, begin, first, pitch, begin, begin + s.planes * volume * bytes);
         __syncthreads();
         const int elements = width * channels, quad = static_cast<int>(threadIdx.x) % 8;
-        const int64_t out_pitch = horizontal.out * channels, first = (plane * vertical.out + y) * out_pitch + x * channels;
+        const int64_t out_pitch = s.horizontal.out * channels, out_first = (plane * s.vertical.out + y) * out_pitch + x * channels;
         const float4* columns = mixed + (lead - left * channels) * (kColumnPitch / 4) + quad;
         const auto through_memory = [&](auto tag) {
           using Out = typename decltype(tag)::type;
-          Out* const to = static_cast<Out*>(s.out) + first;
-          Out* at[4];
+          Out* const to = static_cast<Out*>(s.out) + out_first;
+          char* at[4];
 #pragma unroll
-          for (int j = 0; j < 4; ++j)
-            at[j] = reinterpret_cast<Out*>(result + (4 * quad + j) * parts.result_pitch + reinterpret_cast<uintptr_t>(to + (4 * quad + j) * out_pitch) % 4);
+          for (int j = 0; j < 4; ++j) at[j] = result + (4 * quad + j) * parts.result_pitch + reinterpret_cast<uintptr_t>(to + (4 * quad + j) * out_pitch) % 4;
           if (quad < quads)
             mix_columns(columns, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
-              at[0][e] = saturate<Out>(sum.x);
-              at[1][e] = saturate<Out>(sum.y);
-              at[2][e] = saturate<Out>(sum.z);
-              at[3][e] = saturate<Out>(sum.w);
+              reinterpret_cast<Out*>(at[0])[e] = saturate<Out>(sum.x);
+              reinterpret_cast<Out*>(at[1])[e] = saturate<Out>(sum.y);
+              reinterpret_cast<Out*>(at[2])[e] = saturate<Out>(sum.z);
+              reinterpret_cast<Out*>(at[3])[e] = saturate<Out>(sum.w);
             });
           __syncthreads();
           copy_tile(result, parts.result_pitch, reinterpret_cast<char*>(to), out_pitch * static_cast<int64_t>(sizeof(Out)), rows, elements * static_cast<int>(sizeof(Out)));
         };
-        if (out == DType::uint8) {
+        if constexpr (kRounded) {
           through_memory(TypeTag<uint8_t>{});
-        } else if (kRounded) {
-          // Only for bytes.
         } else if (out == DType::float32) {
           through_memory(TypeTag<float>{});
         } else if (out == DType::float16) {
           through_memory(TypeTag<Half>{});
-        } else {
-          // The rare types, element by element.
+        } else if (out == DType::uint8) {
+          through_memory(TypeTag<uint8_t>{});
+        } else {  // the rare types, element by element
           if (quad < quads)
             mix_columns(columns, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
-              const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
+#pragma unroll 1
               for (int j = 0; j < 4; ++j)
-                if (4 * quad + j < rows) store_element(values[j], s.out, out, first + (4 * quad + j) * out_pitch + e);
+                if (4 * quad + j < rows) store_element(j == 0 ? sum.x : j == 1 ? sum.y : j == 2 ? sum.z : sum.w, s.out, out, out_first + (4 * quad + j) * out_pitch + e);
             });
           __syncthreads();
         }

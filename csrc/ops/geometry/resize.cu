@@ -64,7 +64,7 @@ bool tiled(const Job& job, const void* in, int64_t item_bytes, TiledSample& s) {
   return found && s.tiles_down() * s.tiles_across() <= INT32_MAX;
 }
 
-template <class Row, bool kRounded>
+template <class In, bool kRounded>
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   int64_t tiles = 0, planes = 0, bytes = 0;
   for (const TiledSample& s : samples) {
@@ -73,19 +73,19 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
     bytes = std::max(bytes, TileMemory(s, item_bytes(out)).end);
   }
   if (bytes > 48 << 10)
-    check_cuda(cudaFuncSetAttribute(tile_kernel<Row, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
+    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
   const CudaTable<TiledSample> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
-  tile_kernel<Row, kRounded><<<grid_of(tiles, count, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, in, out);
+  tile_kernel<In, kRounded><<<grid_of(tiles, count, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, in, out);
 }
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   if (samples.empty()) return;
-  const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<TypedRow<uint8_t>, true>
-                      : in == DType::uint8                      ? launch_tiles<TypedRow<uint8_t>, false>
-                      : in == DType::float32                    ? launch_tiles<TypedRow<float>, false>
-                      : in == DType::float16                    ? launch_tiles<TypedRow<Half>, false>
-                                                                : launch_tiles<AnyRow, false>;
+  const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true>
+                      : in == DType::uint8                      ? launch_tiles<uint8_t, false>
+                      : in == DType::float32                    ? launch_tiles<float, false>
+                      : in == DType::float16                    ? launch_tiles<Half, false>
+                                                                : launch_tiles<void, false>;
   launch(op, samples, in, out);
 }
 
