@@ -30,22 +30,21 @@ __device__ inline void write_knots(Filter filter, int thread, float* knots) {
   if (thread >= 0 && thread < kMostKnots) knots[thread] = ComputedKnots{filter}[thread];
 }
 
-// Normalised weights of the outputs [first_output, first_output + count) of an axis, by groups of eight lanes; behind its end the last one is repeated.
-// Element k of output o lies at starts[o] + k in the source, and its weight at weights[o / 4 * group + o % 4 * stride + k * step].
-__device__ inline void write_weights(const Axis& a, int64_t first_output, int count, const float* knots, int32_t* starts, float* weights, int group,
-                                     int stride, int step) {
-  const int32_t in = static_cast<int32_t>(a.in), taps = inner_taps(a), lane = threadIdx.x % 8;
+// Normalised weights of the outputs [first_output, first_output + count) of an axis, by half of a block's threads, four for each output; behind its end
+// the last one is repeated. Element k of output o lies at starts[o] + k in the source, and its weight at weights[o / 4 * group + o % 4 * stride + k * step].
+__device__ inline void write_weights(const Axis& a, int32_t first_output, int count, int thread, const float* knots, int32_t* starts, float* weights,
+                                     int group, int stride, int step) {
+  constexpr int kLanes = 4;
+  const int32_t in = static_cast<int32_t>(a.in), outputs = static_cast<int32_t>(a.out), taps = inner_taps(a), lane = thread % kLanes;
 #pragma unroll 1
-  for (int o = static_cast<int>(threadIdx.x) / 8; o / 4 * 4 < count; o += kThreads / 8) {  // the same number of rounds for all lanes of a warp
+  for (int o = thread / kLanes; o / 8 * 8 < count; o += kThreads / 2 / kLanes) {  // the same number of rounds for all lanes of a warp
     float base = 0, sum = 0;
-    const int64_t output = first_output + o < a.out ? first_output + o : a.out - 1;
-    const int32_t first = clamped_start(a, first_tap(a, output, &base));
-    const int32_t start = first < 0 ? 0 : first < in - taps ? first : in - taps;
+    const int32_t first = clamped_start(a, first_tap(a, min(first_output + o, outputs - 1), &base)), start = max(0, min(first, in - taps));
     const bool wanted = o < count;
     float* const to = weights + o / 4 * group + o % 4 * stride;
     if (wanted && lane == 0) starts[o] = start;
 #pragma unroll 1
-    for (int32_t k = lane; k < taps; k += 8) {
+    for (int32_t k = lane; k < taps; k += kLanes) {
       const int32_t element = start + k, tap = element - first;
       int32_t t = element == 0 || tap < 0 ? 0 : tap;
       const int32_t last = element == in - 1 || tap >= a.taps ? a.taps - 1 : tap;
@@ -55,9 +54,10 @@ __device__ inline void write_weights(const Axis& a, int64_t first_output, int co
       if (wanted) to[k * step] = weight;
       sum += weight;
     }
-    for (int bit = 1; bit < 8; bit *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
+    for (int bit = 1; bit < kLanes; bit *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
+    const float norm = 1 / sum;
 #pragma unroll 1
-    for (int32_t k = lane; wanted && k < taps; k += 8) to[k * step] /= sum;
+    for (int32_t k = lane; wanted && k < taps; k += kLanes) to[k * step] *= norm;
   }
 }
 

@@ -44,7 +44,11 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* sample
       const bool wanted = output < outputs && o < a.out && j < s.inner;
       __syncthreads();
       write_knots(a.filter, thread, knots);
-      if (thread < outputs) starts[thread] = clamped_start(a, first_tap(a, min(first + thread, a.out - 1), bases + thread));
+      if (thread < outputs) {
+        float base = 0;
+        starts[thread] = clamped_start(a, first_tap(a, min(first + thread, a.out - 1), &base));
+        bases[thread] = base;
+      }
       __syncthreads();
       for (int64_t b = blockIdx.z; b < s.outer; b += gridDim.z) {
         float mixed = 0, sum = 0;

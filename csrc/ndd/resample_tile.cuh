@@ -14,36 +14,37 @@ namespace resample_gpu {
 
 constexpr int kTileRows = 32, kColumnPitch = 36;
 
-// A sample seen as [planes][height][width][channels], and the width of its tiles.
+// A sample seen as [planes][height][width][channels], and how it is cut into tiles. The launcher fills in all numbers: a division in the kernel would be
+// one for each of 256 threads that make 12 elements each.
 struct TiledSample {
   const void* in;
   void* out;
-  int64_t planes;
-  int32_t channels, tile_width;
+  int64_t planes, in_pitch, in_plane, out_pitch, out_plane;  // distances in elements
+  int32_t channels, tile_width, across, tiles;               // tiles: of a plane
+  // The parts of a block's shared memory: where they begin in bytes, multiples of 16. Behind the starts of 32 rows lie their weights.
+  int32_t column_starts, column_weights, columns, result, result_pitch;
   Axis vertical, horizontal;
 
-  NDD_HD int64_t tiles_down() const { return (vertical.out + kTileRows - 1) / kTileRows; }
-  NDD_HD int64_t tiles_across() const { return (horizontal.out + tile_width - 1) / tile_width; }
-};
-
-// Where the parts of a block's shared memory begin, in bytes, each a multiple of 16.
-struct TileMemory {
-  int64_t row_weights, column_weights, row_starts, column_starts, columns, result, end;
-  int32_t result_pitch;  // bytes; an odd number of words, so that rows that lie 4 apart begin in different banks
-
-  NDD_HD TileMemory(const TiledSample& s, int64_t item_bytes) {
+  // Cuts into tiles of `width` pixels, for results of `item_bytes` each; returns how much shared memory a block needs.
+  int64_t cut(int32_t width, int64_t item_bytes) {
     const auto rounded = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
     // Source columns of a tile, with 4 for the rounding of coordinates up to 2^22, and 3 elements before and behind them to make words whole.
-    const int64_t width = static_cast<int64_t>((s.tile_width - 1) * fabsf(s.horizontal.scale)) + inner_taps(s.horizontal) + 4;
-    const int64_t elements = (width < s.horizontal.in ? width : s.horizontal.in) * s.channels + 6;
-    row_weights = 0;
-    column_weights = row_weights + rounded(int64_t{kTileRows} * inner_taps(s.vertical) * 4);
-    row_starts = column_weights + rounded(int64_t{s.tile_width} * inner_taps(s.horizontal) * 4);
-    column_starts = row_starts + kTileRows * 4;
-    columns = column_starts + rounded(int64_t{s.tile_width} * 4);
-    result = columns + elements * kColumnPitch * 4;
-    result_pitch = static_cast<int32_t>(((int64_t{s.tile_width} * s.channels * item_bytes + 6) / 4 | 1) * 4);
-    end = result + int64_t{kTileRows} * result_pitch;
+    const int64_t mixed = static_cast<int64_t>((width - 1) * fabsf(horizontal.scale)) + inner_taps(horizontal) + 4;
+    const int64_t elements = (mixed < horizontal.in ? mixed : horizontal.in) * channels + 6;
+    const int64_t weights_at = kTileRows * 4 + int64_t{kTileRows} * inner_taps(vertical) * 4, starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
+    const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
+    const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // an odd number: rows that lie 4 apart begin in different banks
+    const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
+    if (end > INT32_MAX) return end;
+    tile_width = width;
+    across = static_cast<int32_t>((horizontal.out + width - 1) / width);
+    tiles = static_cast<int32_t>(std::min<int64_t>(tiles_down * across, INT32_MAX));  // as many are too many
+    column_weights = static_cast<int32_t>(weights_at);
+    column_starts = static_cast<int32_t>(starts_at);
+    columns = static_cast<int32_t>(columns_at);
+    result = static_cast<int32_t>(result_at);
+    result_pitch = static_cast<int32_t>(words * 4);
+    return end;
   }
 };
 
@@ -175,12 +176,9 @@ __device__ void mix_words(const TileMix& t, const Rows& rows) {
     const int quad = divisor.quotient(item), word = item - quad * words;
     const uint4 starts = t.starts[quad];
     typename Rows::At at[4] = {rows.at(starts.x, 4 * word), rows.at(starts.y, 4 * word), rows.at(starts.z, 4 * word), rows.at(starts.w, 4 * word)};
-    float sum[4][4];  // [column][row]
-#pragma unroll
-    for (int e = 0; e < 16; ++e) sum[e / 4][e % 4] = kRounded ? -32768.0f : 0.0f;
     const float4* weights = t.weights + quad * t.taps;
-#pragma unroll 2
-    for (int k = 0; k < t.taps; ++k) {
+    float sum[4][4];  // [column][row]
+    const auto mix = [&](int k, bool begins) {
       const float4 w = weights[k];
       const float weight[4] = {w.x, w.y, w.z, w.w};
       unsigned int four[4];
@@ -194,148 +192,169 @@ __device__ void mix_words(const TileMix& t, const Rows& rows) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float value = __uint_as_float(__byte_perm(four[j], kRounded ? 0x47000000 : 0x4B000000, chosen[e]));
-          sum[e][j] += weight[j] * (kRounded ? value : value - 8388608.0f);
+          const float before = begins ? (kRounded ? -32768.0f : 0.0f) : sum[e][j];
+          sum[e][j] = before + weight[j] * (kRounded ? value : value - 8388608.0f);
         }
       }
-    }
+    };
+    mix(0, true);
+#pragma unroll 2
+    for (int k = 1; k < t.taps; ++k) mix(k, false);
     const int place = 4 * word * (kColumnPitch / 4) + quad;
 #pragma unroll
     for (int e = 0; e < 4; ++e) places[e][place] = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
   }
 }
 
-// Mixes rows of any type. `row` is the first column in row 0 of the plane; rows are `pitch` elements apart; [begin, end) is the sample's memory.
+// Mixes rows of any type. Column 0 lies `first` elements behind the first of row 0 in memory; [begin, end) is the sample's memory in elements.
 template <class In, bool kRounded>
-__device__ void mix_rows_of(const TileMix& t, DType type, const void* plane, int64_t first, int64_t pitch, const char* begin, const char* end) {
+__device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, int64_t first, int64_t pitch, int64_t end) {
   if constexpr (std::is_void_v<In>) {
-    mix_rows(t, AnyElements{plane, type, first, pitch});
+    mix_rows(t, AnyElements{memory, type, first, pitch});
   } else {
     const auto one = static_cast<int32_t>(t.starts[0].x), other = static_cast<int32_t>(t.starts[t.quads - 1].w);
-    const auto* const row = reinterpret_cast<const char*>(static_cast<const In*>(plane) + first);
-    const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
-    const auto lowest = reinterpret_cast<uintptr_t>(row + min(one, other) * bytes), highest = reinterpret_cast<uintptr_t>(row + (max(one, other) + t.taps - 1) * bytes);
-    constexpr uintptr_t kWord = 4;
+    const auto* const begin = static_cast<const In*>(memory);
+    const auto* const row = begin + first;
+    // Elements that are read: of bytes whole words, and with rows that begin anywhere all words that they lie in.
     const bool aligned = pitch % 4 == 0;
-    const uintptr_t least = sizeof(In) > 1 ? lowest : lowest - (aligned ? 0 : kWord - 1);
-    const uintptr_t most = sizeof(In) > 1 ? highest + t.columns * sizeof(In) : highest + (t.columns + 3) / 4 * kWord + (aligned ? 0 : kWord);
-    const bool near = least >> 32 == (most - 1) >> 32;
-    const NearRows rows{lowest >> 32, static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)), static_cast<uint32_t>(bytes)};
+    const int more = sizeof(In) > 1 || aligned ? 0 : 4, columns = sizeof(In) > 1 ? t.columns : (t.columns + 3) / 4 * 4;
+    const int64_t lowest = first + min(one, other) * pitch - more, highest = first + (max(one, other) + t.taps - 1) * pitch + columns + more;
+    const auto from = reinterpret_cast<uintptr_t>(begin + lowest), to = reinterpret_cast<uintptr_t>(begin + highest) - 1;
+    const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
+    const bool near = from >> 32 == to >> 32;
+    const NearRows rows{from >> 32, static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)), static_cast<uint32_t>(bytes)};
+    const auto* const far = reinterpret_cast<const char*>(row);
     if constexpr (sizeof(In) > 1) {
       if (near) mix_rows(t, Elements<In, NearRows>{rows});
-      else mix_rows(t, Elements<In, FarRows>{{row, bytes}});
+      else mix_rows(t, Elements<In, FarRows>{{far, bytes}});
     } else {
-      if (!near || least < reinterpret_cast<uintptr_t>(begin) || most > reinterpret_cast<uintptr_t>(end)) mix_words<kRounded>(t, GuardedWords{{row, bytes}, begin, end});
+      if (!near || lowest < 0 || highest > end) mix_words<kRounded>(t, GuardedWords{{far, bytes}, static_cast<const char*>(memory), static_cast<const char*>(memory) + end});
       else if (aligned) mix_words<kRounded>(t, Words<NearRows>{rows});
       else mix_words<kRounded>(t, WordsAnywhere{rows});
     }
   }
 }
 
-// Mixed columns to output elements: four rows of an element a thread. Eight neighbouring threads have the 32 rows of one element: they read the same
-// weight, and the floats of one column.
-template <class Store>
+// Mixed columns to output elements: four rows of an element a thread, or of kGroup elements of a pixel, which have the same weights. Eight neighbouring
+// threads have the 32 rows of one element: they read the same weight, and the floats of one column.
+template <int kGroup, class Store>
 __device__ void mix_columns(const float4* mixed, int taps, int channels, int elements, const float* weights, const int32_t* starts, Store store) {
-  const Divisor divisor(channels);
+  const Divisor divisor(channels / kGroup);
   const int step = channels * (kColumnPitch / 4);
 #pragma unroll 1
-  for (int e = static_cast<int>(threadIdx.x) / 8; e < elements; e += kThreads / 8) {
-    const int x = divisor.quotient(e);
+  for (int group = static_cast<int>(threadIdx.x) / 8; group < elements / kGroup; group += kThreads / 8) {
+    const int x = divisor.quotient(group), e = group * kGroup;
     const float4* column = mixed + (starts[x] * channels + e - x * channels) * (kColumnPitch / 4);
     const float* weight = weights + x * taps;
-    float4 sum{};
-#pragma unroll 4
+    float4 sum[kGroup] = {};
+#pragma unroll(kGroup == 1 ? 4 : 2)
     for (int k = 0; k < taps; ++k) {
       const float w = weight[k];
-      const float4 v = *column;
+#pragma unroll
+      for (int g = 0; g < kGroup; ++g) {
+        const float4 v = column[g * (kColumnPitch / 4)];
+        sum[g].x += w * v.x;
+        sum[g].y += w * v.y;
+        sum[g].z += w * v.z;
+        sum[g].w += w * v.w;
+      }
       column += step;
-      sum.x += w * v.x;
-      sum.y += w * v.y;
-      sum.z += w * v.z;
-      sum.w += w * v.w;
     }
-    store(e, sum);
+#pragma unroll
+    for (int g = 0; g < kGroup; ++g) store(e + g, sum[g]);
   }
 }
 
 // The rows of a tile from shared memory, where each begins as many bytes behind a word as in the output: whole words, and the bytes around them.
 __device__ inline void copy_tile(const char* result, int result_pitch, char* out, int64_t out_pitch, int rows, int row_bytes) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  char* to = out + warp * out_pitch;
+  const char* from = result + warp * result_pitch;
 #pragma unroll 1
-  for (int y = static_cast<int>(threadIdx.x) / 32; y < rows; y += kThreads / 32) {
-    char* to = out + y * out_pitch;
-    const char* from = result + y * result_pitch;
+  for (int y = warp; y < rows; y += kThreads / 32, to += kThreads / 32 * out_pitch, from += kThreads / 32 * result_pitch) {
     const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes, first = begin > 0 ? 4 : 0, last = end / 4 * 4;
-    to -= begin;
+    char* const words = to - begin;
 #pragma unroll 4
-    for (int at = first + 4 * lane; at < last; at += 128) *reinterpret_cast<unsigned int*>(to + at) = *reinterpret_cast<const unsigned int*>(from + at);
-    if (lane >= begin && lane < min(first, end)) to[lane] = from[lane];
-    if (last >= first && lane < end - last) to[last + lane] = from[last + lane];
+    for (int at = first + 4 * lane; at < last; at += 128) *reinterpret_cast<unsigned int*>(words + at) = *reinterpret_cast<const unsigned int*>(from + at);
+    if (begin == 0 && end == last) continue;
+    if (lane >= begin && lane < min(first, end)) words[lane] = from[lane];
+    if (last >= first && lane < end - last) words[last + lane] = from[last + lane];
   }
 }
 
-// In: the type of the elements, or void for any. kRounded: the output is uint8.
+// In: the type of the elements, or void for any. kRounded: the output is uint8. A block keeps its weights while the next tile has the same ones: those of
+// columns down a plane and over planes, all where `alike` samples have one geometry.
 template <class In, bool kRounded>
-__global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, bool alike, DType in, DType out) {
   extern __shared__ float4 memory[];
   __shared__ float knots[2][kMostKnots];
+  char* const base = reinterpret_cast<char*>(memory);
+  auto* const row_starts = reinterpret_cast<int32_t*>(base);
+  auto* const row_weights = reinterpret_cast<float*>(base) + kTileRows;
+  const int thread = static_cast<int>(threadIdx.x), quad = thread % 8;
+  int known_down = -1, known_across = -1;
+#pragma unroll 1
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
     const TiledSample& s = samples[i];
-    const int channels = s.channels, across = static_cast<int>(s.tiles_across()), tiles = s.planes > 0 ? across * static_cast<int>(s.tiles_down()) : 0;
-    const int row_taps = inner_taps(s.vertical), column_taps = inner_taps(s.horizontal);
-    const TileMemory parts(s, item_bytes(out));
-    char* const base = reinterpret_cast<char*>(memory);
-    auto* const row_weights = reinterpret_cast<float*>(base + parts.row_weights);
-    auto* const column_weights = reinterpret_cast<float*>(base + parts.column_weights);
-    auto* const row_starts = reinterpret_cast<int32_t*>(base + parts.row_starts);
-    auto* const column_starts = reinterpret_cast<int32_t*>(base + parts.column_starts);
-    auto* const mixed = reinterpret_cast<float4*>(base + parts.columns);
-    char* const result = base + parts.result;
+    const int channels = s.channels, row_taps = inner_taps(s.vertical), column_taps = inner_taps(s.horizontal), tiles = s.tiles, tiles_across = s.across;
+    auto* const column_starts = reinterpret_cast<int32_t*>(base + s.column_starts);
+    auto* const column_weights = reinterpret_cast<float*>(base + s.column_weights);
+    auto* const mixed = reinterpret_cast<float4*>(base + s.columns);
+    char* const result = base + s.result;
+    if (!alike) known_down = known_across = -1;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
-      const int down = tile / across;
-      const int64_t y = int64_t{down} * kTileRows, x = int64_t{tile - down * across} * s.tile_width;
-      const int rows = static_cast<int>(min(s.vertical.out - y, int64_t{kTileRows})), width = static_cast<int>(min(s.horizontal.out - x, int64_t{s.tile_width}));
-      const int quads = (rows + 3) / 4;
-      write_knots(s.vertical.filter, static_cast<int>(threadIdx.x), knots[0]);
-      write_knots(s.horizontal.filter, static_cast<int>(threadIdx.x) - kThreads / 2, knots[1]);
-      __syncthreads();
-#pragma unroll 1
-      for (int axis = 0; axis < 2; ++axis) {
-        const bool of_rows = axis == 0;
-        write_weights(of_rows ? s.vertical : s.horizontal, of_rows ? y : x, of_rows ? 4 * quads : width, knots[axis], of_rows ? row_starts : column_starts,
-                      of_rows ? row_weights : column_weights, 4 * (of_rows ? row_taps : column_taps), of_rows ? 1 : column_taps, of_rows ? 4 : 1);
+      const int down = tile / tiles_across, across = tile - down * tiles_across;
+      const int y = down * kTileRows, x = across * s.tile_width, rows = min(static_cast<int>(s.vertical.out) - y, kTileRows);
+      const int width = min(static_cast<int>(s.horizontal.out) - x, s.tile_width), quads = (rows + 3) / 4;
+      if (down != known_down || across != known_across) {
+        const bool new_rows = down != known_down, new_columns = across != known_across;
+        known_down = down;
+        known_across = across;
+        if (new_rows) write_knots(s.vertical.filter, thread, knots[0]);
+        if (new_columns) write_knots(s.horizontal.filter, thread - kThreads / 2, knots[1]);
+        __syncthreads();
+        const bool of_rows = thread < kThreads / 2;
+        if (of_rows ? new_rows : new_columns)
+          write_weights(of_rows ? s.vertical : s.horizontal, of_rows ? y : x, of_rows ? 4 * quads : width, thread % (kThreads / 2), knots[of_rows ? 0 : 1],
+                        of_rows ? row_starts : column_starts, of_rows ? row_weights : column_weights, 4 * (of_rows ? row_taps : column_taps),
+                        of_rows ? 1 : column_taps, of_rows ? 4 : 1);
+        __syncthreads();
       }
-      __syncthreads();
       const int left = min(column_starts[0], column_starts[width - 1]), right = max(column_starts[0], column_starts[width - 1]) + column_taps;
 #pragma unroll 1
       for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
-        const int64_t pitch = s.horizontal.in * channels, volume = s.vertical.in * pitch, bytes = std::is_void_v<In> ? 0 : item_bytes(in);
-        const char* const begin = static_cast<const char*>(s.in);
-        int64_t first = int64_t{left} * channels;
+        int64_t first = plane * s.in_plane + int64_t{left} * channels;
         int lead = 0;  // columns that make words of bytes aligned
-        if (std::is_same_v<In, uint8_t> && pitch % 4 == 0) lead = static_cast<int>((reinterpret_cast<uintptr_t>(begin) + plane * volume + first) % 4);
-        first += plane * volume - lead;
+        if (std::is_same_v<In, uint8_t> && s.in_pitch % 4 == 0) lead = static_cast<int>((static_cast<uint32_t>(reinterpret_cast<uintptr_t>(s.in)) + static_cast<uint32_t>(first)) % 4);
+        first -= lead;
         const TileMix mix{(right - left) * channels + lead, row_taps, quads, reinterpret_cast<const float4*>(row_weights), reinterpret_cast<const uint4*>(row_starts), mixed};
-        mix_rows_of<In, kRounded>(mix, in, begin, first, pitch, begin, begin + s.planes * volume * bytes);
+        mix_rows_of<In, kRounded>(mix, in, s.in, first, s.in_pitch, s.planes * s.in_plane);
         __syncthreads();
-        const int elements = width * channels, quad = static_cast<int>(threadIdx.x) % 8;
-        const int64_t out_pitch = s.horizontal.out * channels, out_first = (plane * s.vertical.out + y) * out_pitch + x * channels;
+        const int elements = width * channels, result_pitch = s.result_pitch;
+        const int64_t out_pitch = s.out_pitch, out_first = plane * s.out_plane + y * out_pitch + x * channels;
         const float4* columns = mixed + (lead - left * channels) * (kColumnPitch / 4) + quad;
         const auto through_memory = [&](auto tag) {
           using Out = typename decltype(tag)::type;
+          constexpr int kItem = sizeof(Out);
           Out* const to = static_cast<Out*>(s.out) + out_first;
-          char* at[4];
+          int at[4];
 #pragma unroll
-          for (int j = 0; j < 4; ++j) at[j] = result + (4 * quad + j) * parts.result_pitch + reinterpret_cast<uintptr_t>(to + (4 * quad + j) * out_pitch) % 4;
-          if (quad < quads)
-            mix_columns(columns, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
-              reinterpret_cast<Out*>(at[0])[e] = saturate<Out>(sum.x);
-              reinterpret_cast<Out*>(at[1])[e] = saturate<Out>(sum.y);
-              reinterpret_cast<Out*>(at[2])[e] = saturate<Out>(sum.z);
-              reinterpret_cast<Out*>(at[3])[e] = saturate<Out>(sum.w);
-            });
+          for (int j = 0; j < 4; ++j) {
+            const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) + (4 * quad + j) * static_cast<uint32_t>(out_pitch) * kItem;
+            at[j] = (4 * quad + j) * result_pitch + static_cast<int>(address % 4);
+          }
+          const auto store = [&](int e, const float4& sum) {
+            char* const place = result + e * kItem;
+            *reinterpret_cast<Out*>(place + at[0]) = saturate<Out>(sum.x);
+            *reinterpret_cast<Out*>(place + at[1]) = saturate<Out>(sum.y);
+            *reinterpret_cast<Out*>(place + at[2]) = saturate<Out>(sum.z);
+            *reinterpret_cast<Out*>(place + at[3]) = saturate<Out>(sum.w);
+          };
+          if (quad < quads && channels == 3) mix_columns<3>(columns, column_taps, 3, elements, column_weights, column_starts, store);
+          else if (quad < quads) mix_columns<1>(columns, column_taps, channels, elements, column_weights, column_starts, store);
           __syncthreads();
-          copy_tile(result, parts.result_pitch, reinterpret_cast<char*>(to), out_pitch * static_cast<int64_t>(sizeof(Out)), rows, elements * static_cast<int>(sizeof(Out)));
+          copy_tile(result, result_pitch, reinterpret_cast<char*>(to), out_pitch * kItem, rows, elements * kItem);
         };
         if constexpr (kRounded) {
           through_memory(TypeTag<uint8_t>{});
@@ -343,11 +362,9 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
           through_memory(TypeTag<float>{});
         } else if (out == DType::float16) {
           through_memory(TypeTag<Half>{});
-        } else if (out == DType::uint8) {
-          through_memory(TypeTag<uint8_t>{});
         } else {  // the rare types, element by element
           if (quad < quads)
-            mix_columns(columns, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
+            mix_columns<1>(columns, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
 #pragma unroll 1
               for (int j = 0; j < 4; ++j)
                 if (4 * quad + j < rows) store_element(j == 0 ? sum.x : j == 1 ? sum.y : j == 2 ? sum.z : sum.w, s.out, out, out_first + (4 * quad + j) * out_pitch + e);

@@ -276,6 +276,16 @@ def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
     assert np.array_equal(out.transpose([letters.index(axis) for axis in "HWC"]), resized(image, size=(20, 33)))
 
 
+@pytest.mark.parametrize("ragged", [False, True])
+def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at once: blocks take several and keep weights
+    draw = np.random.default_rng(0)
+    photos = [draw.integers(0, 256, (9 + ragged * i % 3, 11, 3), dtype=np.uint8) for i in range(600)]
+    made = ndd.resize(ndd.batch(photos, layout="HWC"), size=(40, 8))
+    for photo, one in list(zip(photos, made, strict=True))[::7]:
+        assert np.abs(np.asarray(one).astype(int) - resized(photo, size=(40, 8))).max() <= 1
+    assert np.abs(np.asarray(made.select(599)) - reference(photos[599], (40, 8))).max() <= 1
+
+
 def test_volume() -> None:
     volume = np.random.default_rng(0).random((7, 20, 30, 2), np.float32)
     depth = weights(7, 12, 0, 7, "LINEAR")

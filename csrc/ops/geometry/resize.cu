@@ -32,6 +32,10 @@ bool is_kept(const Axis& a) {
   return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
 }
 
+bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+}
+
 dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
   return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, INT32_MAX)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)),
               static_cast<unsigned>(std::clamp<int64_t>(planes, 1, 65535)));
@@ -41,8 +45,13 @@ dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
 constexpr int64_t kSharedBytes = 72 << 10, kMostSharedBytes = 110 << 10;
 
 // Of two resampled axes, height and width. False where no tile fits in shared memory.
-bool tiled(const Job& job, const void* in, int64_t item_bytes, TiledSample& s) {
-  s = {in, job.out, job.outer * job.axes[0].out, 1, 1, job.axes[1], job.axes[2]};
+bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
+  s = {};
+  s.in = job.in;
+  s.out = job.out;
+  s.planes = job.outer * job.axes[0].out;
+  s.vertical = job.axes[1];
+  s.horizontal = job.axes[2];
   int64_t channels = job.channels;
   if (s.vertical.in == 1 && s.vertical.out == 1 && channels >= 64 && channels <= 4194304) {  // one axis, over long rows
     s.vertical = s.horizontal;
@@ -54,29 +63,41 @@ bool tiled(const Job& job, const void* in, int64_t item_bytes, TiledSample& s) {
   }
   if (channels > 4096) return false;
   s.channels = static_cast<int32_t>(channels);
-  const auto fits = [&](int32_t width, int64_t most) {
-    s.tile_width = width;
-    return TileMemory(s, item_bytes).end <= most;
-  };
+  s.in_pitch = s.horizontal.in * channels;
+  s.in_plane = s.vertical.in * s.in_pitch;
+  s.out_pitch = s.horizontal.out * channels;
+  s.out_plane = s.vertical.out * s.out_pitch;
   bool found = false;
-  for (int32_t width = 128; width >= 8 && !found; width /= 2) found = (width == 8 || s.horizontal.out > width / 2) && fits(width, kSharedBytes);
-  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = fits(width, kMostSharedBytes);
-  return found && s.tiles_down() * s.tiles_across() <= INT32_MAX;
+  for (int32_t width = 128; width >= 8 && !found; width /= 2) found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
+  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMostSharedBytes;
+  return found && s.tiles < INT32_MAX;
 }
 
 template <class In, bool kRounded>
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
-  int64_t tiles = 0, planes = 0, bytes = 0;
-  for (const TiledSample& s : samples) {
-    tiles = std::max(tiles, s.tiles_down() * s.tiles_across());
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const TiledSample& one = samples[0];
+  int64_t tiles = 0, across = 1, planes = 0, bytes = 0;
+  bool alike = true;
+  for (TiledSample s : samples) {
+    tiles = std::max<int64_t>(tiles, s.tiles);
+    across = std::max<int64_t>(across, s.across);
     planes = std::max(planes, s.planes);
-    bytes = std::max(bytes, TileMemory(s, item_bytes(out)).end);
+    bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out)));
+    alike = alike && s.channels == one.channels && same_axis(s.vertical, one.vertical) && same_axis(s.horizontal, one.horizontal);
   }
   if (bytes > 48 << 10)
     check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
+  // As many blocks as two generations of four a multiprocessor of 132: more tiles go to the same blocks, which keep the weights of rows and columns
+  // with samples alike, or of columns down a sample.
+  constexpr int64_t kBlocks = 2 * 4 * 132;
+  int64_t x = tiles, y = count;
+  if (tiles * count * planes > kBlocks) {
+    if (alike) y = std::clamp<int64_t>(kBlocks / (tiles * planes), 1, count);
+    else x = std::min(tiles, across * std::max<int64_t>(1, kBlocks / (across * count * planes)));
+  }
   const CudaTable<TiledSample> table(samples);
-  const int64_t count = static_cast<int64_t>(samples.size());
-  tile_kernel<In, kRounded><<<grid_of(tiles, count, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, in, out);
+  tile_kernel<In, kRounded><<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, alike, in, out);
 }
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
@@ -151,7 +172,7 @@ void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
     const int64_t rest = job.outer * job.axes[0].out * job.axes[2].in * job.channels, at = deep ? place(rest * job.axes[1].in) : 0;
     TiledSample s;
     if (deep) depth.push_back({job.in, nullptr, job.outer, job.axes[1].in * job.axes[2].in * job.channels, job.axes[0]});
-    const bool fits = tiled(job, job.in, item_bytes(out), s);
+    const bool fits = tiled(job, item_bytes(out), s);
     if (fits) tiles.push_back(s);
     else untiled.push_back(&job);
     if (deep || !fits) places.push_back({at, fits ? -1 : place(rest * job.axes[1].out)});
