@@ -46,3 +46,33 @@ def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
         assert len(stores) >= 9  # every one of the nine common pairs
         assert "LDL" not in code  # registers spilled to memory
         assert "STL" not in code
+
+
+def loops(code: str) -> list[list[str]]:
+    """The instructions of every innermost loop: from the target of a branch back to that branch."""
+    lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", code)]
+    back = [(int(to.group(1), 16), at) for at, text in lines if (to := re.search(r"\bBRA.*?0x([0-9a-f]+)", text)) and int(to.group(1), 16) < at]
+    innermost = [(begin, end) for begin, end in back if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in back)]
+    return [[text for at, text in lines if begin <= at <= end] for begin, end in innermost]
+
+
+# Per tap sixteen multiply-adds share one access to the weights; columns are mixed in accesses of four rows.
+@pytest.mark.parametrize(("elements", "load"), [("h", "LDG.E.CONSTANT"), ("f", "LDG.E.CONSTANT"), ("N3c104HalfE", "LDG.E.U16.CONSTANT")])
+def test_tiles_of_resize_mix_in_registers(cuobjdump: str, elements: str, load: str) -> None:
+    for code in code_of(cuobjdump, f"tile_kernelI{elements}Lb"):
+        mixing = [loop for loop in loops(code) if sum("FFMA" in line for line in loop) >= 8]
+        rows = [loop for loop in mixing if any(load in line for line in loop)]
+        columns = [loop for loop in mixing if sum("LDS.128" in line for line in loop) >= 4]
+        assert rows
+        assert len(columns) >= 2  # one element of a pixel, and three
+        for loop in mixing:
+            assert not any(re.search(r"\b(LDL|STL|MUFU|CALL|LD|ST)\b", line) for line in loop)
+        best = min(len(loop) / sum("FFMA" in line for line in loop) for loop in rows)
+        assert best <= (4.2 if elements == "h" else 6.5)  # instructions a multiply-add
+
+
+@pytest.mark.parametrize(("unit", "store"), [("h", r"STG?\.E "), ("j", r"STG?\.E\.128"), ("m", r"STG?\.E\.128")])
+def test_nearest_neighbours_are_stored_by_vectors(cuobjdump: str, unit: str, store: str) -> None:
+    for code in code_of(cuobjdump, f"nearest_kernelI{unit}E"):
+        assert re.search(store, code)
+        assert not re.search(r"\b(LDL|STL)\b", code)

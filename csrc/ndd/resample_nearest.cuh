@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearest neighbours: a copy of elements, which a block finds once for a tile of 32 rows.
+// Nearest neighbours: a copy of elements, which a block finds once for a tile of 64 rows.
 #pragma once
 #include "ndd/resample_cuda.cuh"
 #include "ndd/vectors.cuh"
@@ -7,7 +7,7 @@
 namespace ndd {
 namespace resample_gpu {
 
-constexpr int kNearestRows = 32;
+constexpr int kNearestRows = 64;
 
 // A sample seen as [outer][depth][height][width][channels], elements of the size of an unsigned integer.
 struct NearestSample {
@@ -66,16 +66,22 @@ __global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* 
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) from[u] = offsets[lane + u];
       const int last = static_cast<int>(min(rows - first_row, int64_t{kNearestRows}));
-#pragma unroll 2
-      for (int y = thread / 32; y < last; y += kThreads / 32) {
+      const auto row_of = [&](int y) {
         const Unit* source = in + row_offsets[y];
-        Unit* to = out + (first_row + y) * row + e;
         Units units;
 #pragma unroll
         for (int u = 0; u < kUnits; ++u) units.element[u] = __ldg(source + from[u]);
-        if (aligned) {
-          *reinterpret_cast<Units*>(to) = units;
-        } else {
+        return units;
+      };
+      Unit* to = out + (first_row + thread / 32) * row + e;
+      const int64_t step = kThreads / 32 * row;
+      if (aligned) {
+#pragma unroll 2
+        for (int y = thread / 32; y < last; y += kThreads / 32, to += step) *reinterpret_cast<Units*>(to) = row_of(y);
+      } else {
+#pragma unroll 2
+        for (int y = thread / 32; y < last; y += kThreads / 32, to += step) {
+          const Units units = row_of(y);
 #pragma unroll
           for (int u = 0; u < kUnits; ++u)
             if (e + u < row) to[u] = units.element[u];
