@@ -267,6 +267,18 @@ __device__ void mix_columns(const float4* mixed, int taps, int channels, int ele
 
 // The rows of a tile from shared memory, where each begins as many bytes behind a word as in the output: whole words, and the bytes around them.
 __device__ inline void copy_tile(const char* result, int result_pitch, char* out, int64_t out_pitch, int rows, int row_bytes) {
+  constexpr int64_t kShortRows = INT32_MAX / kTileRows;  // whose distances within a tile are 32-bit numbers
+  if ((static_cast<unsigned int>(reinterpret_cast<uintptr_t>(out)) | static_cast<unsigned int>(out_pitch) | static_cast<unsigned int>(row_bytes)) % 4 == 0 &&
+      out_pitch < kShortRows) {
+    const int words = row_bytes / 4, distance = static_cast<int>(out_pitch);
+    const Divisor divisor(words);
+#pragma unroll 2
+    for (int item = static_cast<int>(threadIdx.x); item < rows * words; item += kThreads) {
+      const int y = divisor.quotient(item), at = 4 * (item - y * words);
+      *reinterpret_cast<unsigned int*>(out + (y * distance + at)) = *reinterpret_cast<const unsigned int*>(result + (y * result_pitch + at));
+    }
+    return;
+  }
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   char* to = out + warp * out_pitch;
   const char* from = result + warp * result_pitch;
@@ -274,7 +286,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
   for (int y = warp; y < rows; y += kThreads / 32, to += kThreads / 32 * out_pitch, from += kThreads / 32 * result_pitch) {
     const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes, first = begin > 0 ? 4 : 0, last = end / 4 * 4;
     char* const words = to - begin;
-#pragma unroll 4
+#pragma unroll 1
     for (int at = first + 4 * lane; at < last; at += 128) *reinterpret_cast<unsigned int*>(words + at) = *reinterpret_cast<const unsigned int*>(from + at);
     if (begin == 0 && end == last) continue;
     if (lane >= begin && lane < min(first, end)) words[lane] = from[lane];
