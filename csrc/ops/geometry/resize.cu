@@ -70,7 +70,7 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   bool found = false;
   for (int32_t width = 128; width >= 8 && !found; width /= 2) found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
   for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMostSharedBytes;
-  return found && s.tiles < INT32_MAX;
+  return found && s.tiles < 1 << 30;
 }
 
 template <class In, bool kRounded>
@@ -86,7 +86,7 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
     bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out)));
     alike = alike && s.channels == one.channels && same_axis(s.vertical, one.vertical) && same_axis(s.horizontal, one.horizontal);
   }
-  if (bytes > 48 << 10)
+  if (bytes > 40 << 10)  // with what the kernel has besides, beyond the 48 KiB that need not be asked for
     check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
   // As many blocks as two generations of four a multiprocessor of 132: more tiles go to the same blocks, which keep the weights of rows and columns
   // with samples alike, or of columns down a sample.
