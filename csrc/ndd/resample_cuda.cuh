@@ -8,6 +8,7 @@
 #include "ndd/cuda.h"
 #include "ndd/elements.cuh"
 #include "ndd/resample.h"
+#include "ndd/saturate.h"
 
 namespace ndd {
 namespace resample_gpu {
@@ -24,6 +25,18 @@ NDD_HD int32_t clamped_start(const Axis& a, int64_t first) {
 NDD_HD int32_t inner_taps(const Axis& a) { return a.taps < a.in ? a.taps : static_cast<int32_t>(a.in); }
 
 #ifdef __CUDACC__
+// An element through the read-only path, because no kernel writes its input: loads may then run ahead of stores.
+template <class In>
+__device__ float read(const In* from) {
+  if constexpr (is_half<In>) {
+    In value;
+    value.x = __ldg(reinterpret_cast<const uint16_t*>(from));
+    return static_cast<float>(value);
+  } else {
+    return static_cast<float>(__ldg(from));
+  }
+}
+
 // The kernel of an axis at multiples of 1/32. Only those that are not lines between such points are read; the block waits behind this.
 __device__ inline void write_knots(Filter filter, int thread, float* knots) {
   if (filter != Filter::cubic && filter != Filter::lanczos3 && filter != Filter::gaussian) return;

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* sample
             const float weight = weights[k * outputs + output];
             const int64_t at = from + clamp_index(start + k, a.in) * s.inner;
             if constexpr (std::is_void_v<In>) mixed += weight * load_element(s.in, in, at);
-            else mixed += weight * static_cast<float>(static_cast<const In*>(s.in)[at]);
+            else mixed += weight * read(static_cast<const In*>(s.in) + at);
             sum += weight;
           }
         }

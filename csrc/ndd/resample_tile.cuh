@@ -33,7 +33,8 @@ struct TiledSample {
     // Source columns of a tile, with 4 for the rounding of coordinates up to 2^22, and 3 elements before and behind them to make words whole.
     const int64_t mixed = static_cast<int64_t>((width - 1) * fabsf(horizontal.scale)) + inner_taps(horizontal) + 4;
     const int64_t elements = (mixed < horizontal.in ? mixed : horizontal.in) * channels + 6;
-    const int64_t weights_at = kTileRows * 4 + int64_t{kTileRows} * inner_taps(vertical) * 4, starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
+    const int64_t weights_at = kTileRows * 4 + int64_t{kTileRows} * inner_taps(vertical) * 4;
+    const int64_t starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
     const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
     const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // an odd number: rows that lie 4 apart begin in different banks
     const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
@@ -67,8 +68,8 @@ struct NearRows {
   __device__ At at(uint32_t row, int byte) const { return low + row * pitch + static_cast<uint32_t>(byte); }
   __device__ At next(At at) const { return at + pitch; }
   template <class T>
-  __device__ T load(At at) const {
-    return __ldg(reinterpret_cast<const T*>(high << 32 | at));
+  __device__ const T* place(At at) const {
+    return reinterpret_cast<const T*>(high << 32 | at);
   }
 };
 struct FarRows {
@@ -78,8 +79,8 @@ struct FarRows {
   __device__ At at(uint32_t row, int byte) const { return first + row * pitch + byte; }
   __device__ At next(At at) const { return at + pitch; }
   template <class T>
-  __device__ T load(At at) const {
-    return __ldg(reinterpret_cast<const T*>(at));
+  __device__ const T* place(At at) const {
+    return reinterpret_cast<const T*>(at);
   }
 };
 
@@ -88,13 +89,7 @@ template <class In, class Rows>
 struct Elements : Rows {
   static constexpr int kBytes = sizeof(In);
   __device__ float value(typename Rows::At at) const {
-    if constexpr (is_half<In>) {
-      In value;
-      value.x = this->template load<uint16_t>(at);
-      return static_cast<float>(value);
-    } else {
-      return static_cast<float>(this->template load<In>(at));
-    }
+    return read(this->template place<In>(at));
   }
 };
 // The rare types, at the cost of a switch for each access.
@@ -112,12 +107,12 @@ struct AnyElements {
 // Four bytes as a word: aligned ones, those that begin anywhere as parts of two aligned ones, and those of which some are not the sample's.
 template <class Rows>
 struct Words : Rows {
-  __device__ unsigned int word(typename Rows::At at) const { return this->template load<unsigned int>(at); }
+  __device__ unsigned int word(typename Rows::At at) const { return __ldg(this->template place<unsigned int>(at)); }
 };
 struct WordsAnywhere : NearRows {
   __device__ unsigned int word(At at) const {
-    const At aligned = at & ~3u;
-    return __funnelshift_r(load<unsigned int>(aligned), __ldg(reinterpret_cast<const unsigned int*>(high << 32 | aligned) + 1), 8 * at);
+    const auto* words = place<unsigned int>(at & ~3u);
+    return __funnelshift_r(__ldg(words), __ldg(words + 1), 8 * at);
   }
 };
 struct GuardedWords : FarRows {
@@ -126,7 +121,7 @@ struct GuardedWords : FarRows {
     unsigned int word = 0;
 #pragma unroll 1
     for (int b = 0; b < 4; ++b)
-      if (at + b >= begin && at + b < end) word |= static_cast<unsigned int>(load<uint8_t>(at + b)) << 8 * b;
+      if (at + b >= begin && at + b < end) word |= static_cast<unsigned int>(*place<uint8_t>(at + b)) << 8 * b;
     return word;
   }
 };
@@ -230,7 +225,8 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
       if (near) mix_rows(t, Elements<In, NearRows>{rows});
       else mix_rows(t, Elements<In, FarRows>{{far, bytes}});
     } else {
-      if (!near || lowest < 0 || highest > end) mix_words<kRounded>(t, GuardedWords{{far, bytes}, static_cast<const char*>(memory), static_cast<const char*>(memory) + end});
+      const auto* const bounds = static_cast<const char*>(memory);
+      if (!near || lowest < 0 || highest > end) mix_words<kRounded>(t, GuardedWords{{far, bytes}, bounds, bounds + end});
       else if (aligned) mix_words<kRounded>(t, Words<NearRows>{rows});
       else mix_words<kRounded>(t, WordsAnywhere{rows});
     }
@@ -340,9 +336,11 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
       for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
         int64_t first = plane * s.in_plane + int64_t{left} * channels;
         int lead = 0;  // columns that make words of bytes aligned
-        if (std::is_same_v<In, uint8_t> && s.in_pitch % 4 == 0) lead = static_cast<int>((static_cast<uint32_t>(reinterpret_cast<uintptr_t>(s.in)) + static_cast<uint32_t>(first)) % 4);
+        if (std::is_same_v<In, uint8_t> && s.in_pitch % 4 == 0)
+          lead = static_cast<int>((static_cast<uint32_t>(reinterpret_cast<uintptr_t>(s.in)) + static_cast<uint32_t>(first)) % 4);
         first -= lead;
-        const TileMix mix{(right - left) * channels + lead, row_taps, quads, reinterpret_cast<const float4*>(row_weights), reinterpret_cast<const uint4*>(row_starts), mixed};
+        const TileMix mix{(right - left) * channels + lead, row_taps, quads, reinterpret_cast<const float4*>(row_weights),
+                          reinterpret_cast<const uint4*>(row_starts), mixed};
         mix_rows_of<In, kRounded>(mix, in, s.in, first, s.in_pitch, s.planes * s.in_plane);
         __syncthreads();
         const int elements = width * channels, result_pitch = s.result_pitch;
@@ -381,7 +379,8 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
             mix_columns<1>(columns, left, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
 #pragma unroll 1
               for (int j = 0; j < 4; ++j)
-                if (4 * quad + j < rows) store_element(j == 0 ? sum.x : j == 1 ? sum.y : j == 2 ? sum.z : sum.w, s.out, out, out_first + (4 * quad + j) * out_pitch + e);
+                if (4 * quad + j < rows)
+                  store_element(j == 0 ? sum.x : j == 1 ? sum.y : j == 2 ? sum.z : sum.w, s.out, out, out_first + (4 * quad + j) * out_pitch + e);
             });
           __syncthreads();
         }

@@ -74,6 +74,7 @@ def expected(
     roi_start: Sequence[float] | None = None,
     roi_end: Sequence[float] | None = None,
     dtype: str | None = None,
+    antialias: bool = True,
     save_attrs: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     """A sample of any layout, one axis after the other in float64."""
@@ -90,7 +91,7 @@ def expected(
     out = sample.astype(np.float64)
     for axis, n, target, a, b in zip(axes, full, size, start, end, strict=True):
         chosen = min_filter if abs(b - a) > target else mag_filter
-        mix = weights(n, int(target), a, b, FILTERS[interp_type if chosen is None else chosen])
+        mix = weights(n, int(target), a, b, FILTERS[interp_type if chosen is None else chosen], antialias)
         out = np.moveaxis(np.tensordot(mix, out, (1, axis)), 0, axis)
     if dtype != "f32" and sample.dtype.kind != "f":
         limits = np.iinfo(sample.dtype)
@@ -193,6 +194,10 @@ CASES = [
     Case("resize", "tiles of neighbours", images("HWC", "uint8", H=40, W=61), {"size": [67, 139], "interp_type": 0}, "HWC", of("HWC")),
     Case("resize", "four neighbours", images("HWC", "uint8", C=4), {"size": [35, 40], "interp_type": 0}, "HWC", of("HWC")),
     Case("resize", "wide neighbours", images("CHW", "float32"), {"size": [35, 140], "interp_type": 0}, "CHW", of("CHW")),
+    Case("resize", "two taps", images("HWC", "uint8", H=140, W=90), {"size": [70, 41], "antialias": False}, "HWC", of("HWC"), 1),
+    Case("resize", "two taps of planes", images("CHW", "float16", H=30, W=90), {"size": [70, 41], "antialias": False}, "CHW", of("CHW"), 0.26),
+    Case("resize", "two taps of a triangle", images(H=30, W=90), {"size": [70, 41], "antialias": False, "interp_type": 4}, "HWC", of("HWC"), 1),
+    Case("resize", "two taps of four", images("HWC", "float32", C=4), {"size": [9, 11], "antialias": False}, "HWC", of("HWC"), 5e-3),
     Case("resize", "thumbnail", images("HWC", "uint8", H=9, W=3001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "thumbnail of int16", images("HWC", "int16", low=-300, H=9, W=2001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "many channels", images("HWC", "float32", C=120), {"size": [11, 30]}, "HWC", of("HWC"), 5e-3),

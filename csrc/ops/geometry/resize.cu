@@ -7,6 +7,7 @@
 #include "ndd/cuda.h"
 #include "ndd/dtypes.h"
 #include "ndd/kernel.h"
+#include "ndd/resample_linear.cuh"
 #include "ndd/resample_nearest.cuh"
 #include "ndd/resample_pass.cuh"
 #include "ndd/resample_tile.cuh"
@@ -110,6 +111,34 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
   launch(op, samples, in, out);
 }
 
+// Linear reductions without antialias of the common types.
+bool is_linear(const TiledSample& s, DType in, DType out) {
+  const auto common = [](DType type) { return type == DType::uint8 || type == DType::float16 || type == DType::float32; };
+  const auto one_or_two = [](const Axis& a) { return a.filter == Filter::nearest || a.filter == Filter::linear; };
+  return one_or_two(s.vertical) && one_or_two(s.horizontal) && fabsf(s.horizontal.scale) > 1 && s.channels <= 16 && common(in) && common(out);
+}
+
+template <class In>
+void launch_linear(const std::vector<TiledSample>& samples, DType out) {
+  int64_t tiles = 0, planes = 0;
+  bool colour = true;
+  for (const TiledSample& s : samples) {
+    tiles = std::max(tiles, (s.vertical.out + kLinearRows - 1) / kLinearRows * ((s.horizontal.out + kLinearColumns - 1) / kLinearColumns));
+    planes = std::max(planes, s.planes);
+    colour = colour && s.channels == 3;
+  }
+  const CudaTable<TiledSample> table(samples);
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const auto kernel = colour ? linear_kernel<In, 3> : linear_kernel<In, 0>;
+  kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.data(), count, out);
+}
+
+void launch_linear(const std::vector<TiledSample>& samples, DType in, DType out) {
+  if (samples.empty()) return;
+  const auto launch = in == DType::uint8 ? launch_linear<uint8_t> : in == DType::float32 ? launch_linear<float> : launch_linear<Half>;
+  launch(samples, out);
+}
+
 void launch_passes(const std::vector<PassSample>& samples, DType in, DType out) {
   if (samples.empty()) return;
   int64_t groups = 0, outer = 0;
@@ -144,7 +173,10 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
     while (all % unit != 0) unit /= 2;
   }
   for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
-  const auto launch = unit == 1 ? launch_nearest<uint8_t> : unit == 2 ? launch_nearest<uint16_t> : unit == 4 ? launch_nearest<uint32_t> : launch_nearest<uint64_t>;
+  const auto launch = unit == 1   ? launch_nearest<uint8_t>
+                      : unit == 2 ? launch_nearest<uint16_t>
+                      : unit == 4 ? launch_nearest<uint32_t>
+                                  : launch_nearest<uint64_t>;
   launch(samples);
 }
 
@@ -193,6 +225,9 @@ void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
     width.push_back({mixed, job.out, planes * job.axes[1].out, job.channels, job.axes[2]});
   }
   launch_passes(depth, in, DType::float32);
+  const auto linear = std::stable_partition(tiles.begin(), tiles.end(), [&](const TiledSample& s) { return !is_linear(s, between, out); });
+  launch_linear(std::vector<TiledSample>(linear, tiles.end()), between, out);
+  tiles.erase(linear, tiles.end());
   launch_tiles(op, tiles, between, out);
   launch_passes(height, between, DType::float32);
   launch_passes(width, DType::float32, out);
