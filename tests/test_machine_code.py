@@ -76,3 +76,10 @@ def test_nearest_neighbours_are_stored_by_vectors(cuobjdump: str, unit: str, sto
     for code in code_of(cuobjdump, f"nearest_kernelI{unit}E"):
         assert re.search(store, code)
         assert not re.search(r"\b(LDL|STL)\b", code)
+
+
+def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> None:
+    for elements in ("h", "f", "N3c104HalfE"):
+        for code in code_of(cuobjdump, f"linear_kernelI{elements}Li3"):
+            assert any(sum(".CONSTANT" in line for line in loop) == 24 for loop in loops(code))  # two rows at a time, of four pixels each
+            assert not re.search(r"\b(LDL|STL)\b", code)

@@ -2,8 +2,8 @@
 // Resampling of two axes in one launch: a block makes a tile of 32 rows of the output. It mixes source rows straight from memory into floats in shared
 // memory, these into output elements, which it gathers in shared memory to write whole words. Two passes through memory would move 8 bytes more for
 // each float between them: with 640x480 to 224x224 in uint8 with antialias 4.5 MB instead of 1.07 MB an image. By its machine code that takes 110
-// instructions an output element, of which the memory's bandwidth leaves time for 44: bound by arithmetic, half of it multiply-adds and the byte_perms
-// that make floats of bytes (computed, not measured). Enlarging takes 30.
+// instructions an output element, of which the memory's bandwidth leaves time for 44: bound by the instructions, a third of them multiply-adds and the
+// byte_perms that make floats of bytes (computed, not measured). Enlarging takes 30.
 //
 // Between the passes four rows of a column lie side by side: one access of 16 bytes serves four multiply-adds. The columns are 36 floats apart, so
 // that eight lanes that access 16 bytes of neighbouring columns, or of one column, touch every bank of shared memory once.
