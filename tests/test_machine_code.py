@@ -75,3 +75,40 @@ def test_filters_keep_their_windows_in_registers(cuobjdump: str, kernel: str) ->
 def test_blurs_are_unrolled(cuobjdump: str) -> None:
     for code in code_of(cuobjdump, "4BlurI"):
         assert len(re.findall(r"\bFFMA\b", code)) >= 512  # 16 taps of 16 outputs, along width and height
+
+
+def loops(code: str) -> list[list[str]]:
+    """The instructions of every innermost loop: from the target of a branch back to that branch."""
+    lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", code)]
+    back = [(int(to.group(1), 16), at) for at, text in lines if (to := re.search(r"\bBRA.*?0x([0-9a-f]+)", text)) and int(to.group(1), 16) < at]
+    innermost = [(begin, end) for begin, end in back if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in back)]
+    return [[text for at, text in lines if begin <= at <= end] for begin, end in innermost]
+
+
+# Per tap sixteen multiply-adds share one access to the weights; columns are mixed in accesses of four rows.
+@pytest.mark.parametrize(("elements", "load"), [("h", "LDG.E.CONSTANT"), ("f", "LDG.E.CONSTANT"), ("N3c104HalfE", "LDG.E.U16.CONSTANT")])
+def test_tiles_of_resize_mix_in_registers(cuobjdump: str, elements: str, load: str) -> None:
+    for code in code_of(cuobjdump, f"tile_kernelI{elements}Lb"):
+        mixing = [loop for loop in loops(code) if sum("FFMA" in line for line in loop) >= 8]
+        rows = [loop for loop in mixing if any(load in line for line in loop)]
+        columns = [loop for loop in mixing if sum("LDS.128" in line for line in loop) >= 4]
+        assert rows
+        assert len(columns) >= 2  # one element of a pixel, and three
+        for loop in mixing:
+            assert not any(re.search(r"\b(LDL|STL|MUFU|CALL|LD|ST)\b", line) for line in loop)
+        best = min(len(loop) / sum("FFMA" in line for line in loop) for loop in rows)
+        assert best <= (4.2 if elements == "h" else 6.5)  # instructions a multiply-add
+
+
+@pytest.mark.parametrize(("unit", "store"), [("h", r"STG?\.E "), ("j", r"STG?\.E\.128"), ("m", r"STG?\.E\.128")])
+def test_nearest_neighbours_are_stored_by_vectors(cuobjdump: str, unit: str, store: str) -> None:
+    for code in code_of(cuobjdump, f"nearest_kernelI{unit}E"):
+        assert re.search(store, code)
+        assert not re.search(r"\b(LDL|STL)\b", code)
+
+
+def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> None:
+    for elements in ("h", "f", "N3c104HalfE"):
+        for code in code_of(cuobjdump, f"linear_kernelI{elements}Li3"):
+            assert any(sum(".CONSTANT" in line for line in loop) == 24 for loop in loops(code))  # two rows at a time, of four pixels each
+            assert not re.search(r"\b(LDL|STL)\b", code)

@@ -71,8 +71,13 @@ NDD_HD float kernel_knot(Filter filter, float x) {
     case Filter::lanczos3: {
       if (x < 1e-6f) return 1.0f;
       if (x >= 3) return 0.0f;
-      const float t = x * 1.0471975512f, s = sinf(t);      // sin(pi x) = sin(3 t) = 3 s - 4 s^3
-      return s * (3 * s - 4 * s * s * s) / (3 * t * t);  // sinc(x) sinc(x / 3)
+      const float t = x * 1.0471975512f;
+#ifdef __CUDA_ARCH__
+      const float s = sinpif(x * 0.333333333f);  // sinf has a path for large arguments, which keeps a table in memory
+#else
+      const float s = sinf(t);
+#endif
+      return s * (3 * s - 4 * s * s * s) / (3 * t * t);  // sin(pi x) = sin(3 t) = 3 s - 4 s^3; sinc(x) sinc(x / 3)
     }
     case Filter::gaussian:
       return x <= 1 ? expf(-4 * x * x) : 0.0f;
@@ -100,8 +105,12 @@ NDD_HD float kernel_value(Filter filter, const Knots& knots, float x) {
 }
 
 NDD_HD int64_t round_down(float x) {  // floorf is a function call in baseline x86-64
+#ifdef __CUDA_ARCH__
+  return static_cast<int32_t>(floorf(x));  // 64-bit conversions take four times as long; coordinates stay below 2^25
+#else
   const int64_t n = static_cast<int64_t>(x);
   return n - (x < static_cast<float>(n));
+#endif
 }
 
 // First source element of output i (may lie outside the source: the caller clamps) and `base`, the argument of tap_weight.

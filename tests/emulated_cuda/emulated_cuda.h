@@ -176,6 +176,15 @@ T __ldg(const T* from) {
   return *from;
 }
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+// Byte k of the result is the one of y:x that nibble k of `selector` names; its top bit, which would spread a sign, is not used.
+inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int selector) {
+  const uint64_t bytes = uint64_t{y} << 32 | x;
+  unsigned int result = 0;
+  for (int k = 0; k < 4; ++k) result |= static_cast<unsigned int>(bytes >> 8 * (selector >> 4 * k & 7) & 0xFF) << 8 * k;
+  return result;
+}
+inline float sinpif(float x) { return std::sin(3.14159265f * x); }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
 inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
 inline float __int_as_float(int bits) { return ::ndd_emulator::same_bits<float>(bits); }
@@ -183,6 +192,7 @@ inline unsigned int __umulhi(unsigned int a, unsigned int b) { return static_cas
 inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int bits) {
   return static_cast<unsigned int>((uint64_t{high} << 32 | low) >> bits % 32);
 }
+inline float __uint_as_float(unsigned int bits) { return ::ndd_emulator::same_bits<float>(bits); }
 inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 inline float __fadd_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, b); }
 inline float __fsub_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, -b); }

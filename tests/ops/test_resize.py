@@ -74,6 +74,7 @@ def expected(
     roi_start: Sequence[float] | None = None,
     roi_end: Sequence[float] | None = None,
     dtype: str | None = None,
+    antialias: bool = True,
     save_attrs: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     """A sample of any layout, one axis after the other in float64."""
@@ -90,7 +91,7 @@ def expected(
     out = sample.astype(np.float64)
     for axis, n, target, a, b in zip(axes, full, size, start, end, strict=True):
         chosen = min_filter if abs(b - a) > target else mag_filter
-        mix = weights(n, int(target), a, b, FILTERS[interp_type if chosen is None else chosen])
+        mix = weights(n, int(target), a, b, FILTERS[interp_type if chosen is None else chosen], antialias)
         out = np.moveaxis(np.tensordot(mix, out, (1, axis)), 0, axis)
     if dtype != "f32" and sample.dtype.kind != "f":
         limits = np.iinfo(sample.dtype)
@@ -184,6 +185,22 @@ CASES = [
     Case("resize", "to float", images("FHWC", "uint8"), {"size": [8, 30], "dtype": "f32"}, "FHWC", of("FHWC"), 5e-3),
     Case("resize", "volume", images("DHWC", "uint8"), {"size": [7, 11, 30]}, "DHWC", of("DHWC"), 1),
     Case("resize", "volume planes", images("CDHW", "float32"), {"size": [3, 21, 12]}, "CDHW", of("CDHW"), 5e-3),
+    # Several tiles of a GPU's blocks, with rows that are and are not whole words; then what no tile takes: reductions by hundreds, many channels.
+    Case("resize", "tiles", images("HWC", "uint8", H=71, W=152), {"size": [67, 145]}, "HWC", of("HWC"), 1),
+    Case("resize", "tiles of odd rows", images("HWC", "uint8", H=71, W=151), {"size": [45, 137], "dtype": "f32"}, "HWC", of("HWC"), 5e-3),
+    Case("resize", "tiles of planes", images("CHW", "uint8", H=40, W=333), {"size": [35, 270], "interp_type": 3}, "CHW", of("CHW"), 1),
+    Case("resize", "tiles of halves", images("HWC", "float16", H=40, W=61, C=4), {"size": [35, 139], "interp_type": 2}, "HWC", of("HWC"), 0.26),
+    Case("resize", "tiles of int16", images("HWC", "int16", low=-300, H=40, W=61, C=1), {"size": [67, 139]}, "HWC", of("HWC"), 1),
+    Case("resize", "tiles of neighbours", images("HWC", "uint8", H=40, W=61), {"size": [67, 139], "interp_type": 0}, "HWC", of("HWC")),
+    Case("resize", "four neighbours", images("HWC", "uint8", C=4), {"size": [35, 40], "interp_type": 0}, "HWC", of("HWC")),
+    Case("resize", "wide neighbours", images("CHW", "float32"), {"size": [35, 140], "interp_type": 0}, "CHW", of("CHW")),
+    Case("resize", "two taps", images("HWC", "uint8", H=140, W=90), {"size": [70, 41], "antialias": False}, "HWC", of("HWC"), 1),
+    Case("resize", "two taps of planes", images("CHW", "float16", H=30, W=90), {"size": [70, 41], "antialias": False}, "CHW", of("CHW"), 0.26),
+    Case("resize", "two taps of a triangle", images(H=30, W=90), {"size": [70, 41], "antialias": False, "interp_type": 4}, "HWC", of("HWC"), 1),
+    Case("resize", "two taps of four", images("HWC", "float32", C=4), {"size": [9, 11], "antialias": False}, "HWC", of("HWC"), 5e-3),
+    Case("resize", "thumbnail", images("HWC", "uint8", H=9, W=3001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
+    Case("resize", "thumbnail of int16", images("HWC", "int16", low=-300, H=9, W=2001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
+    Case("resize", "many channels", images("HWC", "float32", C=120), {"size": [11, 30]}, "HWC", of("HWC"), 5e-3),
     Case("experimental.resize", "uint8", images("HWC", "uint8"), {"size": [11, 30]}, "HWC", of("HWC"), 1),
     Case("experimental.resize", "each", images("HWC", "float32"), {"size": SIZES, "interp_type": Each([2, 1, 3])}, "HWC", of("HWC"), 5e-3),
     Case("experimental.resize", "regions", images("CHW"), {"size": [8, 9], "roi_start": START, "roi_end": END}, "CHW", of("CHW"), 1),
@@ -201,6 +218,8 @@ CASES = [
     Case("resize_crop_mirror", "regions", images(), {"size": [8, 9], "roi_start": START, "roi_end": END}, "HWC", windowed("HWC"), 1),
     Case("tensor_resize", "sizes", images("HWC", "float32"), {"sizes": SIZES, "axes": [0, 1]}, "HWC", tensor, 5e-3),
     Case("tensor_resize", "one", images(), {"sizes": [7], "axes": 1}, "HWC", tensor, 1),
+    Case("tensor_resize", "rows", arrays((45, 33, 3), "uint8"), {"sizes": [40], "axes": 0}, "HWC", tensor, 1),
+    Case("tensor_resize", "columns", arrays((45, 33, 3), "float32"), {"sizes": [40], "axes": 1}, "HWC", tensor, 5e-3),
     Case("tensor_resize", "apart", arrays((4, 5, 6, 7), "float32"), {"sizes": [7, 3], "axes": [3, 0]}, None, tensor, 5e-3),
     Case("tensor_resize", "scales", images("HWC", "float32"), {"scales": SCALES, "axis_names": "HW"}, "HWC", tensor, 5e-3),
     Case("tensor_resize", "aligned", images(), {"scales": [0.61], "axes": [0, 1], "alignment": Each([[0.0], [0.3], [1.0]])}, "HWC", tensor, 1),
@@ -260,6 +279,16 @@ def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
     if "F" in layout:
         out = out.take(0, layout.index("F"))
     assert np.array_equal(out.transpose([letters.index(axis) for axis in "HWC"]), resized(image, size=(20, 33)))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at once: blocks take several and keep weights
+    draw = np.random.default_rng(0)
+    photos = [draw.integers(0, 256, (9 + ragged * i % 3, 11, 3), dtype=np.uint8) for i in range(600)]
+    made = ndd.resize(ndd.batch(photos, layout="HWC"), size=(40, 8))
+    for photo, one in list(zip(photos, made, strict=True))[::7]:
+        assert np.abs(np.asarray(one).astype(int) - resized(photo, size=(40, 8))).max() <= 1
+    assert np.abs(np.asarray(made.select(599)) - reference(photos[599], (40, 8))).max() <= 1
 
 
 def test_volume() -> None:

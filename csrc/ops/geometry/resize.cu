@@ -7,37 +7,230 @@
 #include "ndd/cuda.h"
 #include "ndd/dtypes.h"
 #include "ndd/kernel.h"
-#include "ndd/resample_cuda.cuh"
+#include "ndd/resample_linear.cuh"
+#include "ndd/resample_nearest.cuh"
+#include "ndd/resample_pass.cuh"
+#include "ndd/resample_tile.cuh"
 
 namespace ndd {
 namespace {
 
-using resample_gpu::grid;
-using resample_gpu::kThreads;
+using namespace resample_gpu;
 
-template <class In, class Out>
-void mix_axis(const GpuResample* samples, int64_t count, int axis, int first, int64_t most, cudaStream_t stream) {
-  resample_gpu::mix_axis_kernel<In, Out><<<grid(count, most), kThreads, 0, stream>>>(samples, count, axis, first);
+// A sample seen as [outer][depth][height][width][channels].
+struct Job {
+  const void* in;
+  void* out;
+  int64_t outer, channels;
+  Axis axes[3];
+
+  bool empty() const { return outer * axes[0].in * axes[1].in * axes[2].in * axes[0].out * axes[1].out * axes[2].out * channels == 0; }
+};
+
+Axis kept_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
+bool is_kept(const Axis& a) {
+  return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
+}
+
+bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+}
+
+dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
+  return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, INT32_MAX)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)),
+              static_cast<unsigned>(std::clamp<int64_t>(planes, 1, 65535)));
+}
+
+// The shared memory of a block: three of them fit in a multiprocessor, or two where the narrowest tile needs more.
+constexpr int64_t kSharedBytes = 72 << 10, kMostSharedBytes = 110 << 10;
+
+// Of two resampled axes, height and width. False where no tile fits in shared memory.
+bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
+  s = {};
+  s.in = job.in;
+  s.out = job.out;
+  s.planes = job.outer * job.axes[0].out;
+  s.vertical = job.axes[1];
+  s.horizontal = job.axes[2];
+  int64_t channels = job.channels;
+  if (s.vertical.in == 1 && s.vertical.out == 1 && channels >= 64 && channels <= 4194304) {  // one axis, over long rows
+    s.vertical = s.horizontal;
+    s.horizontal = kept_axis(channels);
+    channels = 1;
+  } else if (is_kept(s.vertical) && s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
+    s.vertical = kept_axis(s.planes * s.vertical.in);
+    s.planes = 1;
+  }
+  if (channels > 4096) return false;
+  s.channels = static_cast<int32_t>(channels);
+  s.in_pitch = s.horizontal.in * channels;
+  s.in_plane = s.vertical.in * s.in_pitch;
+  s.out_pitch = s.horizontal.out * channels;
+  s.out_plane = s.vertical.out * s.out_pitch;
+  bool found = false;
+  for (int32_t width = 128; width >= 8 && !found; width /= 2) found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
+  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMostSharedBytes;
+  return found && s.tiles < 1 << 30;
+}
+
+template <class In, bool kRounded>
+void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const TiledSample& one = samples[0];
+  int64_t tiles = 0, across = 1, planes = 0, bytes = 0;
+  bool alike = true;
+  for (TiledSample s : samples) {
+    tiles = std::max<int64_t>(tiles, s.tiles);
+    across = std::max<int64_t>(across, s.across);
+    planes = std::max(planes, s.planes);
+    bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out)));
+    alike = alike && s.channels == one.channels && same_axis(s.vertical, one.vertical) && same_axis(s.horizontal, one.horizontal);
+  }
+  if (bytes > 40 << 10)  // with what the kernel has besides, beyond the 48 KiB that need not be asked for
+    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
+  // As many blocks as two generations of four a multiprocessor of 132: more tiles go to the same blocks, which keep the weights of rows and columns
+  // with samples alike, or of columns down a sample.
+  constexpr int64_t kBlocks = 2 * 4 * 132;
+  int64_t x = tiles, y = count;
+  if (tiles * count * planes > kBlocks) {
+    if (alike) y = std::clamp<int64_t>(kBlocks / (tiles * planes), 1, count);
+    else x = std::min(tiles, across * std::max<int64_t>(1, kBlocks / (across * count * planes)));
+  }
+  const CudaTable<TiledSample> table(samples);
+  tile_kernel<In, kRounded><<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, alike, in, out);
+}
+
+void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
+  if (samples.empty()) return;
+  const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true>
+                      : in == DType::uint8                      ? launch_tiles<uint8_t, false>
+                      : in == DType::float32                    ? launch_tiles<float, false>
+                      : in == DType::float16                    ? launch_tiles<Half, false>
+                                                                : launch_tiles<void, false>;
+  launch(op, samples, in, out);
+}
+
+// Linear reductions without antialias of the common types.
+bool is_linear(const TiledSample& s, DType in, DType out) {
+  const auto common = [](DType type) { return type == DType::uint8 || type == DType::float16 || type == DType::float32; };
+  const auto one_or_two = [](const Axis& a) { return a.filter == Filter::nearest || a.filter == Filter::linear; };
+  return one_or_two(s.vertical) && one_or_two(s.horizontal) && fabsf(s.horizontal.scale) > 1 && s.channels <= 16 && common(in) && common(out);
+}
+
+template <class In>
+void launch_linear(const std::vector<TiledSample>& samples, DType out) {
+  int64_t tiles = 0, planes = 0;
+  bool colour = true;
+  for (const TiledSample& s : samples) {
+    tiles = std::max(tiles, (s.vertical.out + kLinearRows - 1) / kLinearRows * ((s.horizontal.out + kLinearColumns - 1) / kLinearColumns));
+    planes = std::max(planes, s.planes);
+    colour = colour && s.channels == 3;
+  }
+  const CudaTable<TiledSample> table(samples);
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const auto kernel = colour ? linear_kernel<In, 3> : linear_kernel<In, 0>;
+  kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.data(), count, out);
+}
+
+void launch_linear(const std::vector<TiledSample>& samples, DType in, DType out) {
+  if (samples.empty()) return;
+  const auto launch = in == DType::uint8 ? launch_linear<uint8_t> : in == DType::float32 ? launch_linear<float> : launch_linear<Half>;
+  launch(samples, out);
+}
+
+void launch_passes(const std::vector<PassSample>& samples, DType in, DType out) {
+  if (samples.empty()) return;
+  int64_t groups = 0, outer = 0;
+  for (const PassSample& s : samples) {
+    if (s.outer * s.inner == 0) continue;
+    groups = std::max(groups, s.groups());
+    outer = std::max(outer, s.outer);
+  }
+  const CudaTable<PassSample> table(samples);
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const auto kernel = in == DType::float32 ? pass_kernel<float> : in == DType::uint8 ? pass_kernel<uint8_t> : pass_kernel<void>;
+  kernel<<<grid_of(groups, count, outer), kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
 }
 
 template <class Unit>
-void copy_nearest(const GpuResample* samples, int64_t count, int64_t most, cudaStream_t stream) {
-  resample_gpu::nearest_kernel<Unit><<<grid(count, most), kThreads, 0, stream>>>(samples, count);
+void launch_nearest(const std::vector<NearestSample>& samples) {
+  constexpr int64_t kWidth = 32 * kNearestUnits<Unit>;
+  int64_t tiles = 0;
+  for (const NearestSample& s : samples) tiles = std::max(tiles, (s.rows() + kNearestRows - 1) / kNearestRows * ((s.row() + kWidth - 1) / kWidth));
+  const CudaTable<NearestSample> table(samples);
+  const int64_t count = static_cast<int64_t>(samples.size());
+  nearest_kernel<Unit><<<grid_of(tiles, count, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
 }
 
-void launch_nearest(const GpuResample* samples, int64_t count, int64_t most, int64_t item_bytes, cudaStream_t stream) {
-  const auto copy = item_bytes == 1   ? copy_nearest<uint8_t>
-                    : item_bytes == 2 ? copy_nearest<uint16_t>
-                    : item_bytes == 4 ? copy_nearest<uint32_t>
-                                      : copy_nearest<uint64_t>;
-  copy(samples, count, most, stream);
+void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
+  std::vector<NearestSample> samples;
+  samples.reserve(jobs.size());
+  int64_t unit = 8;  // the widest that all pixels and addresses are multiples of
+  for (const Job& job : jobs) {
+    samples.push_back({job.in, job.out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
+    const uintptr_t all = reinterpret_cast<uintptr_t>(job.in) | reinterpret_cast<uintptr_t>(job.out) | static_cast<uintptr_t>(job.channels * item_bytes);
+    while (all % unit != 0) unit /= 2;
+  }
+  for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
+  const auto launch = unit == 1   ? launch_nearest<uint8_t>
+                      : unit == 2 ? launch_nearest<uint16_t>
+                      : unit == 4 ? launch_nearest<uint32_t>
+                                  : launch_nearest<uint64_t>;
+  launch(samples);
 }
 
-// Elements that the pass over `axis` writes for one sample.
-int64_t pass_elements(const GpuResample& s, int axis) {
-  int64_t n = s.outer * s.channels;
-  for (int k = 0; k < 3; ++k) n *= k <= axis ? s.axes[k].out : s.axes[k].in;
-  return n;
+// Depth first, by a pass through memory; then height and width by tiles, in one launch, or by a pass each.
+void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
+  const bool deep = !std::all_of(jobs.begin(), jobs.end(), [](const Job& job) { return is_kept(job.axes[0]); });
+  const DType between = deep ? DType::float32 : in;
+  std::vector<TiledSample> tiles;
+  std::vector<PassSample> depth, height, width;
+  tiles.reserve(jobs.size());
+  if (deep) depth.reserve(jobs.size());
+  // Floats between the passes, at places that are offsets until the buffer is there.
+  int64_t floats = 0;
+  const auto place = [&](int64_t n) {
+    const int64_t at = floats;
+    floats += (n + 63) / 64 * 64;
+    return at;
+  };
+  struct Places {
+    int64_t deep, mixed;
+  };
+  std::vector<Places> places;
+  std::vector<const Job*> untiled;
+  for (const Job& job : jobs) {
+    const int64_t rest = job.outer * job.axes[0].out * job.axes[2].in * job.channels, at = deep ? place(rest * job.axes[1].in) : 0;
+    TiledSample s;
+    if (deep) depth.push_back({job.in, nullptr, job.outer, job.axes[1].in * job.axes[2].in * job.channels, job.axes[0]});
+    const bool fits = tiled(job, item_bytes(out), s);
+    if (fits) tiles.push_back(s);
+    else untiled.push_back(&job);
+    if (deep || !fits) places.push_back({at, fits ? -1 : place(rest * job.axes[1].out)});
+  }
+  const CudaBuffer buffer(floats * static_cast<int64_t>(sizeof(float)));
+  float* const memory = static_cast<float*>(buffer.data());
+  size_t tile = 0, other = 0;
+  for (size_t k = 0; k < places.size(); ++k) {
+    if (deep) depth[k].out = memory + places[k].deep;
+    if (places[k].mixed < 0) {
+      tiles[tile++].in = memory + places[k].deep;
+      continue;
+    }
+    const Job& job = *untiled[other++];
+    const int64_t planes = job.outer * job.axes[0].out;
+    float* const mixed = memory + places[k].mixed;
+    height.push_back({deep ? memory + places[k].deep : job.in, mixed, planes, job.axes[2].in * job.channels, job.axes[1]});
+    width.push_back({mixed, job.out, planes * job.axes[1].out, job.channels, job.axes[2]});
+  }
+  launch_passes(depth, in, DType::float32);
+  const auto linear = std::stable_partition(tiles.begin(), tiles.end(), [&](const TiledSample& s) { return !is_linear(s, between, out); });
+  launch_linear(std::vector<TiledSample>(linear, tiles.end()), between, out);
+  tiles.erase(linear, tiles.end());
+  launch_tiles(op, tiles, between, out);
+  launch_passes(height, between, DType::float32);
+  launch_passes(width, DType::float32, out);
 }
 
 template <const char* op>
@@ -45,40 +238,19 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
                  const Tensor& mag_filter, bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, axes);
-  const int64_t count = in.size();
-  if (count == 0) return;
-
-  std::vector<GpuResample> jobs(count);
+  std::vector<Job> jobs;
+  jobs.reserve(in.size());
   bool nearest = in.dtype() == out.dtype();
-  int64_t most_outputs = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    GpuResample& s = jobs[i];
-    s = GpuResample{in.data(i), out.data(i), {}, {}, {}, 1, 1, {}};
-    args.read(i, in.shape(i), out.shape(i), in.ndim(), s);
-    for (const Axis& a : s.axes) {
-      nearest = nearest && a.filter == Filter::nearest;
-      most_outputs = std::max(most_outputs, a.out);
-    }
+  for (int64_t i = 0; i < in.size(); ++i) {
+    Job job{in.data(i), out.data(i), 1, 1, {}};
+    args.read(i, in.shape(i), out.shape(i), in.ndim(), job);
+    if (job.empty()) continue;
+    for (const Axis& a : job.axes) nearest = nearest && a.filter == Filter::nearest;
+    jobs.push_back(job);
   }
-  const CudaBuffer workspace(carve(jobs, nearest, nullptr));
-  carve(jobs, nearest, static_cast<char*>(workspace.data()));
-  const CudaTable<GpuResample> table(jobs);
-  const cudaStream_t stream = current_cuda_stream();
-  const auto most = [&](int axis) {
-    int64_t n = 0;
-    for (const GpuResample& s : jobs) n = std::max(n, pass_elements(s, axis));
-    return n;
-  };
-
-  resample_gpu::write_weights_kernel<<<grid(count, most_outputs), kThreads, 0, stream>>>(table.data(), count);
-  if (nearest) {
-    launch_nearest(table.data(), count, most(2), in.item_bytes(), stream);
-  } else {
-    const int first = first_pass(jobs);
-    for_dtype(in.dtype(), [&](auto tag) { mix_axis<typename decltype(tag)::type, float>(table.data(), count, first, first, most(first), stream); });
-    for (int axis = first + 1; axis < 2; ++axis) mix_axis<float, float>(table.data(), count, axis, first, most(axis), stream);
-    for_dtype(out.dtype(), [&](auto tag) { mix_axis<float, typename decltype(tag)::type>(table.data(), count, 2, first, most(2), stream); });
-  }
+  if (jobs.empty()) return;
+  if (nearest) copy_nearest(jobs, in.item_bytes());
+  else mix(op, jobs, in.dtype(), out.dtype());
   check_launch(op);
 }
 
