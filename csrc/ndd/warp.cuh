@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the warp driver: one launch for all images of a ragged batch. A pixel's taps and their blend are those of warp.h.
-//
-// Bytes: every output pixel is written once; its neighbours are read through the caches, where the compact tile of a block keeps them, so DRAM sees
-// each source pixel that is shown about once. Expected: 60 to 80 % of the bandwidth for float32, half of that for single bytes, which limit the
-// stores to a quarter of a sector per instruction (not measured: no GPU was at hand).
+// CUDA side of the warp driver: one launch for all images of a ragged batch. warp_tile.cuh takes the common types and channels; the kernel here takes
+// everything else, a pixel a thread with 64-bit indices: volumes, other types, other numbers of channels, images of a gigabyte and more.
 #pragma once
 
 #include <cstdint>
 
 #include "ndd/elements.cuh"
 #include "ndd/warp.h"
+#include "ndd/warp_tile.cuh"
 
 namespace ndd {
 namespace warp {
@@ -72,10 +70,12 @@ __global__ void __launch_bounds__(kTileWidth * kTileHeight) warp_kernel(const Wa
 
 }  // namespace warp
 
-// `items` is in device memory; `tiles` is the largest tile_count of an item.
+// `items` is in device memory, `host_items` are the same but for maps that come from there; `tiles` is the largest tile_count of an item.
 template <int D, bool wide, class Map>
-void launch_warp(const WarpItem<D, Map>* items, int64_t count, int64_t tiles, DType in, DType out, cudaStream_t stream) {
+void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out, cudaStream_t stream) {
   if (count == 0 || tiles == 0) return;
+  if constexpr (D == 2)
+    if (launch_warp_tiles<wide>(items, host_items, count, in, out, stream)) return;
   const dim3 grid(static_cast<unsigned>(tiles < 65536 ? tiles : 65536), static_cast<unsigned>(count < 65535 ? count : 65535));
   warp::warp_kernel<D, wide, Map><<<grid, dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);
 }

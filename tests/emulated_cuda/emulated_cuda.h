@@ -173,6 +173,24 @@ T __ldg(const T* from) {
   if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) ::ndd_emulator::fault("__ldg of an address that is not a multiple of the size");
   return *from;
 }
+template <class T>
+void __stcg(T* to, T value) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T) != 0) ::ndd_emulator::fault("__stcg to an address that is not a multiple of the size");
+  *to = value;
+}
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int bits) {
+  return static_cast<unsigned int>((static_cast<uint64_t>(high) << 32 | low) >> bits % 32);
+}
+// Bytes 0 to 3 of a and 4 to 7 of b, as the four digits of the selector say (bit 3 of a digit would repeat a sign).
+inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int selector) {
+  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  unsigned int made = 0;
+  for (int k = 0; k < 4; ++k) made |= static_cast<unsigned int>(bytes >> (selector >> 4 * k & 7) * 8 & 0xFF) << 8 * k;
+  return made;
+}
+// The sum and two products of 16-bit and 8-bit numbers.
+inline unsigned int __dp2a_lo(unsigned int words, unsigned int bytes, unsigned int sum) { return sum + (words & 0xFFFF) * (bytes & 0xFF) + (words >> 16) * (bytes >> 8 & 0xFF); }
+inline unsigned int __dp2a_hi(unsigned int words, unsigned int bytes, unsigned int sum) { return __dp2a_lo(words, bytes >> 16, sum); }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
 inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
@@ -180,6 +198,11 @@ inline float __int_as_float(int bits) { return ::ndd_emulator::same_bits<float>(
 inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 inline float __fadd_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, b); }
 inline float __fsub_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, -b); }
+inline float __fadd_rd(float a, float b) {  // towards minus infinity
+  const double sum = static_cast<double>(a) + static_cast<double>(b);
+  const float nearest = static_cast<float>(sum);
+  return static_cast<double>(nearest) > sum ? std::nextafter(nearest, -INFINITY) : nearest;
+}
 inline float __fmul_rn(float a, float b) { return ::ndd_emulator::rounded_product(a, b); }
 
 // CUDA's are overloads at file scope, for all pairs of numbers.

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA warp of images (D = 2) of uint8, float16 or float32 with 1, 3 or 4 channels, one launch for a ragged batch. What it does not take, warp.cuh does.
+//
+// A warp makes 32 x 4 pixels at a time, 16 x 2 in each of four steps, and every cache line that a load of a warp touches may take a turn in the L1
+// cache: 16 x 2 uint8 pixels of three channels lie in about 3 lines upright and 13 turned by 45 degrees (32 x 1: 2 and 23, 8 x 4: 5 and 9). The pixels
+// meet in shared memory, from where they are stored 16 bytes at a time.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ndd/warp_taps.cuh"
+
+namespace ndd {
+namespace warp {
+
+constexpr int kLanesAcross = 16, kLanesDown = 2, kSteps = 4;
+constexpr int kSegment = 32, kSegments = 4;  // of a warp: pixels of a row, and rows
+constexpr int kWarps = 4, kPasses = 2, kTileRows = kSegments * kWarps * kPasses;
+static_assert(kSegment * kSegments == kSteps * kLanesAcross * kLanesDown);
+
+// Of a segment in shared memory: two rows that are written together lie in different halves of the 32 banks.
+constexpr int staged_pitch(int pixel_bytes) { return (8 * pixel_bytes + 15) / 32 * 128 + 64; }
+
+// Segments of 32 pixels begin at multiples of 16 bytes, so the first one of a row begins up to 15 pixels before it.
+// Of an address: how many pixels lie behind the last such multiple; pixels have `bytes`, 1 or 3 times a power of two.
+NDD_HD int32_t power_of_two_in(int32_t bytes) { return (bytes & -bytes) < 16 ? bytes & -bytes : 16; }
+NDD_HD int32_t pixels_behind(uintptr_t address, int32_t bytes) {
+  const int32_t unit = power_of_two_in(bytes), inverse = bytes == unit ? 1 : 11;  // 3 * 11 = 33, which is 1 modulo 16, 8, 4 and 2
+  return static_cast<int32_t>(address % 16) / unit * inverse & (16 / unit - 1);
+}
+
+NDD_HD bool rows_are_aligned(const void* out, int32_t row_bytes) { return (reinterpret_cast<uintptr_t>(out) | static_cast<uint32_t>(row_bytes)) % 16 == 0; }
+NDD_HD int32_t segments(const void* out, int32_t width, int32_t pixel_bytes) {
+  return (width + (rows_are_aligned(out, width * pixel_bytes) ? 0 : 16 / power_of_two_in(pixel_bytes) - 1) + kSegment - 1) / kSegment;
+}
+
+template <class Map>
+NDD_HD int32_t tiles_of_segments(const WarpItem<2, Map>& item, int32_t pixel_bytes) {
+  const int32_t width = static_cast<int32_t>(item.size[0]), height = static_cast<int32_t>(item.size[1]);
+  return segments(item.out, width, pixel_bytes) * ((height + kTileRows - 1) / kTileRows);
+}
+
+template <class Map>
+bool fits_tiles(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const WarpSource<2>& src = item.src;
+  for (int d = 0; d < 2; ++d)
+    if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
+  const int64_t channels = src.channels;
+  if (channels != 1 && channels != 3 && channels != 4) return false;
+  if (src.size[0] * src.size[1] * channels * in_bytes >= kMost || item.size[0] * item.size[1] * channels * out_bytes >= kMost) return false;
+  // Four channels are one access. They are misaligned behind a sample with another number of channels.
+  return reinterpret_cast<uintptr_t>(src.data) % (channels == 4 ? 4 * in_bytes : in_bytes) == 0;
+}
+
+// `map.at_pixel(x, y)` where the map knows a better way, for pixels that need not be in the image, too.
+template <class Map>
+NDD_HD auto source_point(const Map& map, int32_t x, int32_t y, const Point<2>&, int) -> decltype(map.at_pixel(x, y)) {
+  return map.at_pixel(x, y);
+}
+template <class Map>
+NDD_HD Point<2> source_point(const Map& map, int32_t, int32_t, const Point<2>& to, long) {
+  return map(to);
+}
+
+// top + (bottom - top) * down of the rows' left + (right - left) * across, as the CPU has it.
+template <class Out, int C, class Row>
+__device__ void store_lerp(const Row (&rows)[2], const float (&right)[2], Out* to) {
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    float line[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float v = rows[r].value(0, c);
+      line[r] = v + (rows[r].value(1, c) - v) * right[0];
+    }
+    to[c] = saturate<Out>(line[0] + (line[1] - line[0]) * right[1]);
+  }
+}
+
+// Of bytes to bytes: a row's sum of two products with 15-bit weights is one instruction, and lies in the mantissa of a float as it comes, half of a
+// level added. To convert, mix and round a channel takes 8 instructions instead of 18, and the result is within 0.01 of a level.
+template <int C>
+__device__ void store_byte_lerp(const RowTaps<uint8_t, C, 2> (&rows)[2], const float (&right)[2], uint8_t* to) {
+  constexpr uint32_t kOne = 0x4B000000;  // 2^23
+  const uint32_t weight = __float_as_uint(right[0] * 32768.0f + 8388608.0f);
+  const uint32_t weights = weight * 65535u + (32768u - kOne * 65535u);  // that of the right pixel above that of the left one
+#pragma unroll
+  for (int c = 0; c < C; ++c) {
+    float line[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t pairs = rows[r].pairs(c / 2);
+      line[r] = __int_as_float(static_cast<int>(c % 2 == 0 ? __dp2a_lo(weights, pairs, kOne + 16384u) : __dp2a_hi(weights, pairs, kOne + 16384u)));
+    }
+    to[c] = static_cast<uint8_t>(__float_as_uint(line[0] + (line[1] - line[0]) * right[1]) >> 15);
+  }
+}
+
+template <class In, class Out>
+__device__ Out converted(In value) {
+  if constexpr (std::is_same_v<In, Out>) return value;
+  else return saturate<Out>(static_cast<float>(value));
+}
+
+// One pixel, with a look at the border for each neighbour. (x, y) is the first neighbour.
+template <class In, class Out, int C, Interp interp>
+__device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, int32_t x, int32_t y, Out* to) {
+  constexpr int K = kTaps<interp>;
+  const In* const data = static_cast<const In*>(src.data);
+  if (src.border == Border::constant && (x <= -K || y <= -K || x >= static_cast<int32_t>(src.size[0]) || y >= static_cast<int32_t>(src.size[1]))) {
+    for (int c = 0; c < C; ++c) to[c] = saturate<Out>(src.fill_of(c));
+    return;
+  }
+  const auto mixed = [&](const auto& taps) {
+    for (int c = 0; c < C; ++c) {
+      const float fill = static_cast<float>(saturate<In>(static_cast<float>(saturate<Out>(src.fill_of(c)))));
+      to[c] = saturate<Out>(blend(taps, c, fill, [&](int32_t offset) { return static_cast<float>(load_global(data + offset)); }));
+    }
+  };
+  if constexpr (interp == Interp::nearest) {
+    const int32_t offset = nearest_tap<int32_t>(src, from);
+    for (int c = 0; c < C; ++c) to[c] = offset < 0 ? saturate<Out>(src.fill_of(c)) : converted<In, Out>(load_global(data + offset + c));
+  } else if constexpr (interp == Interp::linear) {
+    mixed(linear_taps<int32_t>(src, from));
+  } else {
+    mixed(wide_taps<interp, int32_t>(src, from));
+  }
+}
+
+// Where a thread's pixels begin: two in row y and two in row y + 2, 16 apart. They need not be in the image.
+struct Quad {
+  int32_t upper_x, lower_x, y;
+  __device__ int32_t first(int step) const { return step < 2 ? upper_x : lower_x; }
+  __device__ int32_t column(int step) const { return first(step) + step % 2 * kLanesAcross; }
+  __device__ int32_t row(int step) const { return y + step / 2 * kLanesDown; }
+};
+
+// `staged` is where the first pixel goes.
+template <class In, class Out, int C, Interp interp, class Map>
+__device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C, kTaps<interp>>& reader, const Map& map, bool copies, const Quad& quad,
+                            Out* staged) {
+  constexpr int K = kTaps<interp>;
+  using Row = RowTaps<In, C, K>;
+  using Axis = AxisTaps<K>;
+  constexpr int kBatch = K > 2 ? 1 : K * Row::kRegisters <= 6 ? 4 : 2;  // as many as keep a thread below 64 registers
+  constexpr int kStagedRows = kLanesDown * staged_pitch(C * static_cast<int>(sizeof(Out))) / static_cast<int>(sizeof(Out));
+  const auto staged_pixel = [&](int step) { return staged + step / 2 * kStagedRows + step % 2 * kLanesAcross * C; };
+  const auto point = [&](int step) {
+    const Point<2> to{static_cast<float>(quad.first(step)) + (0.5f + static_cast<float>(step % 2 * kLanesAcross)), static_cast<float>(quad.row(step)) + 0.5f};
+    return copies ? to : source_point(map, quad.column(step), quad.row(step), to, 0);
+  };
+  bool complete = reader.usable();
+  if (reader.usable()) {
+#pragma unroll(K > 2 ? 1 : kSteps / kBatch)
+    for (int begin = 0; begin < kSteps; begin += kBatch) {
+      float right[kBatch][2], low[kBatch][2];
+      uint32_t at[kBatch];
+      bool any = false;
+#pragma unroll
+      for (int e = 0; e < kBatch; ++e) {
+        const Point<2> from = point(begin + e);
+        for (int d = 0; d < 2; ++d) right[e][d] = K > 1 ? from.at[d] - 0.5f : from.at[d];
+      }
+      if (reader.keeps_inside) {
+#pragma unroll
+        for (int e = 0; e < kBatch; ++e) {
+          right[e][0] = fminf(fmaxf(right[e][0], 0.0f), reader.across.most);
+          right[e][1] = fminf(fmaxf(right[e][1], 0.0f), reader.down.most);
+          low[e][0] = fminf(__fadd_rd(right[e][0], kFloorBias), reader.across.highest);
+          low[e][1] = fminf(__fadd_rd(right[e][1], kFloorBias), reader.down.highest);
+        }
+      } else {
+#pragma unroll
+        for (int e = 0; e < kBatch; ++e)
+          for (int d = 0; d < 2; ++d) low[e][d] = __fadd_rd(right[e][d], kFloorBias);
+      }
+#pragma unroll
+      for (int e = 0; e < kBatch; ++e) {
+        for (int d = 0; d < 2; ++d) right[e][d] -= low[e][d] - kFloorBias;
+        const bool inside = reader.locate(Axis::first(low[e][0]), Axis::first(low[e][1]), at[e]);
+        any |= inside;
+        complete &= inside;
+      }
+      if (!any) continue;
+      if constexpr (K <= 2) {
+        Row rows[kBatch][K];
+#pragma unroll
+        for (int e = 0; e < kBatch; ++e)
+#pragma unroll
+          for (int r = 0; r < K; ++r) reader.load(rows[e][r], at[e] + r * reader.pitch);
+#pragma unroll
+        for (int e = 0; e < kBatch; ++e) {
+          if constexpr (K == 1) {
+#pragma unroll
+            for (int c = 0; c < C; ++c) staged_pixel(begin + e)[c] = converted<In, Out>(rows[e][0].first(c));
+          } else if constexpr (std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>) {
+            store_byte_lerp<C>(rows[e], right[e], staged_pixel(begin + e));
+          } else {
+            store_lerp<Out, C>(rows[e], right[e], staged_pixel(begin + e));
+          }
+        }
+      } else {
+        float weights[2][K], sum[C] = {};
+        wide_weights<interp>(right[0][0], weights[0]);
+        wide_weights<interp>(right[0][1], weights[1]);
+#pragma unroll
+        for (int r = 0; r < K; ++r) {
+          Row row;
+          reader.load(row, at[0] + r * reader.pitch);
+#pragma unroll
+          for (int c = 0; c < C; ++c) {
+            float line = 0.0f;
+#pragma unroll
+            for (int k = 0; k < K; ++k) line += weights[0][k] * row.value(k, c);
+            sum[c] += weights[1][r] * line;
+          }
+        }
+#pragma unroll
+        for (int c = 0; c < C; ++c) staged_pixel(begin)[c] = saturate<Out>(sum[c]);
+      }
+    }
+  }
+  if (complete) return;
+#pragma unroll 1
+  for (int step = 0; step < kSteps; ++step) {
+    if (quad.column(step) < 0 || quad.column(step) >= static_cast<int32_t>(item.size[0])) continue;
+    const Point<2> from = point(step);
+    int32_t at[2];
+    for (int d = 0; d < 2; ++d) at[d] = Axis::first(__fadd_rd(K > 1 ? from.at[d] - 0.5f : from.at[d], kFloorBias));
+    uint32_t unused;
+    if (reader.usable() && !reader.keeps_inside && reader.locate(at[0], at[1], unused)) continue;
+    careful_pixel<In, Out, C, interp>(item.src, from, at[0], at[1], staged_pixel(step));
+  }
+}
+
+// How many pixels a row's segments begin before it.
+template <int kPixel>
+__device__ int32_t row_shift(const char* out, int32_t width, int32_t y) {
+  return pixels_behind(reinterpret_cast<uintptr_t>(out) + static_cast<uint32_t>(y * width * kPixel), kPixel);
+}
+
+// The segments of a warp from shared memory: those of row y and the following at column x less the row's shift.
+template <class Out, int C>
+__device__ void store_segments(const char* staged, char* out, int32_t width, int32_t height, bool aligned, int32_t x, int32_t y, uint32_t lane) {
+  constexpr int kPixel = C * static_cast<int>(sizeof(Out)), kVectors = kSegment * kPixel / 16, kAll = kSegments * kVectors;
+#pragma unroll
+  for (int begin = 0; begin < kAll; begin += 32) {
+    const uint32_t i = begin + lane;
+    const int32_t r = static_cast<int32_t>(i / kVectors), v = static_cast<int32_t>(i % kVectors);
+    if ((kAll % 32 != 0 && i >= kAll) || y + r >= height) break;
+    char* const row = out + static_cast<uint32_t>((y + r) * width * kPixel);
+    const int32_t first = (x - (aligned ? 0 : row_shift<kPixel>(out, width, y + r))) * kPixel + v * 16;
+    const char* const from = staged + r * staged_pitch(kPixel) + v * 16;
+    if (first >= 0 && first + 16 <= width * kPixel && (kPixel % 16 == 0 || reinterpret_cast<uintptr_t>(row + first) % 16 == 0)) {
+      __stcg(reinterpret_cast<uint4*>(row + first), *reinterpret_cast<const uint4*>(from));
+    } else {
+#pragma unroll 1
+      for (int32_t b = 0; b < 16; b += sizeof(Out))
+        if (first + b >= 0 && first + b < width * kPixel) *reinterpret_cast<Out*>(row + first + b) = *reinterpret_cast<const Out*>(from + b);
+    }
+  }
+}
+
+template <class In, class Out, int C, Interp interp, class Map>
+__device__ void make_tile(const WarpItem<2, Map>& item, bool copies, int32_t tile, char* staged) {
+  constexpr int kPixel = C * static_cast<int>(sizeof(Out));
+  const int32_t width = static_cast<int32_t>(item.size[0]), height = static_cast<int32_t>(item.size[1]);
+  const int32_t columns = segments(item.out, width, kPixel), line = tile / columns, x = (tile - line * columns) * kSegment;
+  const bool aligned = rows_are_aligned(item.out, width * kPixel);
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  char* const out = static_cast<char*>(item.out);
+  const TapReader<In, C, kTaps<interp>> reader(item.src);
+  const Map map = item.map;
+  const int32_t lane_x = static_cast<int32_t>(lane % kLanesAcross), lane_y = static_cast<int32_t>(lane / kLanesAcross);
+  staged += warp * kSegments * staged_pitch(kPixel);
+  Out* const own = reinterpret_cast<Out*>(staged + lane_y * staged_pitch(kPixel)) + lane_x * C;
+#pragma unroll 1
+  for (int32_t top = line * kTileRows; top < min(height, (line + 1) * kTileRows); top += kWarps * kSegments) {
+    const int32_t y = top + static_cast<int32_t>(warp) * kSegments;
+    if (y < height) {
+      Quad quad{x + lane_x, x + lane_x, y + lane_y};
+      if (!aligned) {
+        quad.upper_x -= row_shift<kPixel>(out, width, quad.y);
+        quad.lower_x -= row_shift<kPixel>(out, width, quad.y + kLanesDown);
+      }
+      make_pixels<In, Out, C, interp>(item, reader, map, copies, quad, own);
+    }
+    __syncthreads();  // of the warp would do
+    store_segments<Out, C>(staged, out, width, height, aligned, x, y, lane);
+    __syncthreads();
+  }
+}
+
+template <bool wide, class In, class Out, int C, class Map>
+__device__ void make_tile(const WarpItem<2, Map>& item, int32_t tile, char* staged) {
+  if constexpr (wide) {
+    if (item.interp == Interp::cubic) return make_tile<In, Out, C, Interp::cubic>(item, false, tile, staged);
+    if (item.interp == Interp::lanczos3) return make_tile<In, Out, C, Interp::lanczos3>(item, false, tile, staged);
+  }
+  if (item.interp == Interp::linear) return make_tile<In, Out, C, Interp::linear>(item, false, tile, staged);
+  make_tile<In, Out, C, Interp::nearest>(item, item.interp == Interp::copy, tile, staged);
+}
+
+template <bool wide, class In, class Out, class Map>
+__global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, Map>* items, int32_t count) {
+  __shared__ uint4 staged[kWarps * kSegments * staged_pitch(4 * static_cast<int>(sizeof(Out))) / 16];
+  char* const bytes = reinterpret_cast<char*>(staged);
+  for (int32_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const WarpItem<2, Map>& item = items[n];
+    const auto channels = static_cast<int32_t>(item.src.channels), tile = static_cast<int32_t>(blockIdx.x);
+    if (tile >= tiles_of_segments(item, channels * static_cast<int32_t>(sizeof(Out)))) continue;
+    if (channels == 1) make_tile<wide, In, Out, 1>(item, tile, bytes);
+    else if (channels == 3) make_tile<wide, In, Out, 3>(item, tile, bytes);
+    else make_tile<wide, In, Out, 4>(item, tile, bytes);
+  }
+}
+
+}  // namespace warp
+
+// Whether the launch was one for this kernel.
+template <bool wide, class Map>
+bool launch_warp_tiles(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
+  int64_t tiles = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    if (!warp::fits_tiles(host_items[n], item_bytes(in), item_bytes(out))) return false;
+    tiles = std::max<int64_t>(tiles, warp::tiles_of_segments(host_items[n], static_cast<int32_t>(host_items[n].src.channels * item_bytes(out))));
+  }
+  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(count < 65535 ? count : 65535));
+  const auto launch = [&](auto in_tag, auto out_tag) {
+    warp::tile_kernel<wide, typename decltype(in_tag)::type, typename decltype(out_tag)::type, Map><<<grid, warp::kWarps * 32, 0, stream>>>(items, static_cast<int32_t>(count));
+    return true;
+  };
+  if (in == out) {
+    if (in == DType::uint8) return launch(TypeTag<uint8_t>{}, TypeTag<uint8_t>{});
+    if (in == DType::float16) return launch(TypeTag<Half>{}, TypeTag<Half>{});
+    if (in == DType::float32) return launch(TypeTag<float>{}, TypeTag<float>{});
+  }
+  if constexpr (std::is_same_v<Map, AffineMap<2>>) {  // only warp_affine and rotate convert
+    if (in == DType::uint8 && out == DType::float32) return launch(TypeTag<uint8_t>{}, TypeTag<float>{});
+    if (in == DType::float16 && out == DType::float32) return launch(TypeTag<Half>{}, TypeTag<float>{});
+  }
+  return false;
+}
+
+}  // namespace ndd
