@@ -18,6 +18,36 @@ constexpr float kFloorBias = 12582912.0f;
 constexpr uint32_t kFloorBits = 0x4B400000;
 constexpr int64_t kMostSide = int64_t{1} << 22;
 
+template <class Map>
+auto map_fits_32_bits(const Map& map, int) -> decltype(map.fits_32_bits()) {
+  return map.fits_32_bits();
+}
+template <class Map>
+bool map_fits_32_bits(const Map&, long) {
+  return true;
+}
+
+// Whether the arithmetic here is enough for an image.
+template <class Map>
+bool fits_32_bits(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const WarpSource<2>& src = item.src;
+  for (int d = 0; d < 2; ++d)
+    if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
+  if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMost || item.size[0] * item.size[1] * src.channels * out_bytes >= kMost) return false;
+  return map_fits_32_bits(item.map, 0);
+}
+
+// `map.at_pixel(x, y)` where the map knows a better way, for pixels that need not be in the image, too.
+template <class Map>
+NDD_HD auto source_point(const Map& map, int32_t x, int32_t y, const Point<2>&, int) -> decltype(map.at_pixel(x, y)) {
+  return map.at_pixel(x, y);
+}
+template <class Map>
+NDD_HD Point<2> source_point(const Map& map, int32_t, int32_t, const Point<2>& to, long) {
+  return map(to);
+}
+
 // The K neighbours of points along an axis. What is beyond 2^22, or not a number, is never inside.
 template <int K>
 struct AxisTaps {

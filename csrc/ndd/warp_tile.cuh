@@ -41,27 +41,12 @@ NDD_HD int32_t tiles_of_segments(const WarpItem<2, Map>& item, int32_t pixel_byt
   return segments(item.out, width, pixel_bytes) * ((height + kTileRows - 1) / kTileRows);
 }
 
+// Four channels are one access. They are misaligned behind a sample with another number of channels.
 template <class Map>
-bool fits_tiles(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  const WarpSource<2>& src = item.src;
-  for (int d = 0; d < 2; ++d)
-    if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
-  const int64_t channels = src.channels;
+bool fits_tiles(const WarpItem<2, Map>& item, int64_t in_bytes) {
+  const int64_t channels = item.src.channels;
   if (channels != 1 && channels != 3 && channels != 4) return false;
-  if (src.size[0] * src.size[1] * channels * in_bytes >= kMost || item.size[0] * item.size[1] * channels * out_bytes >= kMost) return false;
-  // Four channels are one access. They are misaligned behind a sample with another number of channels.
-  return reinterpret_cast<uintptr_t>(src.data) % (channels == 4 ? 4 * in_bytes : in_bytes) == 0;
-}
-
-// `map.at_pixel(x, y)` where the map knows a better way, for pixels that need not be in the image, too.
-template <class Map>
-NDD_HD auto source_point(const Map& map, int32_t x, int32_t y, const Point<2>&, int) -> decltype(map.at_pixel(x, y)) {
-  return map.at_pixel(x, y);
-}
-template <class Map>
-NDD_HD Point<2> source_point(const Map& map, int32_t, int32_t, const Point<2>& to, long) {
-  return map(to);
+  return reinterpret_cast<uintptr_t>(item.src.data) % (channels == 4 ? 4 * in_bytes : in_bytes) == 0;
 }
 
 // top + (bottom - top) * down of the rows' left + (right - left) * across, as the CPU has it.
@@ -113,19 +98,15 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, in
     for (int c = 0; c < C; ++c) to[c] = saturate<Out>(src.fill_of(c));
     return;
   }
-  const auto mixed = [&](const auto& taps) {
+  if constexpr (interp == Interp::nearest) {
+    const int32_t offset = nearest_tap<int32_t>(src, from);
+    for (int c = 0; c < C; ++c) to[c] = offset < 0 ? saturate<Out>(src.fill_of(c)) : converted<In, Out>(load_global(data + offset + c));
+  } else {
+    const auto taps = linear_taps<int32_t>(src, from);
     for (int c = 0; c < C; ++c) {
       const float fill = static_cast<float>(saturate<In>(static_cast<float>(saturate<Out>(src.fill_of(c)))));
       to[c] = saturate<Out>(blend(taps, c, fill, [&](int32_t offset) { return static_cast<float>(load_global(data + offset)); }));
     }
-  };
-  if constexpr (interp == Interp::nearest) {
-    const int32_t offset = nearest_tap<int32_t>(src, from);
-    for (int c = 0; c < C; ++c) to[c] = offset < 0 ? saturate<Out>(src.fill_of(c)) : converted<In, Out>(load_global(data + offset + c));
-  } else if constexpr (interp == Interp::linear) {
-    mixed(linear_taps<int32_t>(src, from));
-  } else {
-    mixed(wide_taps<interp, int32_t>(src, from));
   }
 }
 
@@ -144,7 +125,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
   constexpr int K = kTaps<interp>;
   using Row = RowTaps<In, C, K>;
   using Axis = AxisTaps<K>;
-  constexpr int kBatch = K > 2 ? 1 : K * Row::kRegisters <= 6 ? 4 : 2;  // as many as keep a thread below 64 registers
+  constexpr int kBatch = K * Row::kRegisters <= 6 ? 4 : 2;  // as many as keep a thread below 64 registers
   constexpr int kStagedRows = kLanesDown * staged_pitch(C * static_cast<int>(sizeof(Out))) / static_cast<int>(sizeof(Out));
   const auto staged_pixel = [&](int step) { return staged + step / 2 * kStagedRows + step % 2 * kLanesAcross * C; };
   const auto point = [&](int step) {
@@ -153,7 +134,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
   };
   bool complete = reader.usable();
   if (reader.usable()) {
-#pragma unroll(K > 2 ? 1 : kSteps / kBatch)
+#pragma unroll
     for (int begin = 0; begin < kSteps; begin += kBatch) {
       float right[kBatch][2], low[kBatch][2];
       uint32_t at[kBatch];
@@ -184,41 +165,21 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
         complete &= inside;
       }
       if (!any) continue;
-      if constexpr (K <= 2) {
-        Row rows[kBatch][K];
+      Row rows[kBatch][K];
 #pragma unroll
-        for (int e = 0; e < kBatch; ++e)
+      for (int e = 0; e < kBatch; ++e)
 #pragma unroll
-          for (int r = 0; r < K; ++r) reader.load(rows[e][r], at[e] + r * reader.pitch);
+        for (int r = 0; r < K; ++r) reader.load(rows[e][r], at[e] + r * reader.pitch);
 #pragma unroll
-        for (int e = 0; e < kBatch; ++e) {
-          if constexpr (K == 1) {
+      for (int e = 0; e < kBatch; ++e) {
+        if constexpr (K == 1) {
 #pragma unroll
-            for (int c = 0; c < C; ++c) staged_pixel(begin + e)[c] = converted<In, Out>(rows[e][0].first(c));
-          } else if constexpr (std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>) {
-            store_byte_lerp<C>(rows[e], right[e], staged_pixel(begin + e));
-          } else {
-            store_lerp<Out, C>(rows[e], right[e], staged_pixel(begin + e));
-          }
+          for (int c = 0; c < C; ++c) staged_pixel(begin + e)[c] = converted<In, Out>(rows[e][0].first(c));
+        } else if constexpr (std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>) {
+          store_byte_lerp<C>(rows[e], right[e], staged_pixel(begin + e));
+        } else {
+          store_lerp<Out, C>(rows[e], right[e], staged_pixel(begin + e));
         }
-      } else {
-        float weights[2][K], sum[C] = {};
-        wide_weights<interp>(right[0][0], weights[0]);
-        wide_weights<interp>(right[0][1], weights[1]);
-#pragma unroll
-        for (int r = 0; r < K; ++r) {
-          Row row;
-          reader.load(row, at[0] + r * reader.pitch);
-#pragma unroll
-          for (int c = 0; c < C; ++c) {
-            float line = 0.0f;
-#pragma unroll
-            for (int k = 0; k < K; ++k) line += weights[0][k] * row.value(k, c);
-            sum[c] += weights[1][r] * line;
-          }
-        }
-#pragma unroll
-        for (int c = 0; c < C; ++c) staged_pixel(begin)[c] = saturate<Out>(sum[c]);
       }
     }
   }
@@ -244,21 +205,28 @@ __device__ int32_t row_shift(const char* out, int32_t width, int32_t y) {
 // The segments of a warp from shared memory: those of row y and the following at column x less the row's shift.
 template <class Out, int C>
 __device__ void store_segments(const char* staged, char* out, int32_t width, int32_t height, bool aligned, int32_t x, int32_t y, uint32_t lane) {
-  constexpr int kPixel = C * static_cast<int>(sizeof(Out)), kVectors = kSegment * kPixel / 16, kAll = kSegments * kVectors;
+  constexpr int kPixel = C * static_cast<int>(sizeof(Out)), kVectors = kSegment * kPixel / 16, kAtOnce = 32 / kVectors < kSegments ? 32 / kVectors : kSegments;
+  if (lane >= kAtOnce * kVectors) return;  // one in four for three channels: to find other rows for them would cost more than they are worth
+  const int32_t row_bytes = width * kPixel, at = static_cast<int32_t>(lane % kVectors * 16), row = static_cast<int32_t>(lane / kVectors);
+  const char* from = staged + row * staged_pitch(kPixel) + at;
+  y += row;
+  char* line = out + static_cast<uint32_t>(y * row_bytes);
+  if (aligned && x + kSegment <= width && y - row + kSegments <= height) {  // nothing is cut off
+    char* to = line + (x * kPixel + at);
 #pragma unroll
-  for (int begin = 0; begin < kAll; begin += 32) {
-    const uint32_t i = begin + lane;
-    const int32_t r = static_cast<int32_t>(i / kVectors), v = static_cast<int32_t>(i % kVectors);
-    if ((kAll % 32 != 0 && i >= kAll) || y + r >= height) break;
-    char* const row = out + static_cast<uint32_t>((y + r) * width * kPixel);
-    const int32_t first = (x - (aligned ? 0 : row_shift<kPixel>(out, width, y + r))) * kPixel + v * 16;
-    const char* const from = staged + r * staged_pitch(kPixel) + v * 16;
-    if (first >= 0 && first + 16 <= width * kPixel && (kPixel % 16 == 0 || reinterpret_cast<uintptr_t>(row + first) % 16 == 0)) {
-      __stcg(reinterpret_cast<uint4*>(row + first), *reinterpret_cast<const uint4*>(from));
+    for (int r = 0; r < kSegments; r += kAtOnce)
+      __stcg(reinterpret_cast<uint4*>(to + static_cast<uint32_t>(r * row_bytes)), *reinterpret_cast<const uint4*>(from + r * staged_pitch(kPixel)));
+    return;
+  }
+#pragma unroll 1
+  for (int r = 0; r < kSegments && y + r < height; r += kAtOnce, line += kAtOnce * row_bytes, from += kAtOnce * staged_pitch(kPixel)) {
+    const int32_t first = (x - pixels_behind(reinterpret_cast<uintptr_t>(line), kPixel)) * kPixel + at;
+    if (first >= 0 && first + 16 <= row_bytes && (kPixel % 16 == 0 || reinterpret_cast<uintptr_t>(line + first) % 16 == 0)) {
+      __stcg(reinterpret_cast<uint4*>(line + first), *reinterpret_cast<const uint4*>(from));
     } else {
 #pragma unroll 1
       for (int32_t b = 0; b < 16; b += sizeof(Out))
-        if (first + b >= 0 && first + b < width * kPixel) *reinterpret_cast<Out*>(row + first + b) = *reinterpret_cast<const Out*>(from + b);
+        if (first + b >= 0 && first + b < row_bytes) *reinterpret_cast<Out*>(line + first + b) = *reinterpret_cast<const Out*>(from + b);
     }
   }
 }
@@ -293,17 +261,13 @@ __device__ void make_tile(const WarpItem<2, Map>& item, bool copies, int32_t til
   }
 }
 
-template <bool wide, class In, class Out, int C, class Map>
+template <class In, class Out, int C, class Map>
 __device__ void make_tile(const WarpItem<2, Map>& item, int32_t tile, char* staged) {
-  if constexpr (wide) {
-    if (item.interp == Interp::cubic) return make_tile<In, Out, C, Interp::cubic>(item, false, tile, staged);
-    if (item.interp == Interp::lanczos3) return make_tile<In, Out, C, Interp::lanczos3>(item, false, tile, staged);
-  }
   if (item.interp == Interp::linear) return make_tile<In, Out, C, Interp::linear>(item, false, tile, staged);
   make_tile<In, Out, C, Interp::nearest>(item, item.interp == Interp::copy, tile, staged);
 }
 
-template <bool wide, class In, class Out, class Map>
+template <class In, class Out, class Map>
 __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, Map>* items, int32_t count) {
   __shared__ uint4 staged[kWarps * kSegments * staged_pitch(4 * static_cast<int>(sizeof(Out))) / 16];
   char* const bytes = reinterpret_cast<char*>(staged);
@@ -311,37 +275,12 @@ __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, 
     const WarpItem<2, Map>& item = items[n];
     const auto channels = static_cast<int32_t>(item.src.channels), tile = static_cast<int32_t>(blockIdx.x);
     if (tile >= tiles_of_segments(item, channels * static_cast<int32_t>(sizeof(Out)))) continue;
-    if (channels == 1) make_tile<wide, In, Out, 1>(item, tile, bytes);
-    else if (channels == 3) make_tile<wide, In, Out, 3>(item, tile, bytes);
-    else make_tile<wide, In, Out, 4>(item, tile, bytes);
+    if (channels == 1) make_tile<In, Out, 1>(item, tile, bytes);
+    else if (channels == 3) make_tile<In, Out, 3>(item, tile, bytes);
+    else make_tile<In, Out, 4>(item, tile, bytes);
   }
 }
 
 }  // namespace warp
-
-// Whether the launch was one for this kernel.
-template <bool wide, class Map>
-bool launch_warp_tiles(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
-  int64_t tiles = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    if (!warp::fits_tiles(host_items[n], item_bytes(in), item_bytes(out))) return false;
-    tiles = std::max<int64_t>(tiles, warp::tiles_of_segments(host_items[n], static_cast<int32_t>(host_items[n].src.channels * item_bytes(out))));
-  }
-  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(count < 65535 ? count : 65535));
-  const auto launch = [&](auto in_tag, auto out_tag) {
-    warp::tile_kernel<wide, typename decltype(in_tag)::type, typename decltype(out_tag)::type, Map><<<grid, warp::kWarps * 32, 0, stream>>>(items, static_cast<int32_t>(count));
-    return true;
-  };
-  if (in == out) {
-    if (in == DType::uint8) return launch(TypeTag<uint8_t>{}, TypeTag<uint8_t>{});
-    if (in == DType::float16) return launch(TypeTag<Half>{}, TypeTag<Half>{});
-    if (in == DType::float32) return launch(TypeTag<float>{}, TypeTag<float>{});
-  }
-  if constexpr (std::is_same_v<Map, AffineMap<2>>) {  // only warp_affine and rotate convert
-    if (in == DType::uint8 && out == DType::float32) return launch(TypeTag<uint8_t>{}, TypeTag<float>{});
-    if (in == DType::float16 && out == DType::float32) return launch(TypeTag<Half>{}, TypeTag<float>{});
-  }
-  return false;
-}
 
 }  // namespace ndd
