@@ -93,15 +93,14 @@ bool for_warp_types(DType in, DType out, Visit visit) {
 // Whether the launch was one for the kernels of images in warp_tile.cuh and warp_wide.cuh.
 template <bool wide, class Map>
 bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
-  bool tiles_fit = true, needs_wide = false;
+  bool needs_wide = false;
   int64_t tiles = 0, blocks = 0;
   for (int64_t n = 0; n < count; ++n) {
     const WarpItem<2, Map>& item = host_items[n];
     if (!warp::fits_32_bits(item, item_bytes(in), item_bytes(out))) return false;
     needs_wide = needs_wide || item.interp == Interp::cubic || item.interp == Interp::lanczos3;
-    tiles_fit = tiles_fit && warp::fits_tiles(item, item_bytes(in));
     if (wide && needs_wide) blocks = std::max(blocks, warp::wide_blocks(item));
-    else if (tiles_fit) tiles = std::max<int64_t>(tiles, warp::tiles_of_segments(item, static_cast<int32_t>(item.src.channels * item_bytes(out))));
+    else tiles = std::max<int64_t>(tiles, warp::tiles_of_segments(item, static_cast<int32_t>(item.src.channels * item_bytes(out))));
   }
   const unsigned rows = static_cast<unsigned>(count < 65535 ? count : 65535);
   const int32_t images = static_cast<int32_t>(count);
@@ -113,7 +112,7 @@ bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* h
       });
     return false;
   }
-  return tiles_fit && for_warp_types<Map>(in, out, [&](auto in_tag, auto out_tag) {
+  return for_warp_types<Map>(in, out, [&](auto in_tag, auto out_tag) {
     const dim3 grid(static_cast<unsigned>(tiles), rows);
     warp::tile_kernel<typename decltype(in_tag)::type, typename decltype(out_tag)::type, Map><<<grid, warp::kWarps * 32, 0, stream>>>(items, images);
   });

@@ -41,45 +41,44 @@ NDD_HD int32_t tiles_of_segments(const WarpItem<2, Map>& item, int32_t pixel_byt
   return segments(item.out, width, pixel_bytes) * ((height + kTileRows - 1) / kTileRows);
 }
 
-// Four channels are one access. They are misaligned behind a sample with another number of channels.
-template <class Map>
-bool fits_tiles(const WarpItem<2, Map>& item, int64_t in_bytes) {
+// Whether an image is made in tiles of staged pixels. Four channels are one access; they are misaligned behind a sample with another number of channels.
+template <class In, class Map>
+__device__ bool is_staged(const WarpItem<2, Map>& item) {
   const int64_t channels = item.src.channels;
-  if (channels != 1 && channels != 3 && channels != 4) return false;
-  return reinterpret_cast<uintptr_t>(item.src.data) % (channels == 4 ? 4 * in_bytes : in_bytes) == 0;
+  return channels == 1 || channels == 3 || (channels == 4 && reinterpret_cast<uintptr_t>(item.src.data) % (4 * sizeof(In)) == 0);
 }
 
-// top + (bottom - top) * down of the rows' left + (right - left) * across, as the CPU has it.
-template <class Out, int C, class Row>
-__device__ void store_lerp(const Row (&rows)[2], const float (&right)[2], Out* to) {
-#pragma unroll
-  for (int c = 0; c < C; ++c) {
-    float line[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float v = rows[r].value(0, c);
-      line[r] = v + (rows[r].value(1, c) - v) * right[0];
-    }
-    to[c] = saturate<Out>(line[0] + (line[1] - line[0]) * right[1]);
-  }
-}
+// top + (bottom - top) * down of the rows' left + (right - left) * across, as the CPU has it. Every path rounds the same way, because an image's
+// address decides which one a pixel takes.
+__device__ inline float lerp(float a, float b, float weight) { return fmaf(b - a, weight, a); }
 
 // Of bytes to bytes: a row's sum of two products with 15-bit weights is one instruction, and lies in the mantissa of a float as it comes, half of a
 // level added. To convert, mix and round a channel takes 8 instructions instead of 18, and the result is within 0.01 of a level.
-template <int C>
-__device__ void store_byte_lerp(const RowTaps<uint8_t, C, 2> (&rows)[2], const float (&right)[2], uint8_t* to) {
-  constexpr uint32_t kOne = 0x4B000000;  // 2^23
-  const uint32_t weight = __float_as_uint(right[0] * 32768.0f + 8388608.0f);
-  const uint32_t weights = weight * 65535u + (32768u - kOne * 65535u);  // that of the right pixel above that of the left one
+constexpr uint32_t kByteOne = 0x4B000000;  // 2^23
+__device__ inline uint32_t byte_weights(float right) {  // that of the right pixel above that of the left one
+  return __float_as_uint(right * 32768.0f + 8388608.0f) * 65535u + (32768u - kByteOne * 65535u);
+}
+__device__ inline float byte_row(uint32_t weights, uint32_t pairs, bool upper_pair) {
+  return __int_as_float(static_cast<int>(upper_pair ? __dp2a_hi(weights, pairs, kByteOne + 16384u) : __dp2a_lo(weights, pairs, kByteOne + 16384u)));
+}
+__device__ inline uint8_t byte_between(float top, float bottom, float down) { return static_cast<uint8_t>(__float_as_uint(lerp(top, bottom, down)) >> 15); }
+
+template <class In, class Out>
+constexpr bool kBytes = std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>;
+
+template <class In, class Out, int C>
+__device__ void store_lerp(const RowTaps<In, C, 2> (&rows)[2], const float (&right)[2], Out* to) {
+  if constexpr (kBytes<In, Out>) {
+    const uint32_t weights = byte_weights(right[0]);
 #pragma unroll
-  for (int c = 0; c < C; ++c) {
-    float line[2];
+    for (int c = 0; c < C; ++c)
+      to[c] = byte_between(byte_row(weights, rows[0].pairs(c / 2), c % 2 != 0), byte_row(weights, rows[1].pairs(c / 2), c % 2 != 0), right[1]);
+  } else {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const uint32_t pairs = rows[r].pairs(c / 2);
-      line[r] = __int_as_float(static_cast<int>(c % 2 == 0 ? __dp2a_lo(weights, pairs, kOne + 16384u) : __dp2a_hi(weights, pairs, kOne + 16384u)));
+    for (int c = 0; c < C; ++c) {
+      const float top = lerp(rows[0].value(0, c), rows[0].value(1, c), right[0]), bottom = lerp(rows[1].value(0, c), rows[1].value(1, c), right[0]);
+      to[c] = saturate<Out>(lerp(top, bottom, right[1]));
     }
-    to[c] = static_cast<uint8_t>(__float_as_uint(line[0] + (line[1] - line[0]) * right[1]) >> 15);
   }
 }
 
@@ -89,23 +88,52 @@ __device__ Out converted(In value) {
   else return saturate<Out>(static_cast<float>(value));
 }
 
-// One pixel, with a look at the border for each neighbour. (x, y) is the first neighbour.
-template <class In, class Out, int C, Interp interp>
-__device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, int32_t x, int32_t y, Out* to) {
+// One pixel, with a look at the border for each neighbour.
+template <Interp interp, class In, class Out>
+__device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Out* to) {
   constexpr int K = kTaps<interp>;
   const In* const data = static_cast<const In*>(src.data);
-  if (src.border == Border::constant && (x <= -K || y <= -K || x >= static_cast<int32_t>(src.size[0]) || y >= static_cast<int32_t>(src.size[1]))) {
-    for (int c = 0; c < C; ++c) to[c] = saturate<Out>(src.fill_of(c));
-    return;
+  const int32_t channels = static_cast<int32_t>(src.channels);
+  float right[2];
+  int32_t offset[2][K];
+  bool empty = false;
+#pragma unroll
+  for (int d = 0; d < 2; ++d) {
+    const int32_t size = static_cast<int32_t>(src.size[d]);
+    float c = K > 1 ? from.at[d] - 0.5f : from.at[d], low;
+    if (src.border == Border::replicate && size >= K) {  // as in AxisTaps
+      c = fminf(fmaxf(c, 0.0f), static_cast<float>(size - 1));
+      low = fminf(floorf(c), static_cast<float>(size - K));
+    } else {
+      c = limited(c, size, src.border);
+      low = floorf(c);
+    }
+    right[d] = c - low;
+    bool any = false;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int32_t i = border_index(static_cast<int32_t>(low) + k, size, src.border);
+      any |= i >= 0;
+      offset[d][k] = i < 0 ? -1 : i * static_cast<int32_t>(src.stride[d]);
+    }
+    empty |= !any;
   }
-  if constexpr (interp == Interp::nearest) {
-    const int32_t offset = nearest_tap<int32_t>(src, from);
-    for (int c = 0; c < C; ++c) to[c] = offset < 0 ? saturate<Out>(src.fill_of(c)) : converted<In, Out>(load_global(data + offset + c));
-  } else {
-    const auto taps = linear_taps<int32_t>(src, from);
-    for (int c = 0; c < C; ++c) {
-      const float fill = static_cast<float>(saturate<In>(static_cast<float>(saturate<Out>(src.fill_of(c)))));
-      to[c] = saturate<Out>(blend(taps, c, fill, [&](int32_t offset) { return static_cast<float>(load_global(data + offset)); }));
+#pragma unroll 1
+  for (int32_t c = 0; c < channels; ++c) {
+    const Out shown = saturate<Out>(src.fill_of(c));
+    const In fill = saturate<In>(static_cast<float>(shown));
+    const auto value = [&](int r, int k) { return (offset[0][k] | offset[1][r]) < 0 ? fill : load_global(data + (offset[0][k] + offset[1][r] + c)); };
+    if (empty) {
+      to[c] = shown;
+    } else if constexpr (K == 1) {
+      to[c] = converted<In, Out>(value(0, 0));
+    } else if constexpr (kBytes<In, Out>) {
+      const uint32_t weights = byte_weights(right[0]);
+      const auto row = [&](int r) { return byte_row(weights, static_cast<uint32_t>(value(r, 0)) | static_cast<uint32_t>(value(r, 1)) << 8, false); };
+      to[c] = byte_between(row(0), row(1), right[1]);
+    } else {
+      const auto row = [&](int r) { return lerp(static_cast<float>(value(r, 0)), static_cast<float>(value(r, 1)), right[0]); };
+      to[c] = saturate<Out>(lerp(row(0), row(1), right[1]));
     }
   }
 }
@@ -175,10 +203,8 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
         if constexpr (K == 1) {
 #pragma unroll
           for (int c = 0; c < C; ++c) staged_pixel(begin + e)[c] = converted<In, Out>(rows[e][0].first(c));
-        } else if constexpr (std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>) {
-          store_byte_lerp<C>(rows[e], right[e], staged_pixel(begin + e));
         } else {
-          store_lerp<Out, C>(rows[e], right[e], staged_pixel(begin + e));
+          store_lerp<In, Out, C>(rows[e], right[e], staged_pixel(begin + e));
         }
       }
     }
@@ -188,11 +214,13 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
   for (int step = 0; step < kSteps; ++step) {
     if (quad.column(step) < 0 || quad.column(step) >= static_cast<int32_t>(item.size[0])) continue;
     const Point<2> from = point(step);
-    int32_t at[2];
-    for (int d = 0; d < 2; ++d) at[d] = Axis::first(__fadd_rd(K > 1 ? from.at[d] - 0.5f : from.at[d], kFloorBias));
-    uint32_t unused;
-    if (reader.usable() && !reader.keeps_inside && reader.locate(at[0], at[1], unused)) continue;
-    careful_pixel<In, Out, C, interp>(item.src, from, at[0], at[1], staged_pixel(step));
+    if (reader.usable() && !reader.keeps_inside) {
+      int32_t at[2];
+      for (int d = 0; d < 2; ++d) at[d] = Axis::first(__fadd_rd(K > 1 ? from.at[d] - 0.5f : from.at[d], kFloorBias));
+      uint32_t unused;
+      if (reader.locate(at[0], at[1], unused)) continue;
+    }
+    careful_pixel<interp, In>(item.src, from, staged_pixel(step));
   }
 }
 
@@ -267,6 +295,21 @@ __device__ void make_tile(const WarpItem<2, Map>& item, int32_t tile, char* stag
   make_tile<In, Out, C, Interp::nearest>(item, item.interp == Interp::copy, tile, staged);
 }
 
+// The pixels of a tile one by one, for other numbers of channels.
+template <class In, class Out, class Map>
+__device__ void make_plain_tile(const WarpItem<2, Map>& item, int32_t columns, int32_t tile) {
+  const int32_t width = static_cast<int32_t>(item.size[0]), height = static_cast<int32_t>(item.size[1]), line = tile / columns;
+  const int32_t x = (tile - line * columns) * kSegment + static_cast<int32_t>(threadIdx.x % 32), bottom = min(height, (line + 1) * kTileRows);
+  if (x >= width) return;
+  for (int32_t y = line * kTileRows + static_cast<int32_t>(threadIdx.x / 32); y < bottom; y += kWarps) {
+    const Point<2> to{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
+    const Point<2> from = item.interp == Interp::copy ? to : source_point(item.map, x, y, to, 0);
+    Out* const out = static_cast<Out*>(item.out) + (y * width + x) * static_cast<int32_t>(item.src.channels);
+    if (item.interp == Interp::linear) careful_pixel<Interp::linear, In>(item.src, from, out);
+    else careful_pixel<Interp::nearest, In>(item.src, from, out);
+  }
+}
+
 template <class In, class Out, class Map>
 __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, Map>* items, int32_t count) {
   __shared__ uint4 staged[kWarps * kSegments * staged_pitch(4 * static_cast<int>(sizeof(Out))) / 16];
@@ -275,12 +318,12 @@ __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, 
     const WarpItem<2, Map>& item = items[n];
     const auto channels = static_cast<int32_t>(item.src.channels), tile = static_cast<int32_t>(blockIdx.x);
     if (tile >= tiles_of_segments(item, channels * static_cast<int32_t>(sizeof(Out)))) continue;
-    if (channels == 1) make_tile<In, Out, 1>(item, tile, bytes);
+    if (!is_staged<In>(item)) make_plain_tile<In, Out>(item, segments(item.out, static_cast<int32_t>(item.size[0]), channels * static_cast<int32_t>(sizeof(Out))), tile);
+    else if (channels == 1) make_tile<In, Out, 1>(item, tile, bytes);
     else if (channels == 3) make_tile<In, Out, 3>(item, tile, bytes);
     else make_tile<In, Out, 4>(item, tile, bytes);
   }
 }
 
 }  // namespace warp
-
 }  // namespace ndd
