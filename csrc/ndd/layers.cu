@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
         for (; found != 0 && met < kMostLayers; found &= found - 1, ++met) {
           const int32_t giver = __popc((found & (0u - found)) - 1u);
           const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), giver);
-          const auto given_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), giver), given_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), giver);
+          const auto given_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), giver);
+          const auto given_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), giver);
           if (lane != met) continue;
           in = reinterpret_cast<const char*>(given_in);
           begin = given_begin;
@@ -129,7 +130,8 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
           if (from > first && bits != 0) bits &= 0xFFFFu << (from - first);
           if (to < first + kVector && bits != 0) bits &= 0xFFFFu >> (first + kVector - to);
           if (bits == 0) continue;
-          const uint4 bytes = given_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period) : chosen_bytes(reinterpret_cast<const char*>(given_in) + first, bits);
+          const uint4 bytes = given_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
+                                            : chosen_bytes(reinterpret_cast<const char*>(given_in) + first, bits);
           made.x |= bytes.x & spread(bits);
           made.y |= bytes.y & spread(bits >> 4);
           made.z |= bytes.z & spread(bits >> 8);

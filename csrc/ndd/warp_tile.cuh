@@ -316,9 +316,10 @@ __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, 
   char* const bytes = reinterpret_cast<char*>(staged);
   for (int32_t n = blockIdx.y; n < count; n += gridDim.y) {
     const WarpItem<2, Map>& item = items[n];
-    const auto channels = static_cast<int32_t>(item.src.channels), tile = static_cast<int32_t>(blockIdx.x);
-    if (tile >= tiles_of_segments(item, channels * static_cast<int32_t>(sizeof(Out)))) continue;
-    if (!is_staged<In>(item)) make_plain_tile<In, Out>(item, segments(item.out, static_cast<int32_t>(item.size[0]), channels * static_cast<int32_t>(sizeof(Out))), tile);
+    const auto channels = static_cast<int32_t>(item.src.channels), pixel_bytes = channels * static_cast<int32_t>(sizeof(Out));
+    const auto tile = static_cast<int32_t>(blockIdx.x);
+    if (tile >= tiles_of_segments(item, pixel_bytes)) continue;
+    if (!is_staged<In>(item)) make_plain_tile<In, Out>(item, segments(item.out, static_cast<int32_t>(item.size[0]), pixel_bytes), tile);
     else if (channels == 1) make_tile<In, Out, 1>(item, tile, bytes);
     else if (channels == 3) make_tile<In, Out, 3>(item, tile, bytes);
     else make_tile<In, Out, 4>(item, tile, bytes);

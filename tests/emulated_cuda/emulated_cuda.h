@@ -189,7 +189,9 @@ inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int sel
   return made;
 }
 // The sum and two products of 16-bit and 8-bit numbers.
-inline unsigned int __dp2a_lo(unsigned int words, unsigned int bytes, unsigned int sum) { return sum + (words & 0xFFFF) * (bytes & 0xFF) + (words >> 16) * (bytes >> 8 & 0xFF); }
+inline unsigned int __dp2a_lo(unsigned int words, unsigned int bytes, unsigned int sum) {
+  return sum + (words & 0xFFFF) * (bytes & 0xFF) + (words >> 16) * (bytes >> 8 & 0xFF);
+}
 inline unsigned int __dp2a_hi(unsigned int words, unsigned int bytes, unsigned int sum) { return __dp2a_lo(words, bytes >> 16, sum); }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
