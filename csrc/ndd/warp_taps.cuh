@@ -32,6 +32,7 @@ template <class Map>
 bool fits_32_bits(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
   constexpr int64_t kMost = int64_t{1} << 30;
   const WarpSource<2>& src = item.src;
+  if (src.channels < 1) return false;
   for (int d = 0; d < 2; ++d)
     if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
   if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMost || item.size[0] * item.size[1] * src.channels * out_bytes >= kMost) return false;

@@ -4,6 +4,9 @@
 // A warp makes 32 x 4 pixels at a time, 16 x 2 in each of four steps, and every cache line that a load of a warp touches may take a turn in the L1
 // cache: 16 x 2 uint8 pixels of three channels lie in about 3 lines upright and 13 turned by 45 degrees (32 x 1: 2 and 23, 8 x 4: 5 and 9). The pixels
 // meet in shared memory, from where they are stored 16 bytes at a time.
+//
+// Computed from the machine code for sm_90, not measured: a pixel of three channels takes 87 instructions in uint8 and 85 in float32 where it is linear,
+// 42 and 46 where it is the nearest. An H200 moves its bytes in the time of 37, 147, 37 and 147, so linear uint8 ends at 0.42 of the bandwidth.
 #pragma once
 
 #include <cstdint>
