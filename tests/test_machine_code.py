@@ -112,3 +112,14 @@ def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> No
         for code in code_of(cuobjdump, f"linear_kernelI{elements}Li3"):
             assert any(sum(".CONSTANT" in line for line in loop) == 24 for loop in loops(code))  # two rows at a time, of four pixels each
             assert not re.search(r"\b(LDL|STL)\b", code)
+
+
+# One of each is for 1, 3 and 4 channels and nearest and linear: every one stores 16 bytes at once, and two pixels of four channels are two loads.
+@pytest.mark.parametrize(("types", "load", "mix"), [("hh", "LDG.E.CONSTANT", "IDP.2A"), ("ff", "LDG.E.128.CONSTANT", "FFMA")])
+def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix: str) -> None:
+    for code in code_of(cuobjdump, f"warp11tile_kernelI{types}NS_9AffineMapILi2E"):
+        assert len(re.findall(r"\bSTG\.E\.128", code)) >= 6
+        assert len(re.findall(rf"\b{re.escape(load)}\b", code)) >= 20
+        assert mix in code
+        assert "LDL" not in code  # registers spilled to memory
+        assert "STL" not in code

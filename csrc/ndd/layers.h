@@ -59,73 +59,20 @@ struct Layers {
 
 // csrc/ndd/layers_cpu.cpp
 void run_layers_cpu(const Layers& stack, DType in, DType out);
-
 #ifdef __CUDACC__
-namespace layers_detail {
-
-struct LayersTable {
-  void* out;
-  int ndim, channel;
-  int64_t extent[kSliceDims];
-  int64_t first, count, volume;  // layers
-  int64_t fills;                 // its first fill
-};
-
-// Bound by the lookup where there are many layers: 60 % of the bandwidth is expected for up to four of them and elements of one byte.
-static __global__ void run_layers_gpu(const LayersTable* samples, int64_t count, const Layer* layers, const float* fills, DType in, DType out) {
-  for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
-    const LayersTable s = samples[i];
-    for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < s.volume; e += int64_t{gridDim.x} * blockDim.x) {
-      int64_t at[kSliceDims], rest = e;
-      for (int d = s.ndim - 1; d >= 0; --d) {
-        const int64_t outer = rest / s.extent[d];
-        at[d] = rest - outer * s.extent[d];
-        rest = outer;
-      }
-      int64_t k = s.first + s.count - 1;
-      while (k > s.first && !layers[k].contains(at, s.ndim)) --k;
-      const Layer& layer = layers[k];
-      if (layer.in == nullptr) store_element(fills[s.fills + layer.fills + (s.channel < 0 ? 0 : at[s.channel])], s.out, out, e);
-      else if (in == out) copy_element(layer.in, layer.source(at, s.ndim), s.out, e, out);
-      else store_element(load_element(layer.in, in, layer.source(at, s.ndim)), s.out, out, e);
-    }
-  }
-}
-
-template <class Make>
-void launch_layers(const std::string& op, int64_t samples, DType in, DType out, Make make) {
-  std::vector<LayersTable> table;
-  std::vector<Layer> layers;
-  std::vector<float> fills;
-  int64_t most = 0;
-  for (int64_t i = 0; i < samples; ++i) {
-    const Layers stack = make(i);
-    LayersTable row{stack.out, stack.ndim, stack.channel, {}, static_cast<int64_t>(layers.size()), static_cast<int64_t>(stack.layers.size()), 1,
-                    static_cast<int64_t>(fills.size())};
-    for (int d = 0; d < stack.ndim; ++d) row.volume *= row.extent[d] = stack.extent[d];
-    most = std::max(most, row.volume);
-    table.push_back(row);
-    layers.insert(layers.end(), stack.layers.begin(), stack.layers.end());
-    fills.insert(fills.end(), stack.fills.begin(), stack.fills.end());
-  }
-  if (most == 0) return;
-  if (fills.empty()) fills.push_back(0.0f);
-  const CudaTable<LayersTable> rows(table);
-  const CudaTable<Layer> boxes(layers);
-  const CudaTable<float> values(fills);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
-  run_layers_gpu<<<grid, 256, 0, current_cuda_stream()>>>(rows.data(), samples, boxes.data(), values.data(), in, out);
-  check_launch(op.c_str());
-}
-
-}  // namespace layers_detail
+// csrc/ndd/layers.cu
+void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, DType in, DType out);
 #endif
 
 // make(i) gives the layers of sample i; the lowest one is all of the output.
 template <class Make>
 void run_layers(const std::string& op, const Samples& in, const Samples& out, Make make) {
 #ifdef __CUDACC__
-  if (in.values().is_cuda()) return layers_detail::launch_layers(op, out.size(), in.dtype(), out.dtype(), make);
+  if (in.values().is_cuda()) {
+    std::vector<Layers> stacks;
+    for (int64_t i = 0; i < out.size(); ++i) stacks.push_back(make(i));
+    return run_layers_cuda(op, stacks, in.dtype(), out.dtype());
+  }
 #endif
   const double each = in.dtype() == out.dtype() ? 0.05 * static_cast<double>(out.item_bytes()) : 0.3;
   launch_cpu(op, out.size(), each * out.mean_volume(), {}, [=](int64_t i) { run_layers_cpu(make(i), in.dtype(), out.dtype()); });

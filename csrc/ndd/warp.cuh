@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the warp driver: one launch for all images of a ragged batch. A pixel's taps and their blend are those of warp.h.
-//
-// Bytes: every output pixel is written once; its neighbours are read through the caches, where the compact tile of a block keeps them, so DRAM sees
-// each source pixel that is shown about once. Expected: 60 to 80 % of the bandwidth for float32, half of that for single bytes, which limit the
-// stores to a quarter of a sector per instruction (not measured: no GPU was at hand).
+// CUDA side of the warp driver: one launch for all images of a ragged batch. warp_tile.cuh and warp_wide.cuh take the common types and channels; the
+// kernel here takes everything else, a pixel a thread with 64-bit indices: volumes, other types, other numbers of channels, images of a gigabyte.
 #pragma once
 
 #include <cstdint>
 
 #include "ndd/elements.cuh"
 #include "ndd/warp.h"
+#include "ndd/warp_tile.cuh"
+#include "ndd/warp_wide.cuh"
 
 namespace ndd {
 namespace warp {
@@ -72,10 +71,59 @@ __global__ void __launch_bounds__(kTileWidth * kTileHeight) warp_kernel(const Wa
 
 }  // namespace warp
 
-// `items` is in device memory; `tiles` is the largest tile_count of an item.
+// Visits the tags of the types of an image for which there are kernels; false if there are none.
+template <class Map, class Visit>
+bool for_warp_types(DType in, DType out, Visit visit) {
+  const auto pair = [&](auto in_tag, auto out_tag) {
+    visit(in_tag, out_tag);
+    return true;
+  };
+  if (in == out) {
+    if (in == DType::uint8) return pair(TypeTag<uint8_t>{}, TypeTag<uint8_t>{});
+    if (in == DType::float16) return pair(TypeTag<Half>{}, TypeTag<Half>{});
+    if (in == DType::float32) return pair(TypeTag<float>{}, TypeTag<float>{});
+  }
+  if constexpr (std::is_same_v<Map, AffineMap<2>>) {  // only warp_affine and rotate convert
+    if (in == DType::uint8 && out == DType::float32) return pair(TypeTag<uint8_t>{}, TypeTag<float>{});
+    if (in == DType::float16 && out == DType::float32) return pair(TypeTag<Half>{}, TypeTag<float>{});
+  }
+  return false;
+}
+
+// Whether the launch was one for the kernels of images in warp_tile.cuh and warp_wide.cuh.
+template <bool wide, class Map>
+bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
+  bool needs_wide = false;
+  int64_t tiles = 0, blocks = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const WarpItem<2, Map>& item = host_items[n];
+    if (!warp::fits_32_bits(item, item_bytes(in), item_bytes(out))) return false;
+    needs_wide = needs_wide || item.interp == Interp::cubic || item.interp == Interp::lanczos3;
+    if (wide && needs_wide) blocks = std::max(blocks, warp::wide_blocks(item));
+    else tiles = std::max<int64_t>(tiles, warp::tiles_of_segments(item, static_cast<int32_t>(item.src.channels * item_bytes(out))));
+  }
+  const unsigned rows = static_cast<unsigned>(count < 65535 ? count : 65535);
+  const int32_t images = static_cast<int32_t>(count);
+  if (needs_wide) {
+    if constexpr (wide)
+      return for_warp_types<Map>(in, out, [&](auto in_tag, auto out_tag) {
+        const dim3 grid(static_cast<unsigned>(blocks), rows), block(warp::kWideWidth, warp::kWideHeight);
+        warp::wide_kernel<typename decltype(in_tag)::type, typename decltype(out_tag)::type, Map><<<grid, block, 0, stream>>>(items, images);
+      });
+    return false;
+  }
+  return for_warp_types<Map>(in, out, [&](auto in_tag, auto out_tag) {
+    const dim3 grid(static_cast<unsigned>(tiles), rows);
+    warp::tile_kernel<typename decltype(in_tag)::type, typename decltype(out_tag)::type, Map><<<grid, warp::kWarps * 32, 0, stream>>>(items, images);
+  });
+}
+
+// `items` is in device memory, `host_items` are the same but for maps that come from there; `tiles` is the largest tile_count of an item.
 template <int D, bool wide, class Map>
-void launch_warp(const WarpItem<D, Map>* items, int64_t count, int64_t tiles, DType in, DType out, cudaStream_t stream) {
+void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out, cudaStream_t stream) {
   if (count == 0 || tiles == 0) return;
+  if constexpr (D == 2)
+    if (launch_warp_images<wide>(items, host_items, count, in, out, stream)) return;
   const dim3 grid(static_cast<unsigned>(tiles < 65536 ? tiles : 65536), static_cast<unsigned>(count < 65535 ? count : 65535));
   warp::warp_kernel<D, wide, Map><<<grid, dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);
 }

@@ -145,7 +145,7 @@ void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
     if (tiles == 0) return;
     const CudaTable<WarpItem<D, Map>> table(items);
     set_device_maps(maps, const_cast<WarpItem<D, Map>*>(table.data()), samples, frames, 0);
-    launch_warp<D, wide>(table.data(), static_cast<int64_t>(items.size()), tiles, in.dtype(), out.dtype(), current_cuda_stream());
+    launch_warp<D, wide>(table.data(), items.data(), static_cast<int64_t>(items.size()), tiles, in.dtype(), out.dtype(), current_cuda_stream());
     return check_launch(images.op());
   }
 #endif

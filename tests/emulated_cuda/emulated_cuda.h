@@ -175,6 +175,16 @@ T __ldg(const T* from) {
   if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) ::ndd_emulator::fault("__ldg of an address that is not a multiple of the size");
   return *from;
 }
+template <class T>
+void __stcg(T* to, T value) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T) != 0) ::ndd_emulator::fault("__stcg to an address that is not a multiple of the size");
+  *to = value;
+}
+// The sum and two products of 16-bit and 8-bit numbers.
+inline unsigned int __dp2a_lo(unsigned int words, unsigned int bytes, unsigned int sum) {
+  return sum + (words & 0xFFFF) * (bytes & 0xFF) + (words >> 16) * (bytes >> 8 & 0xFF);
+}
+inline unsigned int __dp2a_hi(unsigned int words, unsigned int bytes, unsigned int sum) { return __dp2a_lo(words, bytes >> 16, sum); }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 // Byte k of the result is the one of y:x that nibble k of `selector` names; its top bit, which would spread a sign, is not used.
@@ -196,6 +206,11 @@ inline float __uint_as_float(unsigned int bits) { return ::ndd_emulator::same_bi
 inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 inline float __fadd_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, b); }
 inline float __fsub_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, -b); }
+inline float __fadd_rd(float a, float b) {  // towards minus infinity
+  const double sum = static_cast<double>(a) + static_cast<double>(b);
+  const float nearest = static_cast<float>(sum);
+  return static_cast<double>(nearest) > sum ? std::nextafter(nearest, -INFINITY) : nearest;
+}
 inline float __fmul_rn(float a, float b) { return ::ndd_emulator::rounded_product(a, b); }
 
 // CUDA's are overloads at file scope, for all pairs of numbers.

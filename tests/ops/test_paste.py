@@ -100,6 +100,21 @@ CASES = [
         layout="CHW",
         reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, 0.5, (2, 1), centred=True),
     ),
+    Case(  # rows longer than what a warp takes at a time
+        "erase",
+        "long rows",
+        images("HWC", H=3, W=1500),
+        {"anchor": [1, 10, 0, 1360], "shape": [1, 1400, 3, 77], "axes": [0, 1], "fill_value": [1.0, 2.0, 3.0]},
+        layout="HWC",
+        reference=lambda image, anchor, shape, fill_value, **_: erased(image, anchor, shape, fill_value, channel=2),
+    ),
+    Case(  # more layers than a row of the CUDA kernel may have
+        "erase",
+        "many",
+        arrays((50, 21), "int16"),
+        {"anchor": [float(k) for k in range(40)], "shape": [2.0] * 40, "axes": [1], "fill_value": -1},
+        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, -1, (1,)),
+    ),
     Case(
         "erase",
         "rows",
@@ -122,7 +137,7 @@ CASES = [
             layout=layout,
             reference=lambda image, layout=layout, **args: masked(image, **args, rows=layout.index("H")),
         )
-        for layout, dtype in (("HWC", "uint8"), ("CHW", "float32"), ("FHWC", "int16"))
+        for layout, dtype in (("HWC", "uint8"), ("HW", "uint8"), ("CHW", "float32"), ("FHWC", "int16"), ("HWC", "float64"))
     ),
     Case(
         "paste",

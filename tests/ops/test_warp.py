@@ -238,6 +238,38 @@ CASES = [
 ]
 
 
+# Images of more than one tile of the CUDA kernels, whose rows begin at any byte, in every type and number of channels that has code of its own.
+LARGE = {"H": 41, "W": 77}
+CASES += [
+    *(
+        Case(
+            "warp_affine",
+            f"tiles {c} {dtype}",
+            images("HWC", dtype, C=c, **LARGE),
+            {"matrix": Each(AFFINE), **fill},
+            "HWC",
+            affine,
+            near,
+        )
+        for c, dtype, fill, near in (
+            (1, "uint8", {}, 1),
+            (3, "uint8", {"fill_value": 100.0}, 1),
+            (4, "uint8", {}, 1),
+            (2, "uint8", {"fill_value": 7.0}, 1),
+            (3, "float16", {"fill_value": 50.0}, 0.2),
+            (4, "float16", {}, 0.2),
+            (4, "float32", {"fill_value": 9.0}, 0.02),
+        )
+    ),
+    Case("warp_affine", "tiles u8 f32", images("HWC", **LARGE), {"matrix": Each(AFFINE), "dtype": "f32"}, "HWC", affine, 0.02),
+    Case("warp_affine", "tiles planes", images("CHW", **LARGE), {"matrix": Each(AFFINE), "fill_value": 5.0}, "CHW", None, 1),
+    Case("rotate", "tiles nearest", images("HWC", **LARGE), {"angle": 180.0, "interp_type": NEAREST, "keep_size": True}, "HWC", turned),
+    Case(PERSPECTIVE, "tiles", images("HWC", **LARGE), {"matrix": Each(HOMOGRAPHY), "border_mode": "reflect_101"}, "HWC", perspective, 1),
+    Case(PERSPECTIVE, "tiles frames", images("FHWC", "float32", **LARGE), {"matrix": HOMOGRAPHY[0], "fill_value": 3.0}, "FHWC", None, 0.02),
+    Case("water", "tiles", images("HWC", "float16", **LARGE), {"interp_type": LINEAR, "fill_value": 30.0}, "HWC", None, 0.25),
+]
+
+
 def check(data: np.ndarray, layout: str, degrees: float, fill: float | None, nearest: bool, **options: Any) -> None:
     interp = types.INTERP_NN if nearest else types.INTERP_LINEAR
     fills = {} if fill is None else {"fill_value": fill}

@@ -19,6 +19,15 @@ struct TableMap {
     return {load_element(x, x_type, i) + shift, load_element(y, y_type, i) + shift};
   }
 
+  bool fits_32_bits() const { return x_type == DType::float32 && y_type == DType::float32 && width * height < (int64_t{1} << 31); }
+  // Then, of a pixel of the image or of the nearest one.
+  NDD_HD Point<2> at_pixel(int32_t column, int32_t line) const {
+    const int32_t right = static_cast<int32_t>(width) - 1, bottom = static_cast<int32_t>(height) - 1;
+    column = column < 0 ? 0 : column < right ? column : right;
+    const int32_t i = (line < bottom ? line : bottom) * (right + 1) + column;
+    return {static_cast<const float*>(x)[i] + shift, static_cast<const float*>(y)[i] + shift};
+  }
+
   // On the CPU: a row of the maps is a row of points.
   void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
     const int64_t i = index(first);

@@ -25,6 +25,15 @@ struct JitterMap {
     return {to.at[0] + offset(w[0]), to.at[1] + offset(w[1])};
   }
 
+  // Of an image with fewer than 2^31 pixels; something for pixels outside of it.
+  NDD_HD Point<2> at_pixel(int32_t x, int32_t y) const {
+    const uint32_t pixel = static_cast<uint32_t>(y) * static_cast<uint32_t>(width) + static_cast<uint32_t>(x);
+    uint32_t words[4];
+    stream.compute(pixel / 2, words);
+    const bool odd = pixel % 2 != 0;
+    return {static_cast<float>(x) + 0.5f + offset(odd ? words[2] : words[0]), static_cast<float>(y) + 0.5f + offset(odd ? words[3] : words[1])};
+  }
+
   // The words of a whole row at a time: 8 pixels in the time that one takes.
   void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
     alignas(64) uint32_t words[2 * warp::kBlock + 32];
