@@ -18,9 +18,11 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
   T element[kCount];
 
   // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
-  static __device__ AlignedVector load(const AlignedVector* from) {
-    static_assert(sizeof(AlignedVector) == 4 || sizeof(AlignedVector) == 8 || sizeof(AlignedVector) == 16);
-    using Word = std::conditional_t<sizeof(AlignedVector) == 16, uint4, std::conditional_t<sizeof(AlignedVector) == 8, uint2, unsigned int>>;
+  static __device__ __forceinline__ AlignedVector load(const AlignedVector* from) {
+    constexpr int kBytes = sizeof(T) * kCount;
+    static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
+    using Narrow = std::conditional_t<kBytes == 1, unsigned char, unsigned short>;
+    using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned int, Narrow>>>;
     const Word word = __ldg(reinterpret_cast<const Word*>(from));
     AlignedVector loaded;
     memcpy(&loaded, &word, sizeof(AlignedVector));
