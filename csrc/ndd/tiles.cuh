@@ -40,17 +40,17 @@ struct Place {
 };
 
 // Calls body(Place<rows, 4>) for what this thread shall do of `count` elements, with vectors that begin where `out`, of so many bytes an element, is
-// aligned; then body(Place<1, 1>) for the few elements in front and behind, or for all where they shall be taken one by one.
+// aligned; then body(Place<1, 1>) for one of the few elements in front and behind.
 template <int rows, class Body>
-__device__ void for_each(const void* out, int64_t bytes, int64_t count, Body body, bool one_by_one = false) {
+__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body) {
   const int64_t vector = kWidth * bytes < 16 ? kWidth * bytes : 16;
   const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out)) & (vector - 1);
   const int64_t before = misaligned == 0 ? 0 : (vector - misaligned) / bytes, head = before < count ? before : count;
-  const int64_t body_count = one_by_one ? 0 : (count - head) / kWidth * kWidth, end = head + body_count;
+  const int64_t body_count = (count - head) / kWidth * kWidth, end = head + body_count;
   const int64_t step = gridDim.x * elements<rows>;
   for (int64_t first = head + blockIdx.x * elements<rows> + threadIdx.x * kWidth; first < end; first += step) body(Place<rows, kWidth>{first, end});
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count - body_count; i += int64_t{gridDim.x} * kThreads) {
-    const int64_t e = i < head ? i : i + body_count;
+  if (blockIdx.x == 0 && threadIdx.x < count - body_count) {
+    const int64_t e = threadIdx.x < head ? threadIdx.x : threadIdx.x + body_count;
     body(Place<1, 1>{e, e + 1});
   }
 }
@@ -63,7 +63,7 @@ __device__ __forceinline__ T load_one(const T* from) {
 // values[g][k] = convert(element k of row g of data). Any alignment: vectors that are not aligned are read element by element, which are as many
 // wavefronts again for each byte of an element's neighbours: 4 for uint8 where 12 are to be had.
 template <class In, class T, int rows, int width, class Convert>
-__device__ void load_of(const void* data, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
+__device__ __forceinline__ void load_of(const void* data, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
   constexpr int kPart = width * sizeof(In) > 16 ? 16 / sizeof(In) : width;
   using Part = AlignedVector<In, kPart>;
   constexpr int kParts = width / kPart;
@@ -92,13 +92,13 @@ __device__ void load_of(const void* data, const Place<rows, width>& at, T (&valu
 }
 
 template <class T, int rows, int width, class Convert>
-__device__ void load(const void* data, DType dtype, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
+__device__ __forceinline__ void load(const void* data, DType dtype, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
   for_dtype(dtype, [&](auto tag) { load_of<typename decltype(tag)::type>(data, at, values, convert); });
 }
 
 // out = convert(TypeTag<Out>, values[g][k]), in vectors: for_each() has seen to it that they are aligned.
 template <class Out, class T, int rows, int width, class Convert>
-__device__ void store_of(const T (&values)[rows][width], void* data, const Place<rows, width>& at, Convert convert) {
+__device__ __forceinline__ void store_of(const T (&values)[rows][width], void* data, const Place<rows, width>& at, Convert convert) {
   constexpr int kPart = width * sizeof(Out) > 16 ? 16 / sizeof(Out) : width;
   using Part = AlignedVector<Out, kPart>;
   Out* const to = static_cast<Out*>(data) + at.first;
@@ -117,7 +117,7 @@ __device__ void store_of(const T (&values)[rows][width], void* data, const Place
 }
 
 template <class T, int rows, int width, class Convert>
-__device__ void store(const T (&values)[rows][width], void* data, DType dtype, const Place<rows, width>& at, Convert convert) {
+__device__ __forceinline__ void store(const T (&values)[rows][width], void* data, DType dtype, const Place<rows, width>& at, Convert convert) {
   for_dtype(dtype, [&](auto tag) { store_of<typename decltype(tag)::type>(values, data, at, convert); });
 }
 

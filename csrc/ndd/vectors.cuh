@@ -17,12 +17,13 @@ template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) AlignedVector {
   T element[kCount];
 
+  static constexpr int kBytes = sizeof(T) * kCount;
+  static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
+  using Narrow = std::conditional_t<kBytes == 1, unsigned char, unsigned short>;
+  using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned int, Narrow>>>;
+
   // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
   static __device__ __forceinline__ AlignedVector load(const AlignedVector* from) {
-    constexpr int kBytes = sizeof(T) * kCount;
-    static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
-    using Narrow = std::conditional_t<kBytes == 1, unsigned char, unsigned short>;
-    using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned int, Narrow>>>;
     const Word word = __ldg(reinterpret_cast<const Word*>(from));
     AlignedVector loaded;
     memcpy(&loaded, &word, sizeof(AlignedVector));
@@ -52,7 +53,13 @@ __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
     *b = result;
   };
   if (aligned) {
-    for (int64_t v = first; v < vectors; v += stride) transform(From::load(from + v), to + v);
+    // Two loads on their way at once.
+    for (int64_t v = first; v < vectors; v += 2 * stride) {
+      const bool two = v + stride < vectors;
+      const From a = From::load(from + v), b = From::load(from + (two ? v + stride : v));
+      transform(a, to + v);
+      if (two) transform(b, to + v + stride);
+    }
   } else {
     for (int64_t v = first; v < vectors; v += stride) {
       From a;

@@ -277,7 +277,7 @@ int barrier(int line, bool predicate) {
 int lane() { return block->running % 32; }
 
 // All lanes meet twice: when each has given its bits, and, because one may run ahead to the next exchange, when each has taken them.
-static std::vector<uint64_t> exchange(int line, unsigned int mask, uint64_t bits) {
+static std::vector<uint64_t> exchange(int line, unsigned int mask, uint64_t bits, bool orders = false) {
   const int count = static_cast<int>(block->threads.size()), first = block->running / 32 * 32, lanes = std::min(32, count - first);
   if (mask != 0xFFFFFFFFu) fault("an exchange between some lanes of a warp only, which the emulator does not know");
   if (lanes != 32) fault("an exchange between all lanes of a warp that has fewer threads");
@@ -288,6 +288,7 @@ static std::vector<uint64_t> exchange(int line, unsigned int mask, uint64_t bits
     const int own = block->running - first;
     for (int k = 0; k < 32; ++k) all = all && (k == own || (warp[k].state == State::in_warp && warp[k].line == place));
     if (all) {
+      if (orders) begin_epoch(first / 32);
       for (int k = 0; k < 32; ++k)
         if (k != own) warp[k].state = State::released;
     } else {
@@ -305,6 +306,8 @@ uint64_t shuffle(int line, unsigned int mask, uint64_t bits, int from) {
   const std::vector<uint64_t> given = exchange(line, mask, bits);
   return from >= 0 && from < 32 ? given[from] : bits;
 }
+
+void sync_warp(int line) { exchange(line, 0xFFFFFFFFu, 0, true); }
 
 unsigned int ballot(int line, unsigned int mask, bool predicate) {
   const std::vector<uint64_t> given = exchange(line, mask, predicate);

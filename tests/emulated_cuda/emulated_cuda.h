@@ -114,6 +114,8 @@ int barrier(int line, bool predicate);
 // Waits for the warp; returns what lane `from(lane)` gave, which is `bits` of the own lane where there is none. `mask` must be of all lanes.
 uint64_t shuffle(int line, unsigned int mask, uint64_t bits, int from);
 unsigned int ballot(int line, unsigned int mask, bool predicate);
+// Waits for the warp, and orders the accesses of its lanes to memory, which the exchanges above do not.
+void sync_warp(int line);
 int lane();
 
 template <class T>
@@ -141,7 +143,7 @@ float rounded_product(float a, float b);
 
 #define __syncthreads() ((void)::ndd_emulator::barrier(__LINE__, false))
 #define __syncthreads_count(predicate) ::ndd_emulator::barrier(__LINE__, (predicate) != 0)
-#define __syncwarp(...) ((void)::ndd_emulator::ballot(__LINE__, 0xFFFFFFFFu, false))
+#define __syncwarp(...) ::ndd_emulator::sync_warp(__LINE__)
 #define __ballot_sync(mask, predicate) ::ndd_emulator::ballot(__LINE__, mask, (predicate) != 0)
 #define __shfl_sync(mask, value, from) ::ndd_emulator::shuffled(__LINE__, mask, value, from)
 #define __shfl_down_sync(mask, value, delta) ::ndd_emulator::shuffled(__LINE__, mask, value, ::ndd_emulator::lane() + (delta))
@@ -177,6 +179,10 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
 inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
 inline float __int_as_float(int bits) { return ::ndd_emulator::same_bits<float>(bits); }
+inline unsigned int __umulhi(unsigned int a, unsigned int b) { return static_cast<unsigned int>(uint64_t{a} * b >> 32); }
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int bits) {
+  return static_cast<unsigned int>((uint64_t{high} << 32 | low) >> bits % 32);
+}
 inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
 inline float __fadd_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, b); }
 inline float __fsub_rn(float a, float b) { return ::ndd_emulator::rounded_sum(a, -b); }

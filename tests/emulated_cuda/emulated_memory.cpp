@@ -22,11 +22,12 @@ extern char _end __attribute__((visibility("hidden")));
 namespace ndd_emulator {
 namespace {
 
-constexpr int32_t kMany = -2, kNone = -1;
+constexpr int32_t kMany = -2, kNone = -1, kWarps = -3;  // kWarps - w: several threads of warp w
 
-// What happened to a byte last. Intervals are numbered through the whole process, so that nothing need be cleared.
+// What happened to a byte last. Intervals, between barriers of the block, and epochs, between those of a warp, are numbered through the whole process,
+// so that nothing need be cleared.
 struct Byte {
-  uint32_t write_interval = 0, read_interval = 0;
+  uint32_t write_interval = 0, read_interval = 0, write_epoch = 0, read_epoch = 0;
   int32_t writer = kNone, reader = kNone;
   bool atomic = false, written = false, read_by_blocks = false;
 };
@@ -41,6 +42,7 @@ std::mutex memories_lock;  // tensors may be freed by any thread of the host
 std::map<uintptr_t, Memory> memories;
 uint32_t interval = 1, first_of_launch = 1, first_of_block = 1;
 int running = -1;
+uint32_t last_epoch = 0, epochs[32] = {};  // of the warps of the block
 uintptr_t stack_begin = 0, stack_end = 0;
 thread_local bool in_call = false;
 std::string host_error;
@@ -61,29 +63,39 @@ std::map<uintptr_t, Memory>::iterator before(uintptr_t at) {
 
 enum class Access { read, write, atomic };
 
-bool unordered(uint32_t then, int32_t thread) {
+int warp_of(int32_t thread) { return thread >= 0 ? thread / 32 : kWarps - thread; }
+uint32_t epoch() { return epochs[running / 32]; }
+
+// Whether what `thread` did is behind a barrier of the running warp.
+bool ordered_in_warp(int32_t thread, uint32_t then) { return (thread >= 0 || thread <= kWarps) && warp_of(thread) == running / 32 && then < epoch(); }
+
+bool unordered(uint32_t then, int32_t thread, uint32_t epoch_then) {
   if (then < first_of_launch) return false;
-  return then < first_of_block || (then == interval && thread != running);
+  return then < first_of_block || (then == interval && thread != running && !ordered_in_warp(thread, epoch_then));
 }
 
 // The name of a race, or null.
 const char* note(Byte& byte, Access access) {
   const bool writes = access != Access::read;
-  if (unordered(byte.write_interval, byte.writer) && !(access == Access::atomic && byte.atomic)) return writes ? "a race of two writes" : "a race of a write and this read";
+  if (unordered(byte.write_interval, byte.writer, byte.write_epoch) && !(access == Access::atomic && byte.atomic)) return writes ? "a race of two writes" : "a race of a write and this read";
   if (access == Access::write || (access == Access::atomic && !byte.atomic)) {
     const bool others = byte.read_interval >= first_of_launch &&
-                        (byte.read_by_blocks || byte.read_interval < first_of_block || (byte.read_interval == interval && byte.reader != running));
+                        (byte.read_by_blocks || byte.read_interval < first_of_block ||
+                         (byte.read_interval == interval && byte.reader != running && !ordered_in_warp(byte.reader, byte.read_epoch)));
     if (others) return "a race of a read and this write";
   }
   if (!writes) {
     if (!byte.written) return "nothing was written to";
     if (byte.read_interval < first_of_launch) byte.read_by_blocks = false;
     else if (byte.read_interval < first_of_block) byte.read_by_blocks = true;
-    byte.reader = byte.read_interval == interval && byte.reader != running ? kMany : running;
+    const bool others = byte.read_interval == interval && byte.reader != running && !ordered_in_warp(byte.reader, byte.read_epoch);
+    byte.reader = !others ? running : byte.reader != kMany && warp_of(byte.reader) == running / 32 ? kWarps - running / 32 : kMany;
     byte.read_interval = interval;
+    byte.read_epoch = epoch();
   } else {
     if (access == Access::atomic && !byte.written) return "nothing was written to";
     byte.write_interval = interval;
+    byte.write_epoch = epoch();
     byte.writer = running;
     byte.atomic = access == Access::atomic;
     byte.written = true;
@@ -163,7 +175,7 @@ void host_wrote(const void* begin, size_t bytes) {
     return;
   }
   std::vector<Byte>& seen = seen_of(found->second);
-  for (size_t k = 0; k < bytes; ++k) seen[at - found->first + k] = Byte{0, 0, kNone, kNone, false, true, false};
+  for (size_t k = 0; k < bytes; ++k) seen[at - found->first + k] = Byte{0, 0, 0, 0, kNone, kNone, false, true, false};
 }
 
 bool is_device_memory(const void* begin, size_t bytes) {
@@ -176,6 +188,7 @@ bool is_device_memory(const void* begin, size_t bytes) {
 void begin_launch() { first_of_launch = ++interval; }
 void begin_block() { first_of_block = ++interval; }
 void begin_interval() { ++interval; }
+void begin_epoch(int warp) { epochs[warp] = ++last_epoch; }
 
 void set_thread(int thread, const void* stack, size_t stack_bytes) {
   running = thread;

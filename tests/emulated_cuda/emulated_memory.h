@@ -19,6 +19,8 @@ bool is_device_memory(const void* begin, size_t bytes);
 void begin_launch();
 void begin_block();
 void begin_interval();
+// A warp's barrier orders what its lanes do, but not what other warps do.
+void begin_epoch(int warp);
 // The thread that runs, with its stack; -1 outside of device code.
 void set_thread(int thread, const void* stack, size_t stack_bytes);
 

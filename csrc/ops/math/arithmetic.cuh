@@ -72,7 +72,7 @@ struct Store {
 };
 
 template <class T, int rows, int width>
-__device__ void load_operand(const Operand& operand, DType dtype, const Broadcast* broadcasts, const tiles::Place<rows, width>& at, T number, T (&values)[rows][width]) {
+__device__ __forceinline__ void load_operand(const Operand& operand, DType dtype, const Broadcast* broadcasts, const tiles::Place<rows, width>& at, T number, T (&values)[rows][width]) {
   if (operand.order == Order::same) return tiles::load(operand.data, dtype, at, values, Load<T>{});
   if (operand.order == Order::one_number) {
 #pragma unroll
@@ -104,7 +104,7 @@ __device__ T load_number(const Operand& operand, DType dtype) {
 
 // The first step of Op::clamp.
 template <class T, int rows, int width>
-__device__ void clamp_from_below(T (&a)[rows][width], const T (&low)[rows][width]) {
+__device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&low)[rows][width]) {
 #pragma unroll
   for (int g = 0; g < rows; ++g)
 #pragma unroll
@@ -138,7 +138,12 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
       });
       tiles::store(a, run.out, types.out, at, Store{});
     };
-    tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body, run.one_by_one);
+    if (run.one_by_one) {
+      const int64_t step = int64_t{gridDim.x} * tiles::kThreads;
+      for (int64_t e = int64_t{blockIdx.x} * tiles::kThreads + threadIdx.x; e < run.count; e += step) body(tiles::Place<1, 1>{e, e + 1});
+    } else {
+      tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body);
+    }
   }
 }
 
