@@ -31,6 +31,44 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
   }
 };
 
+// to[k] = from[k] for k < n, in one access where all N are there and aligned. Elements that are not there stay as they are.
+template <class T, int N>
+__device__ __forceinline__ void load_some(const T* from, int64_t n, T (&to)[N]) {
+  constexpr int kPart = N * sizeof(T) > 16 ? 16 / sizeof(T) : N;
+  using Part = AlignedVector<T, kPart>;
+  if (n >= N && reinterpret_cast<uintptr_t>(from) % sizeof(Part) == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPart) {
+      const Part part = Part::load(reinterpret_cast<const Part*>(from + p));
+#pragma unroll
+      for (int k = 0; k < kPart; ++k) to[p + k] = part.element[k];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k < n) to[k] = from[k];
+  }
+}
+
+template <class T, int N>
+__device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to) {
+  constexpr int kPart = N * sizeof(T) > 16 ? 16 / sizeof(T) : N;
+  using Part = AlignedVector<T, kPart>;
+  if (n >= N && reinterpret_cast<uintptr_t>(to) % sizeof(Part) == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPart) {
+      Part part;
+#pragma unroll
+      for (int k = 0; k < kPart; ++k) part.element[k] = from[p + k];
+      *reinterpret_cast<Part*>(to + p) = part;
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k < n) to[k] = from[k];
+  }
+}
+
 // out[i] = f(in[i]) for all i, by all threads of the blocks along x. A thread takes as many elements at once as fill 16 bytes of the wider type, so
 // that neighbouring threads access neighbouring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
 // by element if it is not aligned as well (a ragged sample behind one with an odd number of bytes).
