@@ -27,7 +27,7 @@ struct GpuRun : PointwiseRun<ColorMatrix> {
 template <class T>
 inline constexpr int kPart = sizeof(T) == 8 ? 2 : 4;
 
-// Four elements, in shared or global memory, by one access of up to 16 bytes or two, through registers.
+// Four elements, in shared memory or to be read from global memory, by one access of up to 16 bytes or two, through registers.
 template <class T>
 __device__ __forceinline__ void read_four(const T* from, T* to) {
   using Part = AlignedVector<T, kPart<T>>;
@@ -52,6 +52,19 @@ __device__ __forceinline__ void write_four(const T* from, T* to) {
     typename Part::Word word;
     memcpy(&word, &part, sizeof(Part));
     *reinterpret_cast<typename Part::Word*>(to + k) = word;
+  }
+}
+
+// To global memory.
+template <class T>
+__device__ __forceinline__ void store_four(const T* from, T* to) {
+  using Part = AlignedVector<T, kPart<T>>;
+#pragma unroll
+  for (int k = 0; k < 4; k += kPart<T>) {
+    Part part;
+#pragma unroll
+    for (int e = 0; e < kPart<T>; ++e) part.element[e] = from[k + e];
+    Part::store(part, to + k);
   }
 }
 
@@ -95,7 +108,7 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
   T *const to = static_cast<T*>(data) + first, *const stage = static_cast<T*>(shared);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   if constexpr (kChannels == 1) {
-    if (lane * 4 < count) write_four(pixels, to + lane * 4);
+    if (lane * 4 < count) store_four(pixels, to + lane * 4);
   } else {
 #pragma unroll
     for (int r = 0; r < kChannels; ++r) write_four(pixels + r * 4, stage + lane * kPixels * kChannels + r * 4);
@@ -105,7 +118,7 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
       if (r * kTile + lane * 4 < count) {
         T four[4];
         read_four(stage + r * kTile + lane * 4, four);
-        write_four(four, to + r * kTile + lane * 4);
+        store_four(four, to + r * kTile + lane * 4);
       }
     __syncwarp();
   }

@@ -111,7 +111,7 @@ __device__ __forceinline__ void store_of(const T (&values)[rows][width], void* d
       Part part;
 #pragma unroll
       for (int k = 0; k < kPart; ++k) part.element[k] = convert(TypeTag<Out>{}, values[g][p + k]);
-      *reinterpret_cast<Part*>(to + g * kStep + p) = part;
+      Part::store(part, to + g * kStep + p);
     }
   }
 }

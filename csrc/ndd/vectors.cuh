@@ -29,6 +29,13 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
     memcpy(&loaded, &word, sizeof(AlignedVector));
     return loaded;
   }
+
+  // To global memory, also in one access: of an assignment the compiler makes one for each element or two.
+  static __device__ __forceinline__ void store(const AlignedVector& from, void* to) {
+    Word word;
+    memcpy(&word, &from, sizeof(AlignedVector));
+    __stwb(static_cast<Word*>(to), word);
+  }
 };
 
 // to[k] = from[k] for k < n, in one access where all N are there and aligned. Elements that are not there stay as they are.
@@ -60,7 +67,7 @@ __device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to)
       Part part;
 #pragma unroll
       for (int k = 0; k < kPart; ++k) part.element[k] = from[p + k];
-      *reinterpret_cast<Part*>(to + p) = part;
+      Part::store(part, to + p);
     }
   } else {
 #pragma unroll
@@ -88,7 +95,7 @@ __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
     To result;
 #pragma unroll
     for (int e = 0; e < kCount; ++e) result.element[e] = f(a.element[e]);
-    *b = result;
+    To::store(result, b);
   };
   if (aligned) {
     // Two loads on their way at once.

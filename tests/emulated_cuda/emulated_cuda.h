@@ -175,6 +175,11 @@ T __ldg(const T* from) {
   if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) ::ndd_emulator::fault("__ldg of an address that is not a multiple of the size");
   return *from;
 }
+template <class T>
+void __stwb(T* to, T value) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T) != 0) ::ndd_emulator::fault("__stwb to an address that is not a multiple of the size");
+  *to = value;
+}
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
 inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
