@@ -38,7 +38,7 @@ def code_of(cuobjdump: str, kernel: str) -> list[str]:
 
 
 # uint8 to uint8, float32 to any, float16 to float16 and uint8 read 16 bytes at once; what is wider on the other side, 8 or 4.
-@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "convert_gpu"])
+@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "11convert_gpu"])
 def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
     for code in code_of(cuobjdump, kernel):
         loads, stores = re.findall(r"\bLDG\.E\.128", code), re.findall(r"\bSTG?\.E\.128", code)

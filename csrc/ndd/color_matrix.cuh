@@ -163,7 +163,7 @@ __device__ void run_pixel(const GpuRun& run, const int (&from)[kOut], bool copie
 }
 
 template <int kIn, int kOut>
-__global__ void __launch_bounds__(kThreads, 4) run_gpu(const GpuRun* runs, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads, 3) run_gpu(const GpuRun* runs, int64_t count, DType in, DType out) {
   __shared__ uint4 shared[kThreads / kWarp][kTile * 3 * sizeof(uint64_t) / sizeof(uint4)];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   void* const stage = shared[warp];
