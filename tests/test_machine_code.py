@@ -38,7 +38,7 @@ def code_of(cuobjdump: str, *texts: str) -> list[str]:
 
 
 # uint8 to uint8, float32 to any, float16 to float16 and uint8 read 16 bytes at once; what is wider on the other side, 8 or 4.
-@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "convert_gpu"])
+@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "11convert_gpu"])
 def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
     for code in code_of(cuobjdump, kernel):
         loads, stores = re.findall(r"\bLDG\.E\.128", code), re.findall(r"\bSTG?\.E\.128", code)
@@ -123,3 +123,21 @@ def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix:
         assert mix in code
         assert "LDL" not in code  # registers spilled to memory
         assert "STL" not in code
+
+
+# Types known at run time: 4 neighbours of each type a thread, which are 16 bytes of float32; of 64-bit types two accesses.
+@pytest.mark.parametrize("kernel", ["normalize", "color_matrix_detail7run_gpu", "look_up_gpu", "random_detail7run_gpu"])
+def test_tiled_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
+    codes = [code for code in code_of(cuobjdump, kernel) if kernel != "normalize" or "5apply" in code.split()[0]]
+    assert codes
+    for code in codes:
+        assert len(re.findall(r"\bSTG?\.E\.128", code)) >= 3
+
+
+@pytest.mark.parametrize("kernel", ["fold_rows", "arithmetic_gpu7run_gpu"])
+def test_kernels_that_read_more_than_they_write_read_16_bytes(cuobjdump: str, kernel: str) -> None:
+    for code in code_of(cuobjdump, kernel):
+        assert len(re.findall(r"\bLDG\.E\.128", code)) >= 3
+        if kernel == "fold_rows":
+            assert "LDL" not in code
+            assert "STL" not in code

@@ -93,54 +93,14 @@ struct Channels {
 // In color_matrix.cpp, out of nvcc's sight.
 void run_cpu(const PointwiseRun<ColorMatrix>& run, Channels channels, DType in, DType out);
 
+}  // namespace color_matrix_detail
+}  // namespace ndd
+
 #ifdef __CUDACC__
-struct GpuRun : PointwiseRun<ColorMatrix> {
-  FixedMatrix fixed;
-  explicit GpuRun(const PointwiseRun<ColorMatrix>& run) : PointwiseRun<ColorMatrix>(run), fixed(run.f) {}
-};
-
-template <int kIn, int kOut>
-__global__ void run_gpu(const GpuRun* runs, int64_t count, DType in, DType out) {
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    const GpuRun run = runs[k];
-    const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-    int from[kOut] = {};
-    const bool copies = in == out && run.f.template copies<kIn, kOut>(from);
-    const bool bytes = kIn == 3 && in == DType::uint8 && out == DType::uint8 && run.fixed;
-    for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < run.count / kIn; i += stride) {
-      if (copies) {
-        for (int c = 0; c < kOut; ++c) copy_element(run.in, kIn * i + from[c], run.out, kOut * i + c, in);
-        continue;
-      }
-      if (bytes) {
-        run.fixed.template apply<kOut>(static_cast<const uint8_t*>(run.in) + kIn * i, static_cast<uint8_t*>(run.out) + kOut * i);
-        continue;
-      }
-      float pixel[kIn], mapped[kOut];
-      for (int c = 0; c < kIn; ++c) pixel[c] = load_element(run.in, in, kIn * i + c);
-      run.f.template apply<kIn, kOut>(pixel, mapped);
-      for (int c = 0; c < kOut; ++c) store_element(mapped[c], run.out, out, kOut * i + c);
-    }
-  }
-}
-
-inline void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatrix>>& runs, Channels channels, DType in, DType out) {
-  constexpr int kThreads = 256;
-  int64_t most = 0;
-  for (const auto& run : runs) most = std::max(most, run.count / channels.in);
-  if (most == 0) return;
-  const CudaTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  // Neighbouring threads read neighbouring pixels, so every cache line is fetched once: some 70 % of the memory's bandwidth are expected, for uint8
-  // fewer, where 3 bytes a thread leave the load units busy.
-  const auto kernel = channels.in == 1 ? (channels.out == 1 ? run_gpu<1, 1> : run_gpu<1, 3>) : (channels.out == 1 ? run_gpu<3, 1> : run_gpu<3, 3>);
-  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
-  check_launch(op.c_str());
-}
+#include "ndd/color_matrix.cuh"
 #endif
 
-}  // namespace color_matrix_detail
+namespace ndd {
 
 // Applies the ColorMatrix make_matrix(i, f) to frame f of sample i, which has one or three channels, as the output has. `arguments` are those
 // that may have a column for each frame.

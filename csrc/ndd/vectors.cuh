@@ -17,16 +17,64 @@ template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) AlignedVector {
   T element[kCount];
 
+  static constexpr int kBytes = sizeof(T) * kCount;
+  static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
+  using Narrow = std::conditional_t<kBytes == 1, unsigned char, unsigned short>;
+  using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned int, Narrow>>>;
+
   // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
-  static __device__ AlignedVector load(const AlignedVector* from) {
-    static_assert(sizeof(AlignedVector) == 4 || sizeof(AlignedVector) == 8 || sizeof(AlignedVector) == 16);
-    using Word = std::conditional_t<sizeof(AlignedVector) == 16, uint4, std::conditional_t<sizeof(AlignedVector) == 8, uint2, unsigned int>>;
+  static __device__ __forceinline__ AlignedVector load(const AlignedVector* from) {
     const Word word = __ldg(reinterpret_cast<const Word*>(from));
     AlignedVector loaded;
     memcpy(&loaded, &word, sizeof(AlignedVector));
     return loaded;
   }
+
+  // To global memory, also in one access: of an assignment the compiler makes one for each element or two.
+  static __device__ __forceinline__ void store(const AlignedVector& from, void* to) {
+    Word word;
+    memcpy(&word, &from, sizeof(AlignedVector));
+    __stwb(static_cast<Word*>(to), word);
+  }
 };
+
+// to[k] = from[k] for k < n, in one access where all N are there and aligned. Elements that are not there stay as they are.
+template <class T, int N>
+__device__ __forceinline__ void load_some(const T* from, int64_t n, T (&to)[N]) {
+  constexpr int kPart = N * sizeof(T) > 16 ? 16 / sizeof(T) : N;
+  using Part = AlignedVector<T, kPart>;
+  if (n >= N && reinterpret_cast<uintptr_t>(from) % sizeof(Part) == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPart) {
+      const Part part = Part::load(reinterpret_cast<const Part*>(from + p));
+#pragma unroll
+      for (int k = 0; k < kPart; ++k) to[p + k] = part.element[k];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k < n) to[k] = from[k];
+  }
+}
+
+template <class T, int N>
+__device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to) {
+  constexpr int kPart = N * sizeof(T) > 16 ? 16 / sizeof(T) : N;
+  using Part = AlignedVector<T, kPart>;
+  if (n >= N && reinterpret_cast<uintptr_t>(to) % sizeof(Part) == 0) {
+#pragma unroll
+    for (int p = 0; p < N; p += kPart) {
+      Part part;
+#pragma unroll
+      for (int k = 0; k < kPart; ++k) part.element[k] = from[p + k];
+      Part::store(part, to + p);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (k < n) to[k] = from[k];
+  }
+}
 
 // out[i] = f(in[i]) for all i, by all threads of the blocks along x. A thread takes as many elements at once as fill 16 bytes of the wider type, so
 // that neighbouring threads access neighbouring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
@@ -47,10 +95,16 @@ __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
     To result;
 #pragma unroll
     for (int e = 0; e < kCount; ++e) result.element[e] = f(a.element[e]);
-    *b = result;
+    To::store(result, b);
   };
   if (aligned) {
-    for (int64_t v = first; v < vectors; v += stride) transform(From::load(from + v), to + v);
+    // Two loads on their way at once.
+    for (int64_t v = first; v < vectors; v += 2 * stride) {
+      const bool two = v + stride < vectors;
+      const From a = From::load(from + v), b = From::load(from + (two ? v + stride : v));
+      transform(a, to + v);
+      if (two) transform(b, to + v + stride);
+    }
   } else {
     for (int64_t v = first; v < vectors; v += stride) {
       From a;

@@ -185,6 +185,11 @@ inline unsigned int __dp2a_lo(unsigned int words, unsigned int bytes, unsigned i
   return sum + (words & 0xFFFF) * (bytes & 0xFF) + (words >> 16) * (bytes >> 8 & 0xFF);
 }
 inline unsigned int __dp2a_hi(unsigned int words, unsigned int bytes, unsigned int sum) { return __dp2a_lo(words, bytes >> 16, sum); }
+template <class T>
+void __stwb(T* to, T value) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof(T) != 0) ::ndd_emulator::fault("__stwb to an address that is not a multiple of the size");
+  *to = value;
+}
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 // Byte k of the result is the one of y:x that nibble k of `selector` names; its top bit, which would spread a sign, is not used.

@@ -127,6 +127,11 @@ CASES = [
     case(operator.and_, "masks", images("HWC", "uint8"), images("HWC", "uint8")),
     case(operator.rshift, "by a number for each sample", images("HWC", "uint16"), arrays((), "int32", high=5)),
     case(operator.lt, "bytes and floats", images("HWC", "uint8"), images("HWC", "float32")),
+    case(operator.sub, "several tiles", images("HWC", "uint8", H=61, W=83), images("HWC", "float32", H=61, W=83)),
+    case(operator.mul, "of channels, several tiles", images("HWC", "float16", H=61, W=83), arrays((3,), "float32", axes=())),
+    case(operator.add, "of channels in front", images("CHW", "uint8", H=61, W=83), arrays((3, 1, 1), "float32", axes=()), "CHW"),
+    case(operator.mul, "of pixels", images("HWC", "float32"), images("HWC", "float32", C=1)),
+    case(operator.add, "of frames and channels", images("FHWC", "uint8"), arrays((3, 1, 1, 3), "int16", axes=()), "FHWC"),
     case(operator.truediv, "of rows", arrays((17, 3), "float64", axes=(0,)), arrays((1, 3), "int64", axes=(), low=1), layout=None),
 ]
 

@@ -114,6 +114,8 @@ CASES = [
     Case("color_twist", "float32", images("HWC", "float32"), {"contrast": 0.7, "hue": 50.0}, "HWC", twisted, 1e-3),
     Case("color_twist", "to float", images("DHWC"), {"contrast": 0.7, "saturation": 0.2, "dtype": "f32"}, "DHWC", twisted, 1e-3),
     Case("color_twist", "to int16", images("FHWC"), {"brightness": -9.0, "dtype": "i16"}, "FHWC", twisted, 1),
+    Case("color_twist", "several tiles", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0}, "HWC", twisted, 1),
+    Case("color_twist", "several tiles to float", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0, "dtype": "f32"}, "HWC", twisted, 1e-3),
     Case("contrast", "uint8", images("HWC"), {"contrast": 1.5}, "HWC", contrasted),
     Case("contrast", "each", images("HWC"), {"contrast": Each([0.5, -1.0, 3.0]), "contrast_center": Each([100.0, 0.0, 30.0])}, "HWC", contrasted),
     Case("contrast", "float32", images("HWC", "float32", high=1), {"contrast": 0.3}, "HWC", contrasted, 1e-6),
@@ -171,6 +173,19 @@ CASES = [
         )
         for source in SPACES
         for target in SPACES
+    ),
+    *(
+        Case(
+            "color_space_conversion",
+            f"{dtype} to {target}, several tiles",
+            images("HWC", dtype, H=61, W=83),
+            {"image_type": types.RGB, "output_type": SPACES[target]},
+            "HWC",
+            respaced,
+            1,
+        )
+        for dtype in ("uint8", "float32")
+        for target in ("BGR", "GRAY")
     ),
     Case(
         "color_space_conversion",

@@ -113,6 +113,10 @@ CASES = [
     Case("normalize", "means", images("HWC"), {"mean": Each(means(1, 1, 3)), "stddev": Each(means(1, 1, 3))}, "HWC", normalized, 1e-5),
     Case("normalize", "a mean", images("HWC", "float32"), {"mean": means(1, 1, 3)[0]}, "HWC", normalized, 1e-4),
     Case("normalize", "deviations", images("HWC"), {"stddev": Each(means(1, 1, 3)), "axes": [0, 1]}, "HWC", normalized, 1e-5),
+    Case("normalize", "several tiles", images("HWC", H=61, W=83), {"axes": [0, 1], "ddof": 1}, "HWC", normalized, 1e-5),
+    Case("normalize", "planes", images("CHW", "float32", H=61, W=83), {"axes": [1, 2]}, "CHW", normalized, 1e-5),
+    Case("normalize", "frames", images("FHWC", "float16"), {"axes": [1, 2]}, "FHWC", normalized, 1e-4),
+    Case("lookup_table", "several tiles", images("HWC", H=61, W=83), {"keys": LEVELS, "values": LEVELS, "dtype": "u8"}, "HWC", looked_up),
     Case("lookup_table", "uint8", images("HWC"), {"keys": LEVELS, "values": [k / 2 for k in LEVELS], "default_value": -1}, "HWC", looked_up),
     Case("lookup_table", "uint8 to uint8", images("FHWC"), {"keys": [3, 200], "values": [1.5, 300], "dtype": "u8"}, "FHWC", looked_up),
     Case("lookup_table", "to int16", images("DHWC"), {"keys": [0, 255, 7], "values": [-1.5, 4e4, 1], "dtype": "i16"}, "DHWC", looked_up),
@@ -124,6 +128,8 @@ CASES = [
     Case("cast", "int64 to int16", images("DHWC", "int64", low=-50000, high=50000), {"dtype": "i16"}, "DHWC", plain),
     Case("cast", "float64 to float16", images("FHWC", "float64"), {"dtype": "f16"}, "FHWC", plain),
     Case("cast", "uint16 to bool", images("HW", "uint16", high=3), {"dtype": "bool"}, "HW", plain),
+    Case("cast", "uint8 to float16, several tiles", images("HWC", H=61, W=83), {"dtype": "f16"}, "HWC", plain),
+    Case("cast", "int32 to uint8, several tiles", images("HWC", "int32", low=-50, high=300, H=61, W=83), {"dtype": "u8"}, "HWC", plain),
     Case("cast", "the same", images("HWC"), {"dtype": "u8"}, "HWC", plain),
 ]
 

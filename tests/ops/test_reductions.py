@@ -98,6 +98,8 @@ def cases_of(name: str, reference: Callable[..., np.ndarray], dtype: str | None,
         Case(name, "keep_dims", images("HWC", "int32", low=-300), {"axes": [0, 2], "keep_dims": True}, "HWC", reference, tolerance),
         Case(name, "last", images("HWC", "float32"), {"axes": -1}, "HWC", reference, tolerance, out_layout="HW"),
         Case(name, "nothing", images("HWC", "uint16"), {"axes": []}, "HWC", reference, tolerance),
+        Case(name, "large", images("HWC", "uint8", H=161, W=83), {"axes": [0, 1]}, "HWC", reference, tolerance, out_layout="C"),
+        Case(name, "frames", images("FHWC", "float32", H=61, W=83), {"axes": [1, 2]}, "FHWC", reference, 50 * tolerance, out_layout="FC"),
     ]
 
 

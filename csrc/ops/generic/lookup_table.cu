@@ -10,6 +10,7 @@
 #include "ndd/streaming.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/tiles.cuh"
 #endif
 
 namespace ndd {
@@ -93,15 +94,33 @@ void stream_run(const char* from, DType in, int64_t n, const Entries& entries, c
 }
 
 #ifdef __CUDACC__
-__global__ void look_up_gpu(const void* from, DType in, int64_t n, const char* table, int32_t size, int64_t bytes, void* to) {
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for_item_bytes(bytes, [&](auto out_tag) {
-    using Out = typename decltype(out_tag)::type;
-    for_dtype(in, [&](auto in_tag) {
-      using In = typename decltype(in_tag)::type;
-      if constexpr (is_key<In>)
-        for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride)
-          static_cast<Out*>(to)[i] = reinterpret_cast<const Out*>(table)[entry_of(static_cast<const In*>(from)[i], size)];
+constexpr int64_t kSharedBytes = 8192;  // of a table: 2047 entries of float32
+
+// Small tables are copied to shared memory, where the 32 lanes of a warp find their entries in 2 to 4 wavefronts; of the first-level cache each would take
+// one for every line of the table.
+__global__ void __launch_bounds__(tiles::kThreads) look_up_gpu(const void* from, DType in, int64_t n, const char* table, int32_t size, int64_t bytes, void* to) {
+  __shared__ uint64_t shared[kSharedBytes / sizeof(uint64_t)];
+  const int64_t table_bytes = (int64_t{size} + 1) * bytes;
+  const bool small = table_bytes <= kSharedBytes;
+  for (int64_t k = threadIdx.x; small && k < table_bytes; k += tiles::kThreads) reinterpret_cast<char*>(shared)[k] = table[k];
+  __syncthreads();
+  tiles::for_each<2>(to, bytes, n, [&](auto at) {
+    constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
+    int32_t entry[rows][width];
+    tiles::load(from, in, at, entry, [&](auto key) {
+      if constexpr (is_key<decltype(key)>) return entry_of(key, size);
+      else return size;
+    });
+    for_item_bytes(bytes, [&](auto tag) {
+      using Out = typename decltype(tag)::type;
+      const auto* const global = reinterpret_cast<const Out*>(table);
+      const auto* const copied = reinterpret_cast<const Out*>(shared);
+      Out found[rows][width];
+#pragma unroll
+      for (int g = 0; g < rows; ++g)
+#pragma unroll
+        for (int k = 0; k < width; ++k) found[g][k] = small ? copied[entry[g][k]] : global[entry[g][k]];
+      tiles::store_of<Out>(found, to, at, [](auto, Out value) { return value; });
     });
   });
 }
@@ -114,11 +133,10 @@ void lookup_table(const Tensor& input, const MaybeTensor& input_shapes, const Te
   const auto entries = entries_of(values, default_value, out.dtype(), in.dtype() == DType::uint8);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
-    const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 255) / 256, 1 << 16);
+    const int64_t n = input.numel(), blocks = std::min<int64_t>(tiles::blocks<2>(n), 1056);  // 8 for each of 132 processors
     if (n == 0) return;
-    // The table stays in the first-level cache; input and output are read and written once: some 80 % of the bandwidth for types of 4 bytes.
     const CudaTable<char> table(entries->bytes);
-    look_up_gpu<<<static_cast<unsigned>(blocks), 256, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.data(), entries->size,
+    look_up_gpu<<<static_cast<unsigned>(blocks), tiles::kThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.data(), entries->size,
                                                                                   out.item_bytes(), output.data_ptr());
     return check_launch("lookup_table");
   }

@@ -4,15 +4,18 @@
 #include <algorithm>
 
 #include "ndd/cuda.h"
-#include "ndd/elements.cuh"
 #include "ndd/kernel.h"
 #include "ndd/reduce.cuh"
+#include "ndd/tiles.cuh"
 
 namespace ndd {
 namespace normalize {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = tiles::kThreads;
+
+// How the elements of a sample find their outputs. other: more than one dimension is kept, or 2^31 elements; the slow path, with divisions of 64 bits.
+enum class Order : int32_t { one_output, planes, other };
 
 struct Run {
   Reduction shape;
@@ -20,11 +23,24 @@ struct Run {
   void* out;
   int64_t first;  // of its outputs among those of all samples
   int64_t divisor;
+  Planes planes;
+  Order order;
 };
+
+void find_order(Run& run) {
+  const Reduction& shape = run.shape;
+  run.order = Order::other;
+  if (shape.outputs == 1) run.order = Order::one_output;
+  if (shape.outputs == 1 || shape.kept != 1 || shape.outputs * shape.count >= Divisor::kLimit) return;
+  const bool last = shape.kept_stride[0] == 1;
+  if (!last && shape.kept_stride[0] != shape.count) return;
+  run.planes = last ? Planes{Divisor(shape.outputs), 1, 0} : Planes{Divisor(shape.count), 0, 1};
+  run.order = Order::planes;
+}
 
 struct Scaling {
   double epsilon, scale;
-  bool given_stddev, batch;
+  bool given_stddev, squares;  // squares: the sum of squared distances takes the place of the variance
 };
 
 // Totals of all samples become the total of each, divided by `divisor`.
@@ -36,25 +52,72 @@ __global__ void pool(double* totals, int64_t outputs, int64_t samples, double di
   }
 }
 
+// Means and sums of squared distances of the samples become those of the batch.
+__global__ void pool_moments(const Run* runs, int64_t samples, int64_t outputs, double* means, double* squares) {
+  for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < outputs; o += int64_t{gridDim.x} * kThreads) {
+    double n = 0, sum = 0, total = 0;
+    for (int64_t i = 0; i < samples; ++i) {
+      const auto count = static_cast<double>(runs[i].shape.count);
+      n += count;
+      if (count > 0) sum += count * means[i * outputs + o];
+    }
+    const double mean = sum / n;
+    for (int64_t i = 0; i < samples; ++i) {
+      const double count = static_cast<double>(runs[i].shape.count), distance = means[i * outputs + o] - mean;
+      if (count > 0) total += squares[i * outputs + o] + count * distance * distance;
+    }
+    for (int64_t i = 0; i < samples; ++i) {
+      means[i * outputs + o] = mean;
+      squares[i * outputs + o] = total;
+    }
+  }
+}
+
 // Mean and factor of every output. `spread` holds variances, or the standard deviations that were given.
 __global__ void make_factors(const Run* runs, int64_t count, const double* means, const double* spread, Scaling scaling, float2* factors) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < run.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
-      const double s = spread[run.first + o];
+      const double s = spread[run.first + o] / (scaling.squares ? static_cast<double>(max(run.divisor, int64_t{1})) : 1.0);
       const double inverse = scaling.given_stddev ? inverse_of_given(s, scaling.epsilon) : run.divisor > 0 ? inverse_deviation(s, scaling.epsilon) : 0.0;
       factors[run.first + o] = make_float2(static_cast<float>(means[run.first + o]), static_cast<float>(inverse * scaling.scale));
     }
   }
 }
 
-__global__ void apply(const Run* runs, int64_t count, const float2* factors, float shift, DType in, DType out) {
+// Each byte is read and written once; the factors of an image are in the first-level cache.
+__global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t count, const float2* all_factors, float shift, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
+    const float2* const factors = all_factors + run.first;
     const int64_t volume = run.shape.outputs * run.shape.count;
-    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < volume; i += int64_t{gridDim.x} * kThreads) {
-      const float2 factor = factors[run.first + output_of(run.shape, i)];
-      store_element(normalized(load_element(run.in, in, i), factor.x, factor.y, shift), run.out, out, i);
+    const float2 only = volume > 0 ? __ldg(factors) : float2{};
+    const auto body = [&](auto at) {
+      constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
+      float values[rows][width];
+      tiles::load(run.in, in, at, values, tiles::AsFloat{});
+#pragma unroll
+      for (int g = 0; g < rows; ++g) {
+        if (run.order == Order::one_output) {
+#pragma unroll
+          for (int e = 0; e < width; ++e) values[g][e] = normalized(values[g][e], only.x, only.y, shift);
+        } else if (width == 1) {
+          const float2 factor = __ldg(factors + output_of(run.shape, at.first));
+          values[g][0] = normalized(values[g][0], factor.x, factor.y, shift);
+        } else if (at.has(g)) {
+          run.planes.for_neighbours<width>(at.row(g), [&](int e, uint32_t number) {
+            const float2 factor = __ldg(factors + number);
+            values[g][e] = normalized(values[g][e], factor.x, factor.y, shift);
+          });
+        }
+      }
+      tiles::store(values, run.out, out, at, tiles::Saturated{});
+    };
+    if (run.order == Order::other) {
+      const int64_t step = int64_t{gridDim.x} * kThreads;
+      for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < volume; e += step) body(tiles::Place<1, 1>{e, e + 1});
+    } else {
+      tiles::for_each<2>(run.out, item_bytes(out), volume, body);
     }
   }
 }
@@ -81,38 +144,47 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   std::vector<Run> runs;
   int64_t outputs = 0, most_outputs = 0, most_elements = 0;
   for (int64_t i = 0; i < samples; ++i) {
-    runs.push_back({job.shape(i), job.in.data(i), job.out.data(i), outputs, job.count(i) - ddof});
+    runs.push_back({job.shape(i), job.in.data(i), job.out.data(i), outputs, job.count(i) - ddof, {}, {}});
+    find_order(runs.back());
     outputs += job.shape(i).outputs;
     most_outputs = std::max(most_outputs, job.shape(i).outputs);
     most_elements = std::max(most_elements, job.in.volume(i));
   }
   if (outputs == 0 || most_elements == 0) return;
   const cudaStream_t stream = current_cuda_stream();
-  const CudaBuffer mean_buffer(outputs * 8), spread_buffer(outputs * 8), factor_buffer(outputs * 8);
-  double *means = static_cast<double*>(mean_buffer.data()), *spread = static_cast<double*>(spread_buffer.data());
+  const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
+  double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
   const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };
-  // Sums, or sums of squared distances from the means, over the sample or the batch, divided.
-  const auto reduce_to = [&](double* to, int power) {
+  const auto samples_of = [&](double* to, Finish finish, const double* centres) {
     std::vector<reduce::GpuSample> parts;
     for (const Run& run : runs) {
-      const int64_t divisor = power == 1 ? run.divisor + ddof : std::max<int64_t>(1, run.divisor);
-      parts.push_back({run.shape, {batch ? Finish::sum : Finish::mean, divisor}, run.in, to + run.first, power == 1 ? nullptr : means + run.first,
-                       run.shape.outputs, 0, 0});
+      const int64_t divisor = centres ? std::max<int64_t>(1, run.divisor) : run.divisor + ddof;
+      parts.push_back({run.shape, {finish, divisor}, run.in, to + run.first, centres ? centres + run.first : nullptr, run.shape.outputs, 0, 0});
     }
-    reduce::launch_gpu("normalize", parts, reduce::GpuSum{power}, {job.in.dtype(), DType::float64, DType::float64});
-    const double divisor = static_cast<double>(power == 1 ? runs[0].divisor + ddof : std::max<int64_t>(1, runs[0].divisor));
+    return parts;
+  };
+  const reduce::GpuTypes types{job.in.dtype(), DType::float64, DType::float64};
+  // Sums, or sums of squared distances from the means, over the sample or the batch, divided.
+  const auto reduce_to = [&](double* to, const auto& fold, const double* centres) {
+    reduce::launch_gpu("normalize", samples_of(to, batch ? Finish::sum : Finish::mean, centres), fold, types);
+    const double divisor = static_cast<double>(centres ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
     if (batch) pool<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(to, most_outputs, samples, divisor);
   };
-  if (job.mean) copy(given_values(job, job.mean), means);
-  else reduce_to(means, 1);
-  if (job.stddev) copy(given_values(job, job.stddev), spread);
-  else reduce_to(spread, 2);
   const CudaTable<Run> table(runs);
+  const bool both = !job.mean && !job.stddev;  // in one pass over the input
+  if (both) {
+    reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);
+    if (batch) pool_moments<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(table.data(), samples, most_outputs, means, spread);
+  }
+  if (job.mean) copy(given_values(job, job.mean), means);
+  else if (!both) reduce_to(means, reduce::GpuSum<false, false>{}, nullptr);
+  if (job.stddev) copy(given_values(job, job.stddev), spread);
+  else if (!both) reduce_to(spread, reduce::GpuSum<true, true>{}, means);
   float2* factors = static_cast<float2*>(factor_buffer.data());
-  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread, {epsilon, scale, bool(job.stddev), batch}, factors);
-  // The input is read three times, twice for the statistics; a batch that fits in the 50 MB of the second-level cache comes from there. Here some 60 %
-  // of the bandwidth are expected: the quotients that find an element's output cost as much as its bytes.
-  apply<<<grid_of(most_elements, samples), kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
+  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread, {epsilon, scale, bool(job.stddev), both}, factors);
+  // With statistics the input is read twice; a batch that fits in the 50 MB of the second-level cache comes from there the second time.
+  const dim3 grid(tiles::blocks<2>(most_elements), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+  apply<<<grid, kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
   check_launch("normalize");
 }
 

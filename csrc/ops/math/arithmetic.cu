@@ -11,7 +11,7 @@
 #include "ndd/streaming.h"
 #include "ops/math/expression.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
+#include "ops/math/arithmetic.cuh"
 #endif
 
 namespace ndd {
@@ -21,93 +21,6 @@ using namespace arithmetic_detail;
 
 // A VGA image of float32 takes 0.3 ms.
 constexpr double kNanoseconds = 0.3;
-
-#ifdef __CUDACC__
-struct Run {
-  const void* in[kOperands];
-  Broadcast shape[kOperands];
-  void* out;
-};
-
-struct Types {
-  DType in[kOperands], out;
-};
-
-template <class T>
-__device__ T load_as(const void* data, DType dtype, int64_t i) {
-  T value{};
-  for_dtype(dtype, [&](auto tag) {
-    using In = typename decltype(tag)::type;
-    if constexpr (is_half<In>) value = static_cast<T>(static_cast<float>(static_cast<const In*>(data)[i]));
-    else value = static_cast<T>(static_cast<const In*>(data)[i]);
-  });
-  return value;
-}
-
-// Integers narrower than T keep its lowest bits.
-template <class T>
-__device__ void store_as(T value, void* data, DType dtype, int64_t i) {
-  for_dtype(dtype, [&](auto tag) {
-    using Out = typename decltype(tag)::type;
-    if constexpr (is_half<Out>) static_cast<Out*>(data)[i] = static_cast<Out>(static_cast<float>(value));
-    else static_cast<Out*>(data)[i] = static_cast<Out>(value);
-  });
-}
-
-constexpr int kThreads = 256;
-constexpr int kPerThread = 4;
-
-// Operation and types are known at run time: the switches are the same for all threads and cost a predicted branch beside a memory access. The
-// functions of the C library are in a kernel of their own, because their registers would halve the occupancy of the others.
-template <class T, bool slow>
-__global__ void run_gpu(const Run* runs, int64_t count, Types types, Op op, int operands) {
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    const Run& run = runs[k];
-    const int64_t stride = int64_t{gridDim.x} * kThreads;
-    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < run.shape[0].count; i += stride) {
-      const T a = load_as<T>(run.in[0], types.in[0], run.shape[0].locate(i));
-      const T b = operands > 1 ? load_as<T>(run.in[1], types.in[1], run.shape[1].locate(i)) : T{};
-      const T c = operands > 2 ? load_as<T>(run.in[2], types.in[2], run.shape[2].locate(i)) : T{};
-      for_op(op, [&](auto constant) {
-        constexpr Op kOp = decltype(constant)::value;
-        if constexpr (is_slow(kOp) == slow && has_function<T>(kOp)) store_as(function<kOp>(a, b, c), run.out, types.out, i);
-      });
-    }
-  }
-}
-
-// Expected: 70 % of the memory bandwidth for contiguous operands (four bytes or less a thread and access), 40 % for broadcast ones (divisions of
-// indices).
-void launch_gpu(Op op, DType computed, const Types& types, const std::vector<Run>& runs) {
-  int64_t most = 0;
-  for (const Run& run : runs) most = std::max(most, run.shape[0].count);
-  if (most == 0) return;
-  const CudaTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * kPerThread - 1) / (kThreads * kPerThread);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  const auto launch = [&](auto kernel) { kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, types, op, arity(op)); };
-  switch (computed) {
-    case DType::float32:
-      launch(is_slow(op) ? run_gpu<float, true> : run_gpu<float, false>);
-      break;
-    case DType::float64:
-      launch(is_slow(op) ? run_gpu<double, true> : run_gpu<double, false>);
-      break;
-    case DType::uint32:
-      launch(run_gpu<uint32_t, false>);
-      break;
-    case DType::int64:
-      launch(run_gpu<int64_t, false>);
-      break;
-    case DType::uint64:
-      launch(run_gpu<uint64_t, false>);
-      break;
-    default:  // int32 and everything narrower
-      launch(run_gpu<int32_t, false>);
-  }
-  check_launch("arithmetic");
-}
-#endif
 
 // Chains are computed in one pass where a pass takes longer than the call: 0.1 ms.
 constexpr double kFusedNanoseconds = 100'000;
@@ -161,19 +74,22 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   for (const Samples& one : operands) terms.push_back({one, broadcasts(one, out, operands), nullptr});
 #ifdef __CUDACC__
   if (out_values.is_cuda()) {
-    Types types{{}, out.dtype()};
-    std::vector<Run> runs(out.size());
+    arithmetic_gpu::Types types{{}, out.dtype()};
+    std::vector<arithmetic_gpu::Run> runs(out.size());
+    std::vector<Broadcast> others;
     for (size_t k = 0; k < operands.size(); ++k) {
       types.in[k] = operands[k].dtype();
       const Broadcasts& shapes = terms[k].shapes;
       for (int64_t i = 0; i < out.size(); ++i) {
-        runs[i].in[k] = operands[k].data(operands[k].size() == 1 ? 0 : i);
-        runs[i].shape[k] = (*shapes)[shapes->size() == 1 ? 0 : i];
+        const Broadcast& shape = (*shapes)[shapes->size() == 1 ? 0 : i];
+        runs[i].in[k] = arithmetic_gpu::operand_of(operands[k].data(operands[k].size() == 1 ? 0 : i), shape, others);
         runs[i].out = out.data(i);
+        runs[i].count = shape.count;
+        runs[i].one_by_one = runs[i].one_by_one || runs[i].in[k].order == arithmetic_gpu::Order::other;
       }
     }
     const Op special = specific(op, type, left, right);
-    return launch_gpu(special, computed_in(special, type, left, right), types, runs);
+    return arithmetic_gpu::launch(special, computed_in(special, type, left, right), types, runs, others);
   }
 #endif
   std::vector<const void*> inlined;

@@ -112,7 +112,7 @@ __global__ void run_gpu(const Run* runs, int64_t count) {
       run.stream.compute(static_cast<uint32_t>(begin / 4), words);
       for (int64_t p = begin; p < begin + 4 && p < pixels; ++p) {
         const uint8_t code = run.impulse(words[p - begin]);
-        const int64_t first = p / run.inner * run.channels * run.inner + p % run.inner;
+        const int64_t plane = run.inner == 1 ? p : p / run.inner, first = plane * run.channels * run.inner + (p - plane * run.inner);
         for (int64_t c = 0; c < run.channels; ++c) {
           const int64_t e = first + c * run.inner;
           out[e] = code == 0 ? in[e] : static_cast<Bits>(code == 2 ? run.salt : run.pepper);

@@ -2,13 +2,17 @@
 #include "ops/reductions/reductions.h"
 
 namespace ndd {
+#ifdef __CUDACC__
+template void reduce::launch_gpu(const char*, std::vector<reduce::GpuSample>, const reduce::GpuSum<true, true>&, const reduce::GpuTypes&);
+#endif
+
 namespace {
 
 using reductions::Job;
 
 void mean_of_squares(const Job& job) {
 #ifdef __CUDACC__
-  if (job.in.values().is_cuda()) return job.launch_gpu(reduce::GpuSum{2});
+  if (job.in.values().is_cuda()) return job.launch_gpu(reduce::GpuSum<true, false>{});
 #endif
   job.launch<reduce::AddSquare>();
 }
@@ -34,7 +38,7 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
       samples[i].centre = means.data(static_cast<int64_t>(i));
       samples[i].centres = means.volume(static_cast<int64_t>(i));
     }
-    return reduce::launch_gpu(job.op, std::move(samples), reduce::GpuSum{2}, {job.in.dtype(), job.out.dtype(), means.dtype()});
+    return reduce::launch_gpu(job.op, std::move(samples), reduce::GpuSum<true, true>{}, {job.in.dtype(), job.out.dtype(), means.dtype()});
   }
 #endif
   job.launch([=](int64_t i) {

@@ -2,6 +2,10 @@
 #include "ops/reductions/reductions.h"
 
 namespace ndd {
+#ifdef __CUDACC__
+template void reduce::launch_gpu(const char*, std::vector<reduce::GpuSample>, const reduce::GpuSum<false, false>&, const reduce::GpuTypes&);
+#endif
+
 namespace {
 
 using reductions::Job;
@@ -14,7 +18,7 @@ using MeanSum = reduce::Add<T, false>;
 void sum(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Job job("reductions.sum", input, input_shapes, axes, output, output_shapes, Finish::sum);
 #ifdef __CUDACC__
-  if (input.is_cuda()) return is_floating_dtype(job.in.dtype()) ? job.launch_gpu(reduce::GpuSum{1}) : job.launch_gpu(reduce::GpuWholeSum{});
+  if (input.is_cuda()) return is_floating_dtype(job.in.dtype()) ? job.launch_gpu(reduce::GpuSum<false, false>{}) : job.launch_gpu(reduce::GpuWholeSum{});
 #endif
   job.launch<ExactSum>();
 }
@@ -24,7 +28,7 @@ void mean(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, co
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     const bool whole = !is_floating_dtype(job.in.dtype()) && job.in.item_bytes() < 8;
-    return whole ? job.launch_gpu(reduce::GpuWholeSum{}) : job.launch_gpu(reduce::GpuSum{1});
+    return whole ? job.launch_gpu(reduce::GpuWholeSum{}) : job.launch_gpu(reduce::GpuSum<false, false>{});
   }
 #endif
   job.launch<MeanSum>();

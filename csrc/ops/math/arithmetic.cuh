@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic on CUDA: every operand is brought into the type of computation, tile by tile, whatever its type is. Whether an operand is read in order, is
+// one number or is repeated is found out on the host, once for every sample.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "ndd/broadcast.h"
+#include "ndd/cuda.h"
+#include "ndd/tiles.cuh"
+#include "ops/math/arithmetic.h"
+
+namespace ndd {
+namespace arithmetic_gpu {
+
+constexpr int kMostOperands = 3;
+
+// other: three or more dimensions of which some are repeated, or 2^31 elements. The slow path: one element at a time, with divisions of 64 bits.
+enum class Order : int32_t { same, one_number, planes, other };
+
+struct Operand {
+  const void* data;
+  Planes planes;
+  Order order;
+  int64_t broadcast;  // among those of the launch
+};
+
+struct Run {
+  Operand in[kMostOperands];
+  void* out;
+  int64_t count;
+  bool one_by_one;  // an operand is in Order::other
+};
+
+struct Types {
+  DType in[kMostOperands], out;
+};
+
+// How the operand is read. Single elements of what is repeated, at the ends of a run, are found by its broadcast, which goes to `broadcasts`.
+inline Operand operand_of(const void* data, const Broadcast& shape, std::vector<Broadcast>& broadcasts) {
+  if (shape.period() == shape.count) return {data, {}, Order::same, 0};
+  if (shape.period() == 1) return {data, {}, Order::one_number, 0};
+  Operand made{data, {}, Order::other, static_cast<int64_t>(broadcasts.size()) - 1};
+  if (broadcasts.empty() || !(broadcasts.back() == shape)) {
+    broadcasts.push_back(shape);
+    ++made.broadcast;
+  }
+  if (shape.ndim == 2 && shape.count < Divisor::kLimit) {
+    made.order = Order::planes;
+    made.planes = {Divisor(shape.extent[0]), static_cast<uint32_t>(shape.stride[0]), static_cast<uint32_t>(shape.stride[1])};
+  }
+  return made;
+}
+
+// Integers narrower than T keep its lowest bits.
+template <class T>
+struct Load {
+  template <class In>
+  NDD_HD T operator()(In value) const {
+    if constexpr (is_half<In>) return static_cast<T>(static_cast<float>(value));
+    else return static_cast<T>(value);
+  }
+};
+
+struct Store {
+  template <class Out, class T>
+  NDD_HD Out operator()(TypeTag<Out>, T value) const {
+    if constexpr (is_half<Out>) return static_cast<Out>(static_cast<float>(value));
+    else return static_cast<Out>(value);
+  }
+};
+
+template <class T, int rows, int width>
+__device__ __forceinline__ void load_operand(const Operand& operand, DType dtype, const Broadcast* broadcasts, const tiles::Place<rows, width>& at, T number, T (&values)[rows][width]) {
+  if (operand.order == Order::same) return tiles::load(operand.data, dtype, at, values, Load<T>{});
+  if (operand.order == Order::one_number) {
+#pragma unroll
+    for (int g = 0; g < rows; ++g)
+#pragma unroll
+      for (int k = 0; k < width; ++k) values[g][k] = number;
+    return;
+  }
+  using Index = std::conditional_t<width == 1, int64_t, uint32_t>;
+#pragma unroll
+  for (int g = 0; g < rows; ++g) {
+    Index index[width] = {};
+    if constexpr (width == 1) index[0] = broadcasts[operand.broadcast].locate(at.first);
+    else if (at.has(g)) operand.planes.for_neighbours<width>(at.row(g), [&](int k, uint32_t found) { index[k] = found; });
+    for_dtype(dtype, [&](auto tag) {
+      const auto* const from = static_cast<const typename decltype(tag)::type*>(operand.data);
+#pragma unroll
+      for (int k = 0; k < width; ++k) values[g][k] = Load<T>{}(tiles::load_one(from + index[k]));
+    });
+  }
+}
+
+template <class T>
+__device__ T load_number(const Operand& operand, DType dtype) {
+  T value{};
+  if (operand.order == Order::one_number) for_dtype(dtype, [&](auto tag) { value = Load<T>{}(*static_cast<const typename decltype(tag)::type*>(operand.data)); });
+  return value;
+}
+
+// The first step of Op::clamp.
+template <class T, int rows, int width>
+__device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&low)[rows][width]) {
+#pragma unroll
+  for (int g = 0; g < rows; ++g)
+#pragma unroll
+    for (int e = 0; e < width; ++e) a[g][e] = a[g][e] < low[g][e] ? low[g][e] : a[g][e];
+}
+
+template <class T, bool slow>
+inline constexpr int kRows = slow ? 1 : 2;
+
+// The functions of the C library are in a kernel of their own, because their registers would halve the occupancy of the others.
+template <class T, bool slow>
+__global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4) run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run& run = runs[k];
+    const T first = load_number<T>(run.in[0], types.in[0]), second = operands > 1 ? load_number<T>(run.in[1], types.in[1]) : T{};
+    const auto body = [&](auto at) {
+      constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
+      T a[rows][width], b[rows][width] = {};
+      load_operand(run.in[0], types.in[0], broadcasts, at, first, a);
+      if (operands > 1) load_operand(run.in[1], types.in[1], broadcasts, at, second, b);
+      if (operands > 2) clamp_from_below(a, b);  // registers for two operands are enough
+      if (operands > 2) load_operand(run.in[2], types.in[2], broadcasts, at, load_number<T>(run.in[2], types.in[2]), b);
+      for_op(op, [&](auto constant) {
+        constexpr Op kOp = decltype(constant)::value;
+        if constexpr (is_slow(kOp) == slow && has_function<T>(kOp)) {
+#pragma unroll
+          for (int g = 0; g < rows; ++g)
+#pragma unroll
+            for (int e = 0; e < width; ++e) a[g][e] = static_cast<T>(function<kOp>(a[g][e], kOp == Op::clamp ? a[g][e] : b[g][e], b[g][e]));
+        }
+      });
+      tiles::store(a, run.out, types.out, at, Store{});
+    };
+    if (run.one_by_one) {
+      const int64_t step = int64_t{gridDim.x} * tiles::kThreads;
+      for (int64_t e = int64_t{blockIdx.x} * tiles::kThreads + threadIdx.x; e < run.count; e += step) body(tiles::Place<1, 1>{e, e + 1});
+    } else {
+      tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body);
+    }
+  }
+}
+
+inline void launch(Op op, DType computed, const Types& types, const std::vector<Run>& runs, std::vector<Broadcast> broadcasts) {
+  int64_t most = 0;
+  for (const Run& run : runs) most = std::max(most, run.count);
+  if (most == 0) return;
+  if (broadcasts.empty()) broadcasts.emplace_back();
+  const CudaTable<Run> table(runs);
+  const CudaTable<Broadcast> shapes(broadcasts);
+  const auto count = static_cast<int64_t>(runs.size());
+  const dim3 grid(tiles::blocks<2>(most), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const auto launch = [&](auto kernel) { kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op)); };
+  switch (computed) {
+    case DType::float32:
+      launch(is_slow(op) ? run_gpu<float, true> : run_gpu<float, false>);
+      break;
+    case DType::float64:
+      launch(is_slow(op) ? run_gpu<double, true> : run_gpu<double, false>);
+      break;
+    case DType::uint32:
+      launch(run_gpu<uint32_t, false>);
+      break;
+    case DType::int64:
+      launch(run_gpu<int64_t, false>);
+      break;
+    case DType::uint64:
+      launch(run_gpu<uint64_t, false>);
+      break;
+    default:  // int32 and everything narrower
+      launch(run_gpu<int32_t, false>);
+  }
+  check_launch("arithmetic");
+}
+
+}  // namespace arithmetic_gpu
+}  // namespace ndd
