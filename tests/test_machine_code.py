@@ -53,8 +53,9 @@ def test_slices_are_read_in_16_bytes(cuobjdump: str) -> None:
     assert len(copies) == 1
     for code in copies:
         assert re.search(r"\bLDG\.E\.128", code)
-        assert re.search(r"\bSTG?\.E\.128", code)
-        assert "LDL" not in code
+        *_, stored = re.finditer(r"\bSTG?\.E\.128", code)
+        # What is found once for 4096 bytes may be kept on the stack, but nothing of the loop over them.
+        assert "LDL" not in code[code.index("LDG.E.128") : stored.end()]
     rows = code_of(cuobjdump, "slice_gpu", "rows_gpu")
     assert len(rows) == 13  # four sizes of items, nine pairs of types
     for code in rows:
