@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from .._batch import Batch
+from .._workers import Workers
 from ..io._urls import is_url
 from ._base import BadSamples, LoaderOptions, Reader
 from ._ranges import Path, Sources, as_paths, packed_batch
@@ -21,7 +22,7 @@ from ._threads import packed
 
 
 class _Database:
-    """One that is open. A process may open a database only once, so that all its readers share it."""
+    """One that is open. A process may open a database only once, so that all its readers share it; LMDB closes it with the object."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -43,11 +44,8 @@ class _Database:
             self._environment.close()
             self._environment = None
 
-    def __del__(self) -> None:
-        self.close()
 
-
-_databases: "weakref.WeakValueDictionary[str, _Database]" = weakref.WeakValueDictionary()
+_databases: dict[str, "weakref.ref[_Database]"] = {}
 # Held while something is read. What is done with a value needs Python's lock anyway.
 _reading = threading.RLock()
 
@@ -55,8 +53,9 @@ _reading = threading.RLock()
 def _before_fork() -> None:
     # In the child LMDB may wait for ever when it closes what the parent has opened, and refuses to open it once more.
     _reading.acquire()
-    for one in list(_databases.values()):
-        one.close()
+    for reference in list(_databases.values()):
+        if (one := reference()) is not None:
+            one.close()
 
 
 def _in_child() -> None:
@@ -70,9 +69,11 @@ os.register_at_fork(before=_before_fork, after_in_parent=lambda: _reading.releas
 def database(path: str) -> _Database:
     """The database of a path, shared by all that use it. Under the lock; RuntimeError where it cannot be opened."""
     key = os.path.realpath(path)
-    found = _databases.get(key)
+    reference = _databases.get(key)
+    found = None if reference is None else reference()
     if found is None:
-        found = _databases[key] = _Database(path)
+        found = _Database(path)
+        _databases[key] = weakref.ref(found)
     try:
         _ = found.environment
     except ImportError:
@@ -91,7 +92,7 @@ class LmdbReader(Reader):
         self._keys: list[tuple[bytes, np.ndarray]] | None = None  # of each database, one after the other, and where they begin
         self._begins = np.zeros(1, np.int64)
         self._databases: dict[int, _Database] = {}
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Workers | None = None
         self._process = 0
 
     def _scan(self) -> int:
@@ -134,8 +135,7 @@ class LmdbReader(Reader):
     def _start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
         if self._executor is None or self._process != os.getpid():
             # Taking messages apart needs Python's lock: a task for each sample took 6 times as long as one for the batch.
-            self._executor, self._process = ThreadPoolExecutor(1, self._op), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor, self._process = Workers(1, self._op, self), os.getpid()
         return self._executor.submit(self._read, samples)
 
     def _finish(self, request: "Future[tuple[Batch, ...]]", samples: np.ndarray) -> tuple[Batch, ...]:

@@ -4,10 +4,9 @@
 import importlib
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from typing_extensions import Unpack
 
 from .._batch import Batch
 from .._device import DeviceLike
+from .._workers import Workers
 from ..io._urls import again, filesystem, is_url, matching, read_all, reason_of
 from ._base import BadSamples, LoaderOptions, Reader
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
@@ -84,7 +84,7 @@ class Parquet(Reader):
 
     def _reset(self) -> None:
         self._process = 0
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Workers | None = None
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of those that are read
@@ -96,7 +96,7 @@ class Parquet(Reader):
             paths = [one for given in self._given for one in self._found(given)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
-            with ThreadPoolExecutor(8) as executor:
+            with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
             self._plan = self._planned(schema)
@@ -187,8 +187,7 @@ class Parquet(Reader):
             self._reset()
             self._process = os.getpid()
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(_THREADS, self._op)
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor = Workers(_THREADS, self._op, self)
         return self._executor.submit(self._made, samples)
 
     def _finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
