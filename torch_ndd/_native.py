@@ -36,7 +36,7 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
-_own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
+own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
 _function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
 philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
 open_files_make = _function(_quick, "ndd_open_files_make", _POINTER)
@@ -105,7 +105,7 @@ def owned(handle: int, release: int, only_here: bool = False) -> Any:
         release: Which kind it is.
         only_here: A process that was forked from this one leaves it alone.
     """
-    return _own(handle, release, only_here)
+    return own(handle, release, only_here)
 
 
 def _recorded() -> dict[tuple[str, str], str]:

@@ -122,7 +122,7 @@ class Pending:
     stays = False  # once waited for, nobody need wait again
 
     def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = ()) -> None:
-        self._owner = _native.owned(handle, _native.OF_CALL)
+        self._owner = _native.own(handle, _native.OF_CALL, 0)  # not by owned(): every call comes here
         self._handle = handle
         self._reads = reads
         self._site = _site()
