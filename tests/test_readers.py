@@ -370,3 +370,14 @@ def test_nothing_leaks(folder: Path) -> None:
     assert resident() - before < 40_000_000
     # The threads that read ahead may have a file open at either moment; thirty leaking epochs would leave many more.
     assert len(os.listdir("/proc/self/fd")) < open_files + 10
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "x.jpg").write_bytes(b"x")
+    for parent in (folder, tmp_path):
+        (parent / "self.jpg").symlink_to("self.jpg")
+        (parent / "gone.jpg").symlink_to("nothing")
+    for reader in (ndd.readers.File(file_root=tmp_path), ndd.readers.Numpy(file_root=tmp_path, file_filter="*.jpg")):
+        assert reader.get_metadata()["epoch_size"] == 1

@@ -44,8 +44,9 @@ _RANGES = (_POINTER, ctypes.c_char_p, ctypes.c_char_p, _POINTER, _POINTER, _POIN
 ranges_start = _function(_slow, "ndd_ranges_start", _POINTER, *_RANGES, _INT64)
 image_records_start = _function(_slow, "ndd_image_records_start", _POINTER, *_RANGES)
 examples_start = _function(
-    _slow, "ndd_examples_start", _POINTER, *_RANGES, ctypes.c_char_p, _POINTER, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64
-)
+    _slow, "ndd_examples_start", _POINTER, *_RANGES, ctypes.c_char_p, _POINTER, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64,
+    ctypes.c_int,
+)  # fmt: skip
 npy_headers_make = _function(_quick, "ndd_npy_headers_make", _POINTER)
 npy_headers_release = _function(_quick, "ndd_npy_headers_release", None, _POINTER)
 _LIMIT = (_POINTER, _INT64, _INT64)
@@ -83,6 +84,9 @@ pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _PO
 worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
 _pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
+most_host_memory = _function(_quick, "ndd_most_host_memory", ctypes.c_uint64)
+# How many threads there were, and how many were wanted, when the system refused one the first time; 0 where it has not.
+refused_threads = ctypes.c_uint64.from_address(_function(_quick, "ndd_refused_threads", _POINTER)())
 
 
 def _recorded() -> dict[tuple[str, str], str]:

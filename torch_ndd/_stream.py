@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from . import _context, _native
+from ._threads import tell_refused
 
 _LEVELS = 12  # frames of the user's stack that an error shows
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -143,6 +144,7 @@ class Pending:
         while (status := _native.wait(self._handle)) < 0:
             pass  # here Python handles Ctrl-C
         self._status = status
+        tell_refused()
         if status == 0:
             self._reads.clear()
 

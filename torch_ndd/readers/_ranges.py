@@ -10,6 +10,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, new_batch
+from .._threads import tell_refused
 from ._base import BadSamples
 
 Path = str | os.PathLike[str]
@@ -103,6 +104,7 @@ class NativeRequest:
         if self._process != os.getpid():  # the threads that read it are in the parent
             NativeRequest.__init__(self, self.samples)
         failed = _native.read_wait(self._handle)
+        tell_refused()
         if failed:
             reasons: dict[int, str] = {}
             part = np.empty(1, np.int64)

@@ -4,12 +4,13 @@
 import os
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 import torch
 
+from .._threads import Executor
 from ..io._urls import Range, fetched, is_url, merged, reason_of
 from ._base import BadSamples
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
@@ -36,7 +37,7 @@ def ranges_of(
 class RemoteRanges(Ranges):
     """The same through fsspec."""
 
-    _executor: ThreadPoolExecutor | None = None
+    _executor: Executor | None = None
     _process = 0
 
     def start(self, numbers: np.ndarray) -> "RemoteRequest":  # type: ignore[override]
@@ -46,7 +47,7 @@ class RemoteRanges(Ranges):
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Exception]]":
         """The bytes of some ranges, or why there are none, on a thread."""
         if self._executor is None or self._process != os.getpid():
-            self._executor, self._process = ThreadPoolExecutor(_THREADS, "torch_ndd fsspec"), os.getpid()
+            self._executor, self._process = Executor(_THREADS, "torch_ndd fsspec"), os.getpid()
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
         return self._executor.submit(self._fetch, numbers.ravel())
 

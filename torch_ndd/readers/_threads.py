@@ -4,13 +4,14 @@
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from .._batch import Batch, empty_packed, new_batch
+from .._threads import Executor
 from ..io._urls import reason_of
 from ._base import BadSamples, Reader
 
@@ -27,7 +28,7 @@ class ThreadedReader(Reader):
 
     _layouts: ClassVar[Sequence[str | None]] = ()
     """Layouts of the outputs; those that are not named have none."""
-    _executor: ThreadPoolExecutor | None = None
+    _executor: Executor | None = None
     _process = 0
     _remote = False
     """Whether samples come from URLs; known after :meth:`_scan`."""
@@ -36,9 +37,9 @@ class ThreadedReader(Reader):
         """The outputs of one sample, on a thread. Any Exception makes it a bad sample."""
         raise NotImplementedError
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _pool(self) -> Executor:
         if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
-            self._executor, self._process = ThreadPoolExecutor(_WAITING_THREADS if self._remote else _THREADS, self._op), os.getpid()
+            self._executor, self._process = Executor(_WAITING_THREADS if self._remote else _THREADS, self._op), os.getpid()
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
         return self._executor
 

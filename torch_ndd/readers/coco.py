@@ -5,7 +5,7 @@ import importlib
 import os
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
+from .._threads import Executor
 from ._base import BadSamples, LoaderOptions, Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
@@ -127,7 +128,7 @@ class COCO(Reader):
         self._parsed = [name for name, value in zip(_PARSED, values, strict=True) if value]
         self._index: CocoIndex | None = None
         self._ranges: Ranges | None = None
-        self._painter: ThreadPoolExecutor | None = None
+        self._painter: Executor | None = None
         self._process = 0
 
     def _scan(self) -> int:
@@ -175,7 +176,7 @@ class COCO(Reader):
         masks = []
         if self._wanted.pixelwise:
             if self._painter is None or self._process != os.getpid():
-                self._painter, self._process = ThreadPoolExecutor(1, self._op), os.getpid()
+                self._painter, self._process = Executor(1, self._op), os.getpid()
                 weakref.finalize(self, self._painter.shutdown, wait=False, cancel_futures=True)
             assert self._index is not None
             masks = [self._painter.submit(_paint, self._index, sample) for sample in samples.tolist()]
