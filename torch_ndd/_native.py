@@ -37,6 +37,8 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
+_own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
+_function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
 philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
 open_files_make = _function(_quick, "ndd_open_files_make", _POINTER)
 open_files_release = _function(_quick, "ndd_open_files_release", None, _POINTER)
@@ -88,6 +90,27 @@ stop = _function(_slow, "ndd_stop", None)
 most_host_memory = _function(_quick, "ndd_most_host_memory", ctypes.c_uint64)
 # How many threads there were, and how many were wanted, when the system refused one the first time; 0 where it has not.
 refused_threads = ctypes.c_uint64.from_address(_function(_quick, "ndd_refused_threads", _POINTER)())
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, _POINTER).value or 0
+
+
+OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_DESCRIPTOR = map(
+    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, _quick.ndd_close_file)
+)
+"""What releases the handles of :func:`owned`."""
+
+
+def owned(handle: int, release: int, only_here: bool = False) -> Any:
+    """An object that releases a handle when it goes. That is C code: a ``__del__`` in Python swallows a Ctrl-C which comes at that moment.
+
+    Args:
+        handle: What the native library calls it.
+        release: Which kind it is.
+        only_here: A process that was forked from this one leaves it alone.
+    """
+    return _own(handle, release, only_here)
 
 
 def _recorded() -> dict[tuple[str, str], str]:

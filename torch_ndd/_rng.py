@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -17,6 +16,7 @@ from torch.utils.data import get_worker_info
 
 from . import _native
 from ._states import checked, equal, keys, shown, text
+from ._weak import WeakValues
 
 _MASK = 2**64 - 1
 _PERIOD = 4 * 2**128  # words
@@ -57,7 +57,7 @@ class RNGState:
 
 # How a compiled graph draws: by an operator that pretends to change a tensor, which keeps the order of the draws, and whose value says which
 # generator it is. Copies that a compiler makes of the tensor are as good.
-_generators: "weakref.WeakValueDictionary[int, RNG]" = weakref.WeakValueDictionary()
+_generators: "WeakValues[RNG]" = WeakValues()
 _numbers = itertools.count(1)
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define("draw(Tensor(a!) generator, int count) -> Tensor")
@@ -67,7 +67,10 @@ _DEFAULT = torch.tensor(0)
 @torch.library.impl("ndd::draw", "CompositeExplicitAutograd", lib=_library)
 def _(generator: torch.Tensor, count: int) -> torch.Tensor:
     number = int(generator)
-    return (get_default_rng() if number == 0 else _generators[number]).draw(count)
+    rng = get_default_rng() if number == 0 else _generators.get(number)
+    if rng is None:
+        raise RuntimeError("the generator that a compiled graph draws from is gone")
+    return rng.draw(count)
 
 
 @torch.library.register_fake("ndd::draw", lib=_library)

@@ -2,6 +2,7 @@
 #include "readers/range_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -221,10 +222,10 @@ NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offset
   }
 }
 
-// Of any request: waits until it is read; the number of parts that failed.
+// Of any request: waits until it is read; the number of parts that failed, or -1 where it takes longer: Python then looks for Ctrl-C and calls again.
 NDD_EXPORT int64_t ndd_read_wait(void* handle) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
-  ndd::wait_until_read(request);
+  if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return int64_t(request->failures().size());
 }
 

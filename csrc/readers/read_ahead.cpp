@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -67,15 +68,17 @@ class ReadAhead {
     arrived_.notify_one();
   }
 
-  void wait(const ReadRequestPtr& request) {
+  bool wait(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (request->state_ != ReadRequest::finished) {
+      if (std::chrono::steady_clock::now() >= end) return false;
       if (has_work(*request)) {
         advance(*request, lock);
       } else {
-        progressed_.wait(lock);
+        progressed_.wait_until(lock, end);
       }
     }
+    return true;
   }
 
   void abandon(const ReadRequestPtr& request) {
@@ -149,7 +152,7 @@ class ReadAhead {
 };
 
 void start_reading(const ReadRequestPtr& request) { ReadAhead::instance().start(request); }
-void wait_until_read(const ReadRequestPtr& request) { ReadAhead::instance().wait(request); }
+bool wait_until_read(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end) { return ReadAhead::instance().wait(request, end); }
 void abandon(const ReadRequestPtr& request) { ReadAhead::instance().abandon(request); }
 
 }  // namespace ndd

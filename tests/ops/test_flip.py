@@ -61,7 +61,7 @@ def test_per_frame() -> None:
         assert np.array_equal(out[::2], np.flip(values[::2], layout.index("W")))
     with pytest.raises(RuntimeError) as error:
         ndd.flip(ndd.tensor(video, layout="FHWC"), horizontal=ndd.tensor(np.int32([1, 0]), layout="F")).evaluate()
-    assert "flip: sample 0 has 3 frames, its arguments are for 2" in str(error.value.__cause__)
+    assert "flip: sample 0 has 3 frames, its arguments are for 2" in str(error.value)
 
 
 def test_empty_image() -> None:

@@ -361,7 +361,7 @@ def test_wrong_axis(axis: list[float] | None, keep_size: bool) -> None:
     for given in (axis, None if axis is None else ndd.tensor(axis)):
         with pytest.raises(RuntimeError) as error:
             ndd.rotate(ndd.tensor(volume, layout="DHWC"), angle=3.0, axis=given, keep_size=keep_size).evaluate()
-        assert "axis" in str(error.value) or "axis" in str(error.value.__cause__)
+        assert "axis" in str(error.value)
 
 
 def test_angles_for_other_frames() -> None:
@@ -496,7 +496,7 @@ def test_points_that_are_nowhere(value: float, interp: int) -> None:
 def test_wrong_warps(error: type[Exception], words: str, call: Any) -> None:
     with pytest.raises(error) as raised:
         call().evaluate()
-    text = f"{raised.value} {raised.value.__cause__}"
+    text = str(raised.value)
     assert re.search(words, text, re.DOTALL), text
 
 

@@ -11,7 +11,7 @@ from .._arguments import NO_VALUE, VaryingShape
 from .._batch import Batch, empty_packed
 from .._context import get_num_threads
 from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
-from .._threads import Executor
+from .._workers import Workers
 from ._decode import sample_name
 from ._video import Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
@@ -89,7 +89,7 @@ def video(
             raise RuntimeError(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
 
     if len(encoded_files) > 1 and threads > 1:
-        with Executor(threads) as pool:
+        with Workers(threads, "decoders.video") as pool:
             made = list(pool.map(decode, range(len(encoded_files))))
     else:
         made = [decode(i) for i in range(len(encoded_files))]

@@ -13,7 +13,7 @@ from .. import types
 from .._batch import Batch, empty_batch
 from .._context import EvalContext
 from .._operator import DeviceLike, Launch, T, operator
-from .._threads import Executor
+from .._workers import Workers
 
 _OUTPUT_GRIDS, _HINT_GRIDS = (1, 2, 4), (1, 2, 4, 8)
 _CHANNELS = {types.RGB: 3, types.BGR: 3, types.GRAY: 1}
@@ -114,12 +114,12 @@ def optical_flow(
             )
             yield from sequence.tasks(enable_temporal_hints)
 
-    pool = Executor(max(1, EvalContext.current().num_threads))
-    try:
-        for done in [pool.submit(task) for task in work()]:
-            done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with Workers(max(1, EvalContext.current().num_threads), "optical_flow") as pool:
+        try:
+            for done in [pool.submit(task) for task in work()]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
     return Launch((), also=(out,))  # type: ignore[return-value]
 
 

@@ -2,7 +2,6 @@
 """Values of LMDB databases, in the order of their keys. Native code finds them in the file (csrc/readers/lmdb.cpp says why not LMDB itself)."""
 
 import os
-import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 
 from .._batch import Batch
-from .._threads import Executor
+from .._workers import Workers
 from ..io._urls import is_url
 from ._base import BadSamples, LoaderOptions, Reader
 from ._ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch
@@ -42,7 +41,7 @@ class LmdbReader(Reader):
         self._databases: list[_Database] | None = None
         self._begins = np.zeros(1, np.int64)  # the first sample of each database, and how many there are
         self._ranges: Ranges | None = None
-        self._executor: Executor | None = None
+        self._executor: Workers | None = None
         self._process = 0
 
     def _scan(self) -> int:
@@ -83,8 +82,7 @@ class LmdbReader(Reader):
     def _start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
         if self._executor is None or self._process != os.getpid():
             # Taking messages apart needs Python's lock: a task for each sample took 6 times as long as one for the batch.
-            self._executor, self._process = Executor(1, self._op), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor, self._process = Workers(1, self._op, self), os.getpid()
         assert self._ranges is not None
         return self._executor.submit(self._read, self._ranges.start(samples), samples)
 

@@ -3,7 +3,6 @@
 
 import importlib
 import os
-import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing_extensions import Unpack
 
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
-from .._threads import Executor
+from .._workers import Workers
 from ._base import BadSamples, LoaderOptions, Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
@@ -128,7 +127,7 @@ class COCO(Reader):
         self._parsed = [name for name, value in zip(_PARSED, values, strict=True) if value]
         self._index: CocoIndex | None = None
         self._ranges: Ranges | None = None
-        self._painter: Executor | None = None
+        self._painter: Workers | None = None
         self._process = 0
 
     def _scan(self) -> int:
@@ -176,8 +175,7 @@ class COCO(Reader):
         masks = []
         if self._wanted.pixelwise:
             if self._painter is None or self._process != os.getpid():
-                self._painter, self._process = Executor(1, self._op), os.getpid()
-                weakref.finalize(self, self._painter.shutdown, wait=False, cancel_futures=True)
+                self._painter, self._process = Workers(1, self._op, self), os.getpid()
             assert self._index is not None
             masks = [self._painter.submit(_paint, self._index, sample) for sample in samples.tolist()]
         return _Request(self._ranges.start(samples), masks, os.getpid())

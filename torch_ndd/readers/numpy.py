@@ -207,9 +207,7 @@ class _Headers:
 
     def __init__(self) -> None:
         self.handle = _native.npy_headers_make()
-
-    def __del__(self, release: Any = _native.npy_headers_release) -> None:
-        release(self.handle)
+        self._owner = _native.owned(self.handle, _native.OF_HEADERS)
 
     def __reduce__(self) -> Any:
         return _Headers, ()

@@ -4,7 +4,6 @@
 import importlib
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from typing_extensions import Unpack
 
 from .._batch import Batch
 from .._device import DeviceLike
-from .._threads import Executor
+from .._workers import Workers
 from ..io._urls import again, filesystem, is_url, matching, read_all, reason_of
 from ._base import BadSamples, LoaderOptions, Reader
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
@@ -85,7 +84,7 @@ class Parquet(Reader):
 
     def _reset(self) -> None:
         self._process = 0
-        self._executor: Executor | None = None
+        self._executor: Workers | None = None
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of those that are read
@@ -97,7 +96,7 @@ class Parquet(Reader):
             paths = [one for given in self._given for one in self._found(given)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
-            with Executor(8) as executor:
+            with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
             self._plan = self._planned(schema)
@@ -188,8 +187,7 @@ class Parquet(Reader):
             self._reset()
             self._process = os.getpid()
         if self._executor is None:
-            self._executor = Executor(_THREADS, self._op)
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor = Workers(_THREADS, self._op, self)
         return self._executor.submit(self._made, samples)
 
     def _finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
