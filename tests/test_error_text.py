@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``str(error)`` says of queued work that failed: operator, sample, file and reason, then the line of the program, whatever way the result takes."""
+"""What ``str(error)`` says of queued work that failed, on all ways to a result: operator, sample, file and reason, then the line of the program."""
 
 import io
 import re

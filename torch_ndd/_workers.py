@@ -84,7 +84,7 @@ class Workers(ThreadPoolExecutor):
         _start_janitor()
         if owner is not None:
             action = partial(self.shutdown, wait=False, cancel_futures=True)
-            _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))
+            _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have a function called."""

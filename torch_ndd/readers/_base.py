@@ -20,6 +20,7 @@ from .._context import EvalContext
 from .._device import DeviceLike, torch_device
 from .._states import parsed, whole
 from .._tensor import Tensor
+from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._checked import checked_init
 from ._options import LoaderOptions as LoaderOptions
@@ -102,6 +103,7 @@ class Reader(IterableDataset):
         self._on_error: str = options.get("on_error", "raise")
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
         seed = self._whole(options, "seed", -1)
         self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
         self._errors: deque[ReadError] = deque(maxlen=_ERRORS_KEPT)
@@ -197,7 +199,8 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and stick_to_shard exclude each other")
         if not 1 <= self._depth <= _MOST_AHEAD:
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
-        size = self._size = self._scan()
+        with using(self._url_limits):
+            size = self._size = self._scan()
         if size < self._num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
@@ -224,7 +227,7 @@ class Reader(IterableDataset):
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
         """One batch or sample of the endless sequence or, with ``walk``, of this pass: None where it ends."""
         count = self._batch_size(batch_size)
-        with self._lock, ctx or nullcontext():
+        with self._lock, ctx or nullcontext(), using(self._url_limits):
             order = self._prepared()
             if not walk and count > _MOST_PASSES * max(1, order.size // order.num_shards):
                 raise ValueError(
