@@ -13,7 +13,7 @@ from . import _ragged, types
 from ._collect import collected, fence, is_array
 from ._device import Device, DeviceLike, torch_device
 from ._indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
-from ._native import define, empty, volume
+from ._native import check_samples, define, empty, volume
 from ._operand import Operand, TorchTensor
 from ._printing import of_batch, shapes_text
 from ._queue import launch
@@ -277,6 +277,7 @@ class Batch(Operand):
         size = operator.index(batch_size)
         if size < 0:
             raise ValueError(f"batch_size must not be negative, got {size}")
+        check_samples("Batch.broadcast", size)
         if sample is None:
             raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
         return repeated(as_tensor(sample, dtype, device), size)

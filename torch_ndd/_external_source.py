@@ -15,6 +15,7 @@ from ._capture import Recorder
 from ._capture import current as running
 from ._context import EvalContext
 from ._device import DeviceLike
+from ._native import check_samples
 from ._tensor import Tensor, as_tensor
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
@@ -232,6 +233,7 @@ class ExternalSource:
     def _batch_of_samples(self, size: int) -> tuple[Batch, ...]:
         if size <= 0:
             raise ValueError(f"ExternalSource: batch_size must be positive, got {size}")
+        check_samples("ExternalSource", size)
         rows: list[Sequence[Any]] = []
         while len(rows) < size:
             try:
@@ -321,6 +323,7 @@ def _of_size(one: Tensor | Batch, size: int) -> Batch:
     if isinstance(one, Tensor):
         if size < 0:
             raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
+        check_samples("ExternalSource", size)
         return repeated(one, size)
     if one.batch_size != size:
         raise ValueError(f"ExternalSource: Expected batch size {size}, got {one.batch_size}")

@@ -453,8 +453,7 @@ def _set_batch_size(state: Call, batch_size: Any) -> None:
         raise TypeError(f"{state.name}: batch_size must be an int, got {batch_size!r}")
     if batch_size < 0:
         raise ValueError(f"{state.name}: batch_size must not be negative, got {batch_size}")
-    if int(batch_size) >= 2**31:
-        raise ValueError(f"{state.name}: batch_size must be less than 2**31, got {batch_size}")
+    _native.check_samples(state.name, int(batch_size))
     if state.is_batch and state.batch_size != batch_size:
         raise ValueError(f"{state.name}: batch_size={batch_size}, but a Batch of {state.batch_size} samples was given: Inconsistent batch size")
     state.is_batch, state.batch_size = True, int(batch_size)

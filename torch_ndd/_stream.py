@@ -17,7 +17,7 @@ import torch
 
 from . import _context, _native
 from ._weak import WeakValues
-from ._workers import is_janitor
+from ._workers import is_janitor, tell_refused
 
 _LEVELS = 12  # frames of the user's stack that an error shows
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -150,6 +150,7 @@ class Pending:
         while (status := _native.wait(self._handle)) < 0:
             pass  # here Python handles Ctrl-C
         self._status = status
+        tell_refused()
         if status == 0:
             self._reads.clear()
 

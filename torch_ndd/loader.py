@@ -18,6 +18,7 @@ from ._context import EvalContext, get_num_threads
 from ._device import DeviceLike, torch_device
 from ._diagnosis import Stats, Stopwatch
 from ._rng import RNG, get_default_rng, using_rng
+from ._states import anything, checked, equal, keys, whole
 from ._stream import EvalMode
 from ._tensor import Tensor, new_tensor
 from ._upload import moved
@@ -25,6 +26,7 @@ from ._workers import Workers
 from .readers import Reader
 
 STATE_VERSION = 1
+_STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
 # More is seldom in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
 _PREFETCHED_BYTES = 4 << 30
@@ -102,7 +104,7 @@ class DataLoader:
         if self.batch_size is None or self.batch_size < 1:
             raise ValueError(f"DataLoader: batch_size must be positive, got {batch_size}; it may be the reader's max_batch_size instead")
         self.prefetch_bytes = prefetch_bytes
-        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
+        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         self._position: dict[str, Any] | None = None  # behind the last batch that was yielded; None: where the reader is
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
@@ -203,12 +205,15 @@ class DataLoader:
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a state, at any moment: the next loop delivers the rest of its epoch. A loop that is going on ends. ValueError for other dicts."""
-        if not isinstance(state, dict) or state.get("version") != STATE_VERSION or not isinstance(state.get("seed"), int):
-            raise ValueError(f"DataLoader: this is no state of version {STATE_VERSION}: {state!r}")
+        """Go to a state, at any moment: the next loop delivers the rest of its epoch. A loop that is going on ends.
+
+        ValueError for other dicts, with the key; the loader stays where it is.
+        """
+        checked_state = checked("DataLoader", _STATE, state)
+        restored = self.reader._checked_state(checked_state["reader"])
         self._end_loop()
-        self.reader.load_state_dict(state["reader"])
-        self._position, self._seed = None, state["seed"]
+        self.reader._go_to(restored)
+        self._position, self._seed = None, checked_state["seed"]
 
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one; see :meth:`readers.Reader.set_epoch`."""

@@ -37,18 +37,14 @@ void FreeMemory::operator()(char* data) const {
 
 Memory allocate_memory(int64_t bytes) {
   const auto wanted = size_t(std::max<int64_t>(1, bytes));
-  try {
-    // Large buffers come from the pool: host_memory.cpp has the measurements.
-    if (wanted >= kPooledHostMemory) {
-      if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
-        auto* const data = static_cast<char*>(pinned->data_ptr());
-        return Memory(data, FreeMemory{0, std::move(pinned)});
-      }
-      const HostBlock block = take_host_memory(wanted);
-      return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
+  // Large buffers come from the pool: host_memory.cpp has the measurements.
+  if (wanted >= kPooledHostMemory) {
+    if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
+      auto* const data = static_cast<char*>(pinned->data_ptr());
+      return Memory(data, FreeMemory{0, std::move(pinned)});
     }
-  } catch (const std::bad_alloc&) {
-    throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+    const HostBlock block = take_host_memory(wanted);
+    return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
   }
   Memory made(static_cast<char*>(std::malloc(wanted)));
   if (!made) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");

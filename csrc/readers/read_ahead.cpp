@@ -8,11 +8,12 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <new>
-#include <thread>
+#include <optional>
 #include <vector>
+
+#include "ndd/threads.h"
 
 namespace ndd {
 
@@ -57,12 +58,13 @@ class ReadAhead {
 
   void start(const ReadRequestPtr& request) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!started_) {
-      started_ = true;
-      // As a std::function: std::thread of a lambda would make a visible symbol with our name.
-      for (int k = 0; k < kThreads; ++k) std::thread(std::function<void()>([this] { work(); })).detach();
-    }
     open_.push_back(request);
+    while (started_ < kThreads) {
+      std::optional<std::thread> thread = starter_.start([this] { work(); }, started_, kThreads);
+      if (!thread) break;  // whoever waits for the request reads it
+      thread->detach();
+      ++started_;
+    }
     arrived_.notify_one();
   }
 
@@ -145,7 +147,8 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable arrived_, progressed_;
   std::deque<ReadRequestPtr> open_;  // oldest first
-  bool started_ = false;
+  ThreadStarter starter_;
+  int started_ = 0;
 };
 
 void start_reading(const ReadRequestPtr& request) { ReadAhead::instance().start(request); }

@@ -211,7 +211,7 @@ def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]
     """The names of the folders, or of the files, in a folder that match a pattern, in the order of their bytes. OSError where there is none."""
     if not is_url(root):
         with os.scandir(root) as entries:
-            return sorted(one.name for one in entries if fits.match(one.name) and (one.is_dir() if folders else one.is_file()))
+            return sorted(one.name for one in entries if fits.match(one.name) and _is(one, folders))
     url = os.fsdecode(root).rstrip("/")
     try:
         found = asked(url, "ls", True, kind="listing")
@@ -219,6 +219,13 @@ def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]
         raise OSError(0, str(error).removeprefix(url + ": "), url) from None
     names = [os.fsencode(one["name"].rstrip("/").rpartition("/")[2]) for one in found if (one["type"] == "directory") == folders]
     return sorted(name for name in names if name and fits.match(name))
+
+
+def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
+    try:
+        return entry.is_dir() if folder else entry.is_file()
+    except OSError:  # a link to itself leads nowhere, as one to what does not exist
+        return False
 
 
 def matching(pattern: str) -> list[str]:

@@ -10,6 +10,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, new_batch
+from .._workers import tell_refused
 from ._base import BadSamples
 
 Path = str | os.PathLike[str]
@@ -104,6 +105,7 @@ class NativeRequest:
             NativeRequest.__init__(self, self.samples)
         while (failed := _native.read_wait(self._handle)) < 0:
             pass  # here Python handles Ctrl-C
+        tell_refused()
         if failed:
             reasons: dict[int, str] = {}
             part = np.empty(1, np.int64)
