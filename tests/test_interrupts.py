@@ -99,6 +99,33 @@ def test_no_python_runs_where_something_goes(make: Callable[[list[str]], Any], p
     assert lines == []
 
 
+def test_threads_end_with_their_owner(forks: Forks) -> None:
+    code = """
+import os, threading, time
+from torch_ndd._workers import Workers
+
+class Owner:
+    pass
+
+def end() -> bool:
+    owner = Owner()
+    workers = Workers(2, "of a test", owner)
+    workers.submit(int).result()
+    (thread,) = [one for one in threading.enumerate() if one.name.startswith("of a test")]
+    del owner, workers
+    thread.join(20)
+    return not thread.is_alive()
+
+here = end()
+child = os.fork()
+if not child:
+    os._exit(0 if end() else 3)
+print(here, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = forks.run(code)
+    assert (done.wait(), done.output, done.errors) == (0, "True 0\n", "")
+
+
 # A training that is interrupted at random moments: what it has in hand at each is let go of, at another one.
 TRAINING = """
 import os, random, signal, sys, threading, time

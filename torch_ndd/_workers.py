@@ -45,23 +45,24 @@ def tell_refused() -> None:
         _tell(refused >> 32, refused & 0xFFFFFFFF)
 
 
-def _work() -> None:
+def _work(gone: "SimpleQueue[Any]") -> None:
     while True:
-        action = _gone.get()
+        action = gone.get()
         _guards.pop(id(action), None)
         action()
         del action  # with what it holds
 
 
 def _start_janitor() -> None:
-    global _janitor, _process
-    if _process != os.getpid():  # the child of a fork has no threads
-        thread = threading.Thread(target=_work, name="torch_ndd janitor", daemon=True)
+    global _janitor, _process, _gone
+    if _process != os.getpid():  # the child of a fork has no threads, and a queue that its parent's was waiting at
+        gone: SimpleQueue[Any] = SimpleQueue() if _process else _gone
+        thread = threading.Thread(target=_work, args=[gone], name="torch_ndd janitor", daemon=True)
         try:
             thread.start()
         except (RuntimeError, MemoryError):
             return  # what is put there waits for the next attempt
-        _janitor, _process = thread, os.getpid()
+        _janitor, _process, _gone = thread, os.getpid(), gone
 
 
 def is_janitor(thread: threading.Thread) -> bool:
