@@ -121,8 +121,10 @@ def checked(op: str, description: Description, state: Any) -> Any:
 
 
 def parsed(op: str, content: str | bytes) -> Any:
-    """The value of a JSON text. ValueError for any other."""
+    """The value of a JSON text. ValueError for any other, json.JSONDecodeError where it can be one."""
     try:
         return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise json.JSONDecodeError(f"{op}: this is no state: {error.msg}", error.doc, error.pos) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{op}: this is no state: {str(error) or 'it is nested too deeply'}") from None
