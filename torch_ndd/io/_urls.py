@@ -27,8 +27,6 @@ _TOGETHER = 64
 _PART = 4 * 1024 * 1024
 # Ranges of one file that lie closer than this are fetched as one: a request takes as long as some 100 kB do at 10 Gbit/s and 0.1 ms.
 _GAP, _MOST = 64 * 1024, 8 * 1024 * 1024
-# Of a video, a block a request, and few blocks in memory: FFmpeg goes through it once and then to some frames.
-_BLOCK, _BLOCKS = 4 * 1024 * 1024, 4
 # Asking again does not help.
 _FINAL = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError, TypeError, ValueError, LimitError,
