@@ -210,7 +210,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "argument name": (lambda: ndd.brightness(images(), brightnes=2), TypeError, "brightness.*'brightnes'; did you mean 'brightness'"),
     "sparse": (lambda: ndd.cast(torch.zeros(3, 3).to_sparse(), dtype="u8"), TypeError, "cast: input 0: .*sparse"),
     "gradient": (lambda: ndd.cast(torch.zeros(3, requires_grad=True), dtype="u8"), RuntimeError, "cast: input 0: .*grad"),
-    "memory": (lambda: ndd.resize(images(), size=[2e6, 2e6]), MemoryError, r"resize: no memory for 24\.0 TB: an output of shape \(2, 2000000, 2000000, 3\)"),
+    "memory": (
+        lambda: ndd.resize(images(), size=[2e6, 2e6]),
+        MemoryError,
+        r"resize: no memory for 24\.0 TB: an output of shape \(2, 2000000, 2000000, 3\)",
+    ),
     "memory beyond 64 bits": (lambda: ndd.crop(images(), crop=[1e9, 1e9], out_of_bounds_policy="pad"), MemoryError, "crop: no memory"),
     "ragged memory beyond 64 bits": (
         lambda: ndd.crop(

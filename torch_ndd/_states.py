@@ -30,9 +30,10 @@ def whole(least: int = 0, most: int = MOST) -> Description:
     def check(value: Any, name: str) -> int:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
             raise ValueError(f"{name} must be a whole number, got {shown(value)}")
-        if not least <= value <= most:
+        found = int(value)
+        if not least <= found <= most:
             raise ValueError(f"{name} must be from {least} to {most}, got {shown(value)}")
-        return int(value)
+        return found
 
     return check
 

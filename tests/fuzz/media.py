@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-import numpy as np
-from attack import Attack, main
-from media_headers import CONTRADICTORY
+import numpy as np  # noqa: E402
+from attack import Attack, main  # noqa: E402
+from media_headers import CONTRADICTORY  # noqa: E402
 
 
 def _sources(kind: str) -> list[bytes]:
@@ -22,7 +22,9 @@ def _sources(kind: str) -> list[bytes]:
 
         pixels = np.arange(40 * 60, dtype=np.int16).reshape(40, 60)
         made = []
-        for unit in (fits.CompImageHDU(pixels), fits.CompImageHDU(pixels, compression_type="GZIP_1")) if kind == "fits_tiles" else (fits.ImageHDU(pixels),):
+        for unit in (
+            (fits.CompImageHDU(pixels), fits.CompImageHDU(pixels, compression_type="GZIP_1")) if kind == "fits_tiles" else (fits.ImageHDU(pixels),)
+        ):
             file = io.BytesIO()
             fits.HDUList([fits.PrimaryHDU(pixels.astype(np.float32)), unit]).writeto(file)
             made.append(file.getvalue())

@@ -4,7 +4,33 @@
 import random
 import struct
 
-NUMBERS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 24, 31, 32, 64, 255, 256, 1000, 8000, 32767, 32768, 65535, 1 << 20, (1 << 24) - 1, 2**31 - 1, 2**31, 2**32 - 1)
+NUMBERS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    15,
+    16,
+    24,
+    31,
+    32,
+    64,
+    255,
+    256,
+    1000,
+    8000,
+    32767,
+    32768,
+    65535,
+    1 << 20,
+    (1 << 24) - 1,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+)
 
 
 def number(draw: random.Random, bits: int) -> int:
@@ -113,7 +139,9 @@ def ogg(file: bytes, draw: random.Random) -> bytes:
         else:
             first = 27 + page[26]
             for _ in range(draw.randrange(1, 4)):
-                page[min(len(page) - 1, first + draw.randrange(draw.choice((30, 60, max(1, len(page) - first)))))] = draw.choice((0, 255, draw.randrange(256)))
+                page[min(len(page) - 1, first + draw.randrange(draw.choice((30, 60, max(1, len(page) - first)))))] = draw.choice(
+                    (0, 255, draw.randrange(256))
+                )
     if draw.random() < 0.2:
         pages.insert(draw.randrange(len(pages)), draw.choice(pages))
     if draw.random() < 0.1:
@@ -138,23 +166,64 @@ def mp3(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
+_EXTENTS = (
+    *("()", "(0,)", "(-1,)", "(600,)", "(601,)", "(2**31,)", "(18446744073709551616,)", "(4294967296, 4294967296)", "(9223372036854775807, 8)"),
+    *("(1,) * 9", "(30, 20)", "(20, 31)", "(0, 9223372036854775807)", "(" + "1, " * 70 + ")", "(1.5,)", "('a',)", "[20, 30]", "(20 30)", "("),
+)
+
+
 def npy(file: bytes, draw: random.Random) -> bytes:
     """Another shape, type and order; a header of another length; what Python's text could be."""
-    extents = "(20, 30)" if draw.random() < 0.4 else draw.choice(
-        ("()", "(0,)", "(-1,)", "(600,)", "(601,)", "(2**31,)", "(18446744073709551616,)", "(4294967296, 4294967296)", "(9223372036854775807, 8)", "(1,) * 9")
-        + ("(20, 30)", "(30, 20)", "(20, 31)", "(0, 9223372036854775807)", "(" + "1, " * 70 + ")", "(1.5,)", "('a',)", "[20, 30]", "(20 30)", "(")
+    extents = "(20, 30)" if draw.random() < 0.4 else draw.choice(_EXTENTS)
+    types = (
+        "<f8",
+        ">f8",
+        "<f4",
+        "|u1",
+        "<i8",
+        "|O",
+        "<U10",
+        "|S1000000000",
+        "<f16",
+        "[('a', '<f4')]",
+        "",
+        "<f3",
+        "<c16",
+        "|V8",
+        "<M8[ns]",
+        "<f2",
+        "|b1",
     )
-    types = ("<f8", ">f8", "<f4", "|u1", "<i8", "|O", "<U10", "|S1000000000", "<f16", "[('a', '<f4')]", "", "<f3", "<c16", "|V8", "<M8[ns]", "<f2", "|b1")
-    text = f"{{'descr': '{'<f8' if draw.random() < 0.5 else draw.choice(types)}', 'fortran_order': {draw.choice(('False', 'True', '1', 'None'))}, 'shape': {extents}, }}"
+    kind, order = "<f8" if draw.random() < 0.5 else draw.choice(types), draw.choice(("False", "True", "1", "None"))
+    text = f"{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {extents}, }}"
     if draw.random() < 0.1:
-        text = draw.choice(("{}", "{'shape': (3,)}", text * 2, "(" * 5000, "{'descr': '<f8', 'descr': '|O', 'fortran_order': False, 'shape': (600,)}"))
+        text = draw.choice(
+            ("{}", "{'shape': (3,)}", text * 2, "(" * 5000, "{'descr': '<f8', 'descr': '|O', 'fortran_order': False, 'shape': (600,)}")
+        )
     header = text.encode().ljust(draw.choice((0, 118, 300))) + b"\n"
     length = draw.choice((len(header), len(header), len(header), number(draw, 16)))
     version = draw.choice((1, 1, 1, 2, 3, 0, 255))
     return b"\x93NUMPY" + bytes([version, draw.choice((0, 0, 9))]) + struct.pack("<H" if version == 1 else "<I", length) + header + file[128:]
 
 
-_BOXES = (b"mvhd", b"tkhd", b"mdhd", b"stsd", b"avc1", b"stts", b"stsc", b"stsz", b"stco", b"ctts", b"stss", b"elst", b"hdlr", b"avcC", b"trak", b"moov")
+_BOXES = (
+    b"mvhd",
+    b"tkhd",
+    b"mdhd",
+    b"stsd",
+    b"avc1",
+    b"stts",
+    b"stsc",
+    b"stsz",
+    b"stco",
+    b"ctts",
+    b"stss",
+    b"elst",
+    b"hdlr",
+    b"avcC",
+    b"trak",
+    b"moov",
+)
 
 
 def mp4(file: bytes, draw: random.Random) -> bytes:
@@ -174,7 +243,26 @@ def mp4(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-_ELEMENTS = ("B0", "BA", "2AD7B1", "4489", "D7", "83", "9A", "23E383", "E7", "A3", "1F43B675", "1654AE6B", "AE", "E0", "86", "63A2", "1C53BB6B", "18538067")
+_ELEMENTS = (
+    "B0",
+    "BA",
+    "2AD7B1",
+    "4489",
+    "D7",
+    "83",
+    "9A",
+    "23E383",
+    "E7",
+    "A3",
+    "1F43B675",
+    "1654AE6B",
+    "AE",
+    "E0",
+    "86",
+    "63A2",
+    "1C53BB6B",
+    "18538067",
+)
 
 
 def webm(file: bytes, draw: random.Random) -> bytes:
@@ -200,7 +288,8 @@ def fits(file: bytes, draw: random.Random) -> bytes:
     cards = {
         "BITPIX": (8, 16, 32, 64, -32, -64, 0, 7, -8, 1000), "NAXIS": (0, 1, 2, 3, 999, 1000, -1), "NAXIS1": None, "NAXIS2": None, "NAXIS3": None,
         "PCOUNT": None, "GCOUNT": None, "BSCALE": (0, 1e300, "NaN", -1), "BZERO": (0, 32768, 1e300), "BLANK": None, "EXTEND": ("T", "F", 3),
-        "SIMPLE": ("T", "F", 1), "GROUPS": ("T",), "ZIMAGE": ("T", "F"), "ZBITPIX": (8, 16, -64, 3), "ZNAXIS": (0, 1, 2, 50), "ZNAXIS1": None, "ZNAXIS2": None,
+        "SIMPLE": ("T", "F", 1), "GROUPS": ("T",), "ZIMAGE": ("T", "F"), "ZBITPIX": (8, 16, -64, 3), "ZNAXIS": (0, 1, 2, 50),
+        "ZNAXIS1": None, "ZNAXIS2": None,
         "ZTILE1": None, "ZTILE2": None, "ZCMPTYPE": ("'RICE_1'", "'GZIP_1'", "'HCOMPRESS_1'", "'PLIO_1'", "'NOCOMPRESS'", "'x'"), "TFIELDS": None,
         "TFORM1": ("'1PB(1)'", "'1QB(999999999)'", "'1PB'", "'999999999999J'", "''"), "ZVAL1": None, "ZVAL2": None, "THEAP": None,
     }  # fmt: skip
@@ -220,4 +309,15 @@ def fits(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-CONTRADICTORY = {"wav": wav, "flac": flac, "vorbis": ogg, "opus": ogg, "mp3": mp3, "npy": npy, "mp4": mp4, "webm": webm, "fits": fits, "fits_tiles": fits}
+CONTRADICTORY = {
+    "wav": wav,
+    "flac": flac,
+    "vorbis": ogg,
+    "opus": ogg,
+    "mp3": mp3,
+    "npy": npy,
+    "mp4": mp4,
+    "webm": webm,
+    "fits": fits,
+    "fits_tiles": fits,
+}

@@ -115,7 +115,7 @@ class LmdbReader(Reader):
         if reasons:
             raise BadSamples(reasons)
         rows = []
-        content, ends = memoryview(values.numpy()), np.cumsum(lengths).tolist()
+        content, ends = values.numpy().data, np.cumsum(lengths).tolist()
         for k, (length, end) in enumerate(zip(lengths.tolist(), ends, strict=True)):
             try:
                 rows.append(self._parse(content[end - length : end]))
