@@ -10,7 +10,7 @@ JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 # DALI is the reference of the parity tests. It has no wheel for every Python.
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
 
-.PHONY: demo test lint bench asan emulated-cuda clean
+.PHONY: demo test lint bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/train_images.py
@@ -50,6 +50,12 @@ $(SANITIZER)/torch_ndd.stamp: $(VENV)/test.stamp
 	cp -r torch_ndd $(SANITIZER)/package/
 	cp --remove-destination $(SANITIZER)/_C.so $(SANITIZER)/package/torch_ndd/_C.so
 	touch $@
+
+# Damaged images by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): half an hour of a core. Files of DALI_EXTRA_PATH
+# are damaged too where it is set. Another selection: `make fuzz FUZZ="--formats tiff --mutated 20000 --seed 2"`.
+FUZZ ?= --mutated 8000 --headers 3000
+fuzz: $(VENV)/test.stamp
+	$(BIN)/python tests/fuzz/images.py --out build/fuzz $(FUZZ)
 
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the

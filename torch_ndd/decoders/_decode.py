@@ -29,6 +29,7 @@ _read_shapes = _native.define(
         ("str", "output_type"),
         ("bool", "adjust_orientation"),
         ("int", "max_pixels"),
+        ("bool", "complete"),
         ("Tensor(e!)?", "errors"),
         ("Tensor(a!)", "out"),
     ],
@@ -191,9 +192,12 @@ def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels
     return made
 
 
-def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor) -> None:
-    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0."""
-    arguments = (files._values, files._shapes, *options, max_pixels, None if failures is None else failures.table, table)
+def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor, complete: bool = True) -> None:
+    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0.
+
+    Files that are not ``complete`` may lack their pixels.
+    """
+    arguments = (files._values, files._shapes, *options, max_pixels, complete, None if failures is None else failures.table, table)
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:
