@@ -159,6 +159,8 @@ def handler(competitor: str, threads: int, milliseconds: float, cases: Mapping[s
     """Runs in the competitor's process: answers the name of a case with the seconds a call, by way."""
     ways, module = COMPETITORS[competitor]
     importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what is imported need not be looked through again before each measurement, which takes longer than a short one
     prepared: dict[str, dict[str, tuple[Way, int]]] = {}
 
     def seconds(name: str) -> dict[str, float]:

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         if len(peers) == len(_MODULES):
             for name in track(chosen, description="unusual arguments", transient=True, console=console):
                 figures[name] = _row(name, peers, options.rounds)
-                if not console.is_terminal and len(figures) % 50 == 0:
+                if not console.is_terminal and len(figures) % 20 == 0:
                     console.print(f"{len(figures)} of {len(chosen)}", highlight=False)
     missing = sorted(name for name, row in figures.items() if "DALI" in row["failed"])
     rows = dict(sorted(((name, row) for name, row in figures.items() if name not in missing), key=lambda item: _times(item[1])))
@@ -82,12 +82,12 @@ def _row(name: str, peers: list[Peer], rounds: int) -> dict[str, Any]:
     if failed:
         return {"ms": {}, "way": {}, "torch_ndd_ratio": {}, "failed": failed, "difference": "", "missed": []}
     row = ops.measure(name, peers, rounds)
-    row["difference"] = _difference(results[ops.SUBJECT], results["DALI"], CASES[name].tolerance, CASES[name].outliers)
+    row["difference"] = difference(results[ops.SUBJECT], results["DALI"], CASES[name].tolerance, CASES[name].outliers)
     row["missed"] = [f"{times:.2f} times as fast as {peer}" for peer, times in row["torch_ndd_ratio"].items() if times < 1]
     return row
 
 
-def _difference(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float, outliers: float) -> str:
+def difference(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float, outliers: float) -> str:
     """What is more than may be, or nothing."""
     if len(ours) != len(theirs):
         return f"{len(ours)} samples, not {len(theirs)}"
@@ -96,7 +96,8 @@ def _difference(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: flo
             return f"sample {i} is {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
         if math.isinf(tolerance):
             continue
-        away = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        with np.errstate(invalid="ignore"):  # infinite in both
+            away = np.abs(a.astype(np.float64) - b.astype(np.float64))
         wrong = ~((away <= tolerance) | (a == b) | (np.isnan(away) & (a != a) & (b != b)))
         if wrong.mean() > outliers:
             return f"{wrong.mean():.2%} of sample {i} differ by up to {away.max():.4g}"

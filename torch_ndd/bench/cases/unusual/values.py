@@ -5,12 +5,12 @@ import numpy as np
 
 from ._inputs import arguments, each, on
 
-_ALL = ("uint8", "CHW", "1 channel", "4 channels", "uint16", "int32", "float16", "float32", "7x5 pixels", "1281x853", "ragged", "videos")
-_TYPES = ("uint16", "int32", "float32", "7x5 pixels", "ragged", "videos")
+_ALL = ("CHW", "4 channels", "uint16", "float32", "7x5 pixels", "ragged", "videos")
+_TYPES = ("uint16", "int32", "float32", "videos")
 _SIGNALS, _SPECTRA = "speech", "spectra"
 
 CASES = (
-    *on("normalize", lambda ndd, types, x: ndd.normalize(x), *_ALL, tolerance=0.01),
+    *on("normalize", lambda ndd, types, x: ndd.normalize(x), "CHW", "uint16", "float32", "ragged", "videos", tolerance=0.01),
     *on("normalize by channels", lambda ndd, types, x: ndd.normalize(x, axis_names="HW"), *_ALL, tolerance=0.01),
     *arguments(
         "normalize",
@@ -54,12 +54,12 @@ CASES = (
         tolerance=1.0,
     ),
     *on("arithmetic, x * 0.5 + 3", lambda ndd, types, x: x * 0.5 + 3, "CHW", *_TYPES),
-    *on("arithmetic, x + x", lambda ndd, types, x: x + x, "CHW", "float16", *_TYPES),
+    *on("arithmetic, x + x", lambda ndd, types, x: x + x, "CHW", *_TYPES),
     *on("arithmetic, x // 3", lambda ndd, types, x: x // 3, "uint8", "uint16", "int32"),
     *on("arithmetic, x / x", lambda ndd, types, x: x / x, "uint8", "uint16", "int32", "float32", tolerance=float("inf")),
     *on("arithmetic, -x", lambda ndd, types, x: -x, "uint8", "uint16", "int32", "float32"),
     *on("comparison, x < 100", lambda ndd, types, x: x < 100, "uint16", "int32", "float32", "7x5 pixels"),
-    *on("comparison, x == x", lambda ndd, types, x: x == x, "uint8", "float32"),  # noqa: PLR0124
+    *on("comparison, x == x", lambda ndd, types, x: x == x, "uint8", "float32"),
     *arguments(
         "arithmetic",
         {
@@ -100,7 +100,7 @@ CASES = (
         tolerance=0.01,
     ),
     *on("cast to uint8", lambda ndd, types, x: ndd.cast(x, dtype=ndd.uint8), "uint16", "int16", "int32", "float16", "float32"),
-    *on("cast to float16", lambda ndd, types, x: ndd.cast(x, dtype=ndd.float16), "uint8", "uint16", "int32", "float32"),
+    *on("cast to float16", lambda ndd, types, x: ndd.cast(x, dtype=ndd.float16), "uint8", "int16", "int32", "float32"),
     *on("cast to float32", lambda ndd, types, x: ndd.cast(x, dtype=ndd.float32), "uint16", "float16", "7x5 pixels", "ragged"),
     *on("cast to int64", lambda ndd, types, x: ndd.cast(x, dtype=ndd.int64), "uint8", "float32"),
     *on("copy", lambda ndd, types, x: ndd.copy(x), "7x5 pixels", "ragged", "videos"),
@@ -119,8 +119,9 @@ CASES = (
             "uniform, uint8": lambda ndd, types, x: ndd.random.uniform(range=[0.0, 99.0], shape=[213, 321], dtype=ndd.uint8, batch_size=8),
             "uniform, values": lambda ndd, types, x: ndd.random.uniform(values=[1.0, 2.0, 5.0], shape=[213, 321], batch_size=8),
             "uniform, like x": lambda ndd, types, x: ndd.random.uniform(x, range=[0.0, 1.0]),
-            "normal, float16": lambda ndd, types, x: ndd.random.normal(shape=[213, 321], dtype=ndd.float16, batch_size=8),
-            "normal, a mean a sample": lambda ndd, types, x: ndd.random.normal(mean=each(ndd, 1, 2, 3, 4, 5, 6, 7, 8), shape=[213, 321], batch_size=8),
+            "normal, a mean a sample": lambda ndd, types, x: ndd.random.normal(
+                mean=each(ndd, 1, 2, 3, 4, 5, 6, 7, 8), shape=[213, 321], batch_size=8
+            ),
             "coin_flip, bool": lambda ndd, types, x: ndd.random.coin_flip(shape=[213, 321], dtype=ndd.bool, batch_size=8),
             "beta": lambda ndd, types, x: ndd.random.beta(alpha=2.0, beta=5.0, shape=[101, 103], batch_size=8),
             "choice of rows": lambda ndd, types, x: ndd.random.choice(100, shape=[101, 103], batch_size=8),
@@ -145,12 +146,11 @@ CASES = (
             "preemphasis, zeros": lambda ndd, types, x: ndd.preemphasis_filter(x, border="zero"),
             "preemphasis a sample": lambda ndd, types, x: ndd.preemphasis_filter(x, preemph_coeff=each(ndd, *[0.9 + k / 1000 for k in range(64)])),
             "preemphasis to int16": lambda ndd, types, x: ndd.preemphasis_filter(x, dtype=ndd.int16),
-            "nonsilent_region, window 1000": lambda ndd, types, x: ndd.nonsilent_region(x, window_length=1000, cutoff_db=-30.0)[0],
             "nonsilent_region, reset": lambda ndd, types, x: ndd.nonsilent_region(x, reset_interval=4096, reference_power=0.5)[0],
             "audio_resample, quality 0": lambda ndd, types, x: ndd.audio_resample(x, scale=0.7, quality=0.0),
             "audio_resample, quality 100": lambda ndd, types, x: ndd.audio_resample(x, scale=0.7, quality=100.0),
             "audio_resample, a length": lambda ndd, types, x: ndd.audio_resample(x, out_length=50001),
-            "audio_resample to int16": lambda ndd, types, x: ndd.audio_resample(x, scale=1.3, dtype=ndd.int16),
+            "audio_resample, a rate": lambda ndd, types, x: ndd.audio_resample(x, in_rate=16000.0, out_rate=22050.0),
             "power_spectrum, nfft 65536": lambda ndd, types, x: ndd.power_spectrum(x, nfft=65536, power=1),
         },
         _SIGNALS,
@@ -173,7 +173,7 @@ CASES = (
     *arguments(
         "points and boxes",
         {
-            "coord_transform to int32": lambda ndd, types, x: ndd.coord_transform(x, M=[0.8, 0.1, -0.2, 1.1], T=[5.0, 7.0], dtype=ndd.int32),
+            "coord_transform, M and T": lambda ndd, types, x: ndd.coord_transform(x, M=[0.8, 0.1, -0.2, 1.1], T=[5.0, 7.0]),
             "coord_flip about a centre": lambda ndd, types, x: ndd.coord_flip(x, center_x=0.3, flip_y=1, center_y=0.7),
         },
         "points",

@@ -3,11 +3,11 @@
 
 import numpy as np
 
-from ._inputs import arguments, each, frames, on
+from ._inputs import arguments, each, on
 
 _INT32 = np.int32
 _ANCHORS = [float(v) for k in range(20) for v in (9 * k, 15 * (k * 7 % 20))]
-_ALL = ("uint8", "CHW", "1 channel", "4 channels", "uint16", "float16", "float32", "7x5 pixels", "1281x853", "ragged", "videos")
+_ALL = ("CHW", "4 channels", "uint16", "float32", "7x5 pixels", "1281x853", "ragged", "videos")
 
 CASES = (
     *on("crop, relative position", lambda ndd, types, x: ndd.crop(x, crop=[5, 3], crop_pos_x=0.3, crop_pos_y=0.7), "7x5 pixels", "CHW", "videos"),
@@ -74,14 +74,22 @@ CASES = (
         "ragged",
     ),
     *arguments("pad", {"of the channels": lambda ndd, types, x: ndd.pad(x, axis_names="C", shape=[4])}),
-    *on("paste, a fill a channel", lambda ndd, types, x: ndd.paste(x, ratio=1.7, fill_value=[123, 117, 104]), "uint8", "7x5 pixels", "ragged", "1281x853"),
+    *on(
+        "paste, a fill a channel",
+        lambda ndd, types, x: ndd.paste(x, ratio=1.7, fill_value=[123, 117, 104]),
+        "uint8",
+        "7x5 pixels",
+        "ragged",
+        "1281x853",
+    ),
     *arguments(
-        "paste", {"a place a sample": lambda ndd, types, x: ndd.paste(x, ratio=1.3, fill_value=9, paste_x=each(ndd, 0.1, 0.9, 0.3, 0.2, 0.4, 0.5, 0.8, 0.7))}
+        "paste",
+        {"a place a sample": lambda ndd, types, x: ndd.paste(x, ratio=1.3, fill_value=9, paste_x=each(ndd, 0.1, 0.9, 0.3, 0.2, 0.4, 0.5, 0.8, 0.7))},
     ),
     *on(
         "erase, a fill a channel",
         lambda ndd, types, x: ndd.erase(x, anchor=[0.2, 0.3], shape=[0.5, 0.6], axis_names="HW", normalized=True, fill_value=[123.0, 117.0, 104.0]),
-        *("uint8", "CHW", "uint16", "float16", "float32", "7x5 pixels", "1281x853", "ragged", "videos"),
+        *("uint8", "CHW", "uint16", "float32", "1281x853", "videos"),
     ),
     *arguments(
         "erase",
@@ -93,14 +101,14 @@ CASES = (
             ),
         },
     ),
-    *on("flip, horizontal", lambda ndd, types, x: ndd.flip(x), *_ALL),
-    *on("flip, both", lambda ndd, types, x: ndd.flip(x, vertical=1), "uint8", "CHW", "4 channels", "float16", "float32", "videos"),
+    *on("flip, horizontal", lambda ndd, types, x: ndd.flip(x), "CHW", "4 channels", "float32", "1281x853", "ragged", "videos"),
+    *on("flip, both", lambda ndd, types, x: ndd.flip(x, vertical=1), "CHW", "4 channels", "float32", "videos"),
     *arguments("flip", {"a choice a sample": lambda ndd, types, x: ndd.flip(x, horizontal=each(ndd, 0, 1, 0, 1, 1, 0, 0, 1, dtype=_INT32))}),
     *arguments("flip", {"depth": lambda ndd, types, x: ndd.flip(x, horizontal=0, depthwise=1)}, "volumes"),
     *on(
         "crop_mirror_normalize",
         lambda ndd, types, x: ndd.crop_mirror_normalize(x, crop=[101, 103], mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0], mirror=1),
-        *("uint8", "CHW", "uint16", "float16", "float32", "1281x853", "ragged", "videos"),
+        *("CHW", "uint16", "float16", "float32", "1281x853", "ragged"),
         tolerance=0.02,
     ),
     *arguments(
@@ -121,8 +129,12 @@ CASES = (
             "HWC to float16": lambda ndd, types, x: ndd.crop_mirror_normalize(
                 x, output_layout="HWC", dtype=ndd.float16, mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0]
             ),
-            "CHW to float16": lambda ndd, types, x: ndd.crop_mirror_normalize(x, dtype=ndd.float16, mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0]),
-            "padded to 4 channels": lambda ndd, types, x: ndd.crop_mirror_normalize(x, pad_output=True, mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0]),
+            "CHW to float16": lambda ndd, types, x: ndd.crop_mirror_normalize(
+                x, dtype=ndd.float16, mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0]
+            ),
+            "padded to 4 channels": lambda ndd, types, x: ndd.crop_mirror_normalize(
+                x, pad_output=True, mean=[123.0, 117.0, 104.0], std=[58.0, 57.0, 56.0]
+            ),
             "CHW to uint8": lambda ndd, types, x: ndd.crop_mirror_normalize(x, dtype=ndd.uint8),
             "CHW to int8": lambda ndd, types, x: ndd.crop_mirror_normalize(x, dtype=ndd.int8, mean=[128.0], std=[2.0]),
         },
@@ -134,8 +146,13 @@ CASES = (
         "4 channels",
         tolerance=0.01,
     ),
-    *arguments("crop_mirror_normalize", {"one mean": lambda ndd, types, x: ndd.crop_mirror_normalize(x, mean=[123.0], std=[58.0])}, "1 channel", tolerance=0.01),
-    *on("transpose to CHW", lambda ndd, types, x: ndd.transpose(x, perm=[2, 0, 1]), *[name for name in _ALL if name != "videos"]),
+    *arguments(
+        "crop_mirror_normalize",
+        {"one mean": lambda ndd, types, x: ndd.crop_mirror_normalize(x, mean=[123.0], std=[58.0])},
+        "1 channel",
+        tolerance=0.01,
+    ),
+    *on("transpose to CHW", lambda ndd, types, x: ndd.transpose(x, perm=[2, 0, 1]), *("CHW", "4 channels", "uint16", "float32", "ragged")),
     *on("transpose to HWC", lambda ndd, types, x: ndd.transpose(x, perm=[1, 2, 0]), "CHW"),
     *on("transpose to WHC", lambda ndd, types, x: ndd.transpose(x, perm=[1, 0, 2]), "4 channels", "float16", "float32"),
     *arguments("transpose", {"to CFHW": lambda ndd, types, x: ndd.transpose(x, perm=[3, 0, 1, 2])}, "videos"),
@@ -147,15 +164,19 @@ CASES = (
         },
     ),
     *arguments("cat", {"along the channels": lambda ndd, types, x: ndd.cat(x, x, axis=0)}, "CHW"),
-    *arguments("stack", {"as channels": lambda ndd, types, x: ndd.stack(x, x, axis=3), "in the middle": lambda ndd, types, x: ndd.stack(x, x, x, axis=1)}),
+    *arguments(
+        "stack", {"as channels": lambda ndd, types, x: ndd.stack(x, x, axis=3), "in the middle": lambda ndd, types, x: ndd.stack(x, x, x, axis=1)}
+    ),
     *on(
         "multi_paste",
-        lambda ndd, types, x: ndd.multi_paste(
-            x, in_ids=[0, 1, 0], output_size=[400, 500], out_anchors=ndd.tensor([[0, 0], [150, 150], [20, 60]])
-        ),
+        lambda ndd, types, x: ndd.multi_paste(x, in_ids=[0, 1, 0], output_size=[400, 500], out_anchors=ndd.tensor([[0, 0], [150, 150], [20, 60]])),
         *("uint8", "1 channel", "4 channels", "float32"),
     ),
     *arguments("sequence_rearrange", {"backwards": lambda ndd, types, x: ndd.sequence_rearrange(x, new_order=[4, 3, 2, 1, 0, 0])}, "videos"),
-    *on("grid_mask", lambda ndd, types, x: ndd.grid_mask(x, tile=33, ratio=0.4, angle=0.2), *("uint8", "1 channel", "4 channels", "float32", "7x5 pixels"), outliers=0.02),
-    *arguments("per frame: flip", {"a choice a frame": lambda ndd, types, x: ndd.flip(x, horizontal=frames(ndd, 0, 1, 0, 1, 1, dtype=_INT32))}, "videos"),
+    *on(
+        "grid_mask",
+        lambda ndd, types, x: ndd.grid_mask(x, tile=33, ratio=0.4, angle=0.2),
+        *("uint8", "1 channel", "4 channels", "float32", "7x5 pixels"),
+        outliers=0.02,
+    ),
 )
