@@ -166,16 +166,20 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no fill values": (lambda: ndd.crop(images(), crop=[9, 9], fill_values=[]), RuntimeError, "crop: argument 'fill_values' has no values"),
     "no frames": (lambda: ndd.brightness(videos(), brightness=np.zeros(0)), ValueError, "brightness: argument 'brightness' takes one"),
     "no filters": (lambda: ndd.resize(videos(), size=9, interp_type=np.zeros(0)), ValueError, "resize: argument 'interp_type' takes one"),
-    "frames": (lambda: ndd.brightness(videos(), brightness=per_frame(1, 1)), RuntimeError, "brightness: sample 0 has 4 frames, .* for 2"),
+    "frames": (
+        lambda: ndd.brightness(videos(), brightness=per_frame(1, 1)),
+        RuntimeError,
+        "brightness: argument 'brightness' is for 2 frames, .* has 4 frames",
+    ),
     "frames of two arguments": (
         lambda: ndd.color_twist(videos(), hue=per_frame(1, 1, 1, 1), contrast=per_frame(1, 1)),
         RuntimeError,
-        "color_twist: sample 0 has 4 frames, .* for 2",
+        "color_twist: argument 'contrast' is for 2 frames, .* has 4 frames",
     ),
     "frames of the axis": (
         turned,
         RuntimeError,
-        "rotate: axis is for 2 frames, but there are 4, sample 0",
+        "rotate: argument 'axis' is for 2 frames, .* has 4 frames",
     ),
     "size": (lambda: ndd.resize(images(), size=[float("inf"), 3]), ValueError, "resize: size must be finite"),
     "size beyond all bounds": (lambda: ndd.resize(images(), size=[1e30, 3]), ValueError, "resize: the output would have .* too large"),

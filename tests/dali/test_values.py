@@ -124,6 +124,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         None if (found := m.type_id(x)) is None else int(found)
         for x in (m.float32, m.bool, m.uint64, m.float16, m.bfloat16, m.DataType, m.ImageType, m.InterpType, of_types(m).INT8, of_types(m).STRING)
     ],
+    "types of the numbers of enumerations": lambda m: [
+        m.dtype(m.type_id(x)) == m.dtype(x) for x in (m.DataType, m.ImageType, m.InterpType, m.float32, m.bool)
+    ],
+    "what says where": lambda m: hasattr(m, "DeviceLike"),
     **{f"type_id {x!r}": lambda m, x=x: m.type_id(x) for x in (None, 5, "float32", [])},
     "numbers of types": lambda m: {key: int(getattr(of_types(m), key)) for key in ENUMERATED},
     "layouts of types": lambda m: [getattr(of_types(m), key) for key in ("NHWC", "NCHW", "NFHWC", "NFCHW")],

@@ -17,12 +17,29 @@ def like(input: Any, dtype: torch.dtype | None = None) -> Any:
     return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout)
 
 
-def resized(input: Batch, axes: Sequence[int], extents: Sequence["int | torch.Tensor"], dtype: torch.dtype | None = None) -> Batch:
-    """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample."""
+def resized(
+    input: Batch,
+    axes: Sequence[int],
+    extents: Sequence["int | torch.Tensor"],
+    dtype: torch.dtype | None = None,
+    frames: "int | torch.Tensor | None" = None,
+) -> Batch:
+    """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample; and with so many
+    ``frames`` in front of what had none."""
     shape: list[int | torch.Tensor] = list(input._values.shape[1:]) if input._shapes is None else list(input._shapes.unbind(1))
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
-    return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, input._layout)
+    layout = input._layout
+    if frames is not None:
+        shape, layout = [frames, *shape], layout and "F" + layout
+    return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, layout)
+
+
+def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
+    """For how many frames ``given`` is marked, where the input has none: it has so many in the output. None where nothing changes."""
+    if given is None or (input._layout or "").startswith("F") or not (given._layout or "").startswith("F"):
+        return None
+    return given._values.shape[1] if given._shapes is None else given._shapes[:, 0]
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:

@@ -203,7 +203,8 @@ def _check_lengths(lengths: Any, outputs: Any) -> None:
 
 def _ceil(lengths: Any, after: Any, before: Any) -> Any:
     if any(isinstance(one, torch.Tensor) for one in (lengths, after, before)):
-        return torch.ceil(lengths * after / before).to(torch.int64)
+        # In double, also where the rates are Python numbers: with those torch makes float32 of integers.
+        return torch.ceil(torch.as_tensor(lengths, dtype=torch.float64) * after / before).to(torch.int64)
     return math.ceil(lengths * after / before)
 
 
