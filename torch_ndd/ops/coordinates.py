@@ -8,6 +8,7 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._columns import extents_of
 from ._formulas import per_sample
 from ._outputs import like
 
@@ -86,16 +87,14 @@ def coord_flip(
 
 def _dimensions(op: str, points: Batch) -> Any:
     """How many coordinates a point has: a number, in the graph of ragged points int64 (N,)."""
-    if points._shapes is None:
-        return points._values.shape[-1]
+    columns = points._extent(-1)
+    if columns is not None:
+        return columns
     if torch.compiler.is_compiling():
-        return points._shapes[:, -1]
-    if not len(points._shapes):
+        return extents_of(points)[-1]
+    if not points.batch_size:
         return 2
-    columns = points._shapes[:, -1]
-    if bool((columns != columns[0]).any()):
-        raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
-    return int(columns[0])
+    raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
 
 
 @operator(
@@ -150,7 +149,7 @@ def coord_transform(
     has_frames = (points._layout or "").startswith("F") and points.ndim > 2
     if len(given) > 1 or (has_frames and points._shapes is None and given - {points._values.shape[1]}):
         raise RuntimeError(f"{op}: matrices for {sorted(given)} frames, the input has {points._values.shape[1] if has_frames else 'none'}")
-    shape: list[Any] = list(points._values.shape[1:]) if points._shapes is None else list(points._shapes.unbind(1))
+    shape = list(extents_of(points))
     shape[-1] = rows
     layout = points._layout
     if given and not has_frames:

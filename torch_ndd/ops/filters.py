@@ -10,6 +10,7 @@ from .. import types
 from .._batch import Batch
 from .._batch import batch as batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._columns import extents_of
 from ._outputs import like, resized
 
 
@@ -148,15 +149,11 @@ def filter(
     if mode == "same":
         out = like(images, dtype)
     else:
-        extents = [_extents(images)[first + a] - _extents(weights)[outer + a] + 1 for a in range(spatial)]
+        extents = [extents_of(images)[first + a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         out = resized(
             images, range(first, first + spatial), [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in extents], dtype
         )
     return Launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])  # type: ignore[return-value]
-
-
-def _extents(value: Batch) -> Sequence[Any]:
-    return value._values.shape[1:] if value._shapes is None else value._shapes.unbind(1)
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:
