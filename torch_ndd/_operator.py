@@ -534,4 +534,4 @@ def _with_layout(op: Operator, value: Batch) -> Batch:
     layout = next((one for one in op.layouts if len(one) == value.ndim), None)
     if layout is None:
         raise ValueError(f"{op.name}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(op.layouts)}")
-    return new_batch(value._values, value._shapes, layout, value._pending, value._external)
+    return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from .. import _native
-from .._batch import Batch, empty_packed, new_batch
+from .._batch import Batch, empty_batch, empty_packed, new_batch
+from .._extents import Fixed
 from .._failures import Failures
 from .._launch import recorded
 from .._operator import OPERATORS, Launch, queue
@@ -36,6 +37,7 @@ _read_shapes = _native.define(
 )
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB and so on, which are 0 to 4
+_CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
 ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
     torch.uint8,
@@ -88,10 +90,10 @@ class Options(NamedTuple):
     adjust_orientation: bool
 
 
-def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
+def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
     """Size the output from the headers and return what launches the decoding.
 
-    ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns y, x, height, width (N, 4) of the parts to decode.
+    ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns the parts to decode: a window, or y, x, height, width (N, 4).
     """
     on_gpu = given.target.device.type == "cuda"
     if on_gpu and not 0 <= given.target.hw_decoder_load <= 1:
@@ -113,11 +115,18 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     files, shapes = image_shapes(files, options, given.max_pixels, failures)
     windows = None
+    fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
     if windows_of is not None:
-        windows = windows_of(shapes)
+        window = windows_of(shapes)
+        windows = window if isinstance(window, torch.Tensor) else _window_rows(window, files.batch_size)
+        if not isinstance(window, torch.Tensor):
+            fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
         _check_inside(op, files, windows, shapes, failures)
         shapes = torch.cat([windows[:, 2:], shapes[:, 2:]], 1)
-    out = empty_packed(shapes, given.dtype, given.target.device, "HWC")
+    if torch.compiler.is_compiling() and None not in fixed:
+        out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
+    else:
+        out = empty_packed(shapes, given.dtype, given.target.device, "HWC", fixed)
     out._sources, out._failures = files._sources, failures
     event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
@@ -144,7 +153,7 @@ def output_type_name(op: str, output_type: int) -> str:
     return OUTPUT_TYPES[int(output_type)]
 
 
-def window_rows(window: CropWindow, images: int) -> torch.Tensor:
+def _window_rows(window: CropWindow, images: int) -> torch.Tensor:
     """A window of every image as y, x, height, width (N, 4)."""
     return rows([*window.start, *window.extent]).expand(images, 4).contiguous()
 

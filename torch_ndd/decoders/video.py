@@ -94,7 +94,7 @@ def video(
     else:
         made = [decode(i) for i in range(len(encoded_files))]
     shapes = torch.tensor([one.shape for one in made], dtype=torch.int64).reshape(len(made), 4)
-    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC")
+    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC", (None, None, None, 3))
     out._sources = files._sources
     for one, target in zip(made, out, strict=True):
         target._values.copy_(one)

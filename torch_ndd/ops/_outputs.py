@@ -9,12 +9,14 @@ import torch
 from .. import types
 from .._batch import Batch, empty_batch, new_batch
 from .._native import empty
+from ._channels import is_other
+from ._columns import extents_of
 
 
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
     """An unfilled batch with the shapes and layout of another one."""
     values = input._values
-    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout)
+    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout, fixed=input._fixed)
 
 
 def resized(
@@ -26,7 +28,7 @@ def resized(
 ) -> Batch:
     """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample; and with so many
     ``frames`` in front of what had none."""
-    shape: list[int | torch.Tensor] = list(input._values.shape[1:]) if input._shapes is None else list(input._shapes.unbind(1))
+    shape: list[int | torch.Tensor] = list(extents_of(input))
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
     layout = input._layout
@@ -62,7 +64,5 @@ def columns_of(values: Any) -> int:
 def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
     """RuntimeError unless an argument has one value, or one for each channel where their number is known."""
     count = columns_of(values)
-    if torch.compiler.is_compiling() and count != 1:  # a graph takes images out of a decoder from now on as having so many channels
-        torch._check(not isinstance(channels, int) or channels == count)
-    elif isinstance(channels, int) and count not in (1, channels):
+    if not isinstance(channels, torch.Tensor) and count != 1 and is_other(channels, count):
         raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

@@ -87,16 +87,14 @@ def coord_flip(
 
 def _dimensions(op: str, points: Batch) -> Any:
     """How many coordinates a point has: a number, in the graph of ragged points int64 (N,)."""
-    if points._shapes is None:
-        return points._values.shape[-1]
+    columns = points._extent(-1)
+    if columns is not None:
+        return columns
     if torch.compiler.is_compiling():
-        return points._shapes[:, -1]
-    if not len(points._shapes):
+        return extents_of(points)[-1]
+    if not points.batch_size:
         return 2
-    columns = points._shapes[:, -1]
-    if bool((columns != columns[0]).any()):
-        raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
-    return int(columns[0])
+    raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
 
 
 @operator(

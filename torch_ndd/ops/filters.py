@@ -10,6 +10,7 @@ from .. import types
 from .._batch import Batch
 from .._batch import batch as batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._columns import extents_of
 from ._outputs import frames_of, like, resized
 
 
@@ -146,16 +147,12 @@ def filter(
         raise RuntimeError(f'filter: unknown border "{border}", the known ones are {", ".join(BORDERS)}')
     if mode not in ("same", "valid"):
         raise RuntimeError(f'filter: unknown mode "{mode}", the known ones are same and valid')
-    extents = _extents(images)[first : first + spatial]
+    extents = extents_of(images)[first : first + spatial]
     if mode == "valid":
-        inner = [extents[a] - _extents(weights)[outer + a] + 1 for a in range(spatial)]
+        inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
     out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
     return Launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])  # type: ignore[return-value]
-
-
-def _extents(value: Batch) -> Sequence[Any]:
-    return value._values.shape[1:] if value._shapes is None else value._shapes.unbind(1)
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:

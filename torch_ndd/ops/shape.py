@@ -100,7 +100,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
-    made = new_batch(values.reshape(-1), table, layout)
+    made = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
     return made if torch.compiler.is_compiling() else made.densified()
 
 

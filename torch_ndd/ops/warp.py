@@ -12,6 +12,7 @@ from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, operator
 from ._canvas import rotated_canvas
+from ._columns import extents_of
 from ._outputs import frames_of, like, resized
 from ._resize_plan import columns, single, spatial_axes
 
@@ -335,9 +336,7 @@ def _space(images: Batch) -> tuple[int, int, bool]:
 
 def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
     """The spatial extents: numbers, or int64 (N,) with one for each sample."""
-    if images._shapes is None:
-        return list(images._values.shape[1 + first : 1 + first + spatial])
-    return list(images._shapes.unbind(1)[first : first + spatial])
+    return list(extents_of(images)[first : first + spatial])
 
 
 def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
@@ -383,7 +382,7 @@ def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) 
     layout, ndim = given._layout or "", given.ndim
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
-    sizes: Any = given._values.shape[1:] if given._shapes is None else given._shapes.unbind(1)
+    sizes: Any = extents_of(given)
     if trailing not in (0, 1) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
         raise RuntimeError(
             f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"

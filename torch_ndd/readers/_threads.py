@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .._batch import Batch, empty_packed, new_batch
+from .._extents import lasting
 from .._workers import Workers
 from ..io._urls import reason_of
 from ._base import BadSamples, Reader
@@ -78,7 +79,8 @@ def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
     first = tensors[0]
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)
-    made = empty_packed(torch.tensor([one.shape for one in tensors], dtype=torch.int64), first.dtype, first.device, layout)
+    shapes = [one.shape for one in tensors]
+    made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
     if made._shapes is None:
         torch.stack(tensors, out=made._values)
     else:

@@ -10,7 +10,7 @@ import torch
 from typing_extensions import Unpack
 
 from .. import _native
-from .._batch import Batch, new_batch
+from .._batch import Batch, new_batch, ragged_batch
 from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
 from ._base import LoaderOptions, Reader
@@ -238,7 +238,7 @@ class _NpyRequest(NativeRequest):
         values = torch.ops.ndd.npy_bytes(self._handle).view(_DTYPES[int(kind[0])])
         if (shapes == shapes[0]).all():
             return new_batch(values.view(self.samples, *shapes[0].tolist()))
-        return new_batch(values, torch.from_numpy(shapes))
+        return ragged_batch(values, shapes)
 
 
 def _values(op: str, name: str, value: Any) -> np.ndarray:

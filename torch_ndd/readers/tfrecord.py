@@ -121,7 +121,7 @@ def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch
         return new_batch(values.view(len(rows), int(rows[0]), *feature.shape))
     shapes = np.broadcast_to(np.array([0, *feature.shape]), (len(rows), 1 + len(feature.shape))).copy()
     shapes[:, 0] = rows
-    return new_batch(values, torch.from_numpy(shapes))
+    return new_batch(values, torch.from_numpy(shapes), fixed=(None, *feature.shape))
 
 
 class _Spec:
