@@ -133,7 +133,7 @@ class Call:
             return
         fits = (count == 1) | (count == there) | ((there == 1) if grows else False)
         if self.compiling:
-            torch._assert_async(fits.all(), f"{self.name}: {what} is for another number of frames than {self.frames_of} has")
+            torch.ops.aten._assert_async.msg(fits.all(), f"{self.name}: {what} is for another number of frames than {self.frames_of} has")
         elif not bool(fits.all()):
             raise self._contradiction(what, count, int((~fits).to(torch.int8).argmax()))
         if grows:

@@ -301,13 +301,11 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
     if isinstance(launch, Batch):
         assert automatic is not None
         launch = Launch(launch, [arguments[key] for key in automatic])
-    if callable(launch.out):
-        launch.out = launch.out(state.frames)
+    outs = _outputs(launch, state)
     for one in launch.inputs:
         if one._pending is not None and not any(one is batch for batch in batches):
             state.read(one)
     batches = launch.inputs or batches
-    outs = launch.out if isinstance(launch.out, tuple) else (launch.out,)
     computed = None
     if state.compiling and op.formula is not None and launch.fusable and all(b is None or b._shapes is None for b in (*batches, *outs)):
         values_of = [b and b._values for b in batches]
@@ -359,8 +357,7 @@ def prepared_call(op: Operator, value: Tensor | Batch, more: Sequence[Any], give
     arguments = _prepare(op, state, given, _count_frames(op, state, [batch]) or op.per_frame)
     places = [*[None] * (op.inputs - 1), *[arguments.pop(key) for key in op.positional]]
     launch = op.body(batch, *places, **arguments)
-    if callable(launch.out):
-        launch.out = launch.out(state.frames)
+    _outputs(launch, state)
     return state, batch, launch
 
 
@@ -371,6 +368,14 @@ def _count_frames(op: Operator, state: Call, inputs: Sequence[Batch | None]) -> 
         if one is not None and (one._layout or "").startswith("F") and (state.frames is None or op.per_frame):
             state.agree(f"input {k}", one._values.shape[1] if one._shapes is None else one._shapes[:, 0])
     return state.frames is not None
+
+
+def _outputs(launch: Launch, state: Call) -> tuple[Batch, ...]:
+    """The outputs, now that it is known how many frames they have."""
+    out = launch.out
+    if not isinstance(out, Batch | tuple):
+        out = launch.out = out(state.frames)
+    return out if isinstance(out, tuple) else (out,)
 
 
 def _number_of(state: Call, argument: Any) -> Any:

@@ -146,7 +146,7 @@ def coord_transform(
     if T is not None and not isinstance(rows, torch.Tensor) and counts["T"][0] not in (1, rows):
         raise RuntimeError(f"{op}: T must be one number or {rows}, got {counts['T'][0]}")
     has_frames = (points._layout or "").startswith("F") and points.ndim > 2
-    for_frames = any(value is not None and value.dim() > 2 for value in (M, MT, T))
+    for_frames = any(isinstance(value, torch.Tensor) and value.dim() > 2 for value in (M, MT, T))
     shape: list[Any] = list(extents_of(points))
     there = shape[0]
     shape[-1] = rows
