@@ -23,7 +23,7 @@ def _photographs() -> np.ndarray:
 
 
 def _odd(dtype: type[np.generic] = np.uint8, scale: int = 1) -> np.ndarray:
-    return np.ascontiguousarray(_photographs()[:, 100:313, 100:421]).astype(dtype) * dtype(scale)
+    return np.ascontiguousarray(_photographs()[:, 100:313, 100:421]).astype(dtype) * np.asarray(scale, dtype)
 
 
 def _channels(count: int) -> np.ndarray:
