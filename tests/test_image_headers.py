@@ -174,6 +174,15 @@ def test_webp_canvas_of_another_size() -> None:
     assert f"its canvas has {HEIGHT}x640 pixels, its image {HEIGHT}x{WIDTH}" in reason(wide)
 
 
+def test_webp_exif_chunk_longer_than_the_file() -> None:
+    for size in (12, 13):  # RIFF pads the chunk in front of it, which nvImageCodec's parser overlooks
+        icc, exif = (name + struct.pack("<I", length) for name, length in ((b"ICCP", size), (b"EXIF", 2**32 - 1)))
+        image = pillow(RGB, "WEBP")[12:]
+        canvas = b"VP8X" + struct.pack("<IB3x", 10, 0x28) + (WIDTH - 1).to_bytes(3, "little") + (HEIGHT - 1).to_bytes(3, "little")
+        body = b"WEBP" + canvas + icc + bytes(size + size % 2) + image + exif + bytes(8)
+        assert "EXIF chunk is longer" in reason(b"RIFF" + struct.pack("<I", len(body)) + body)
+
+
 # PNM
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes damaged images in processes that may die: ``python images.py [--mutated N] [--headers N] [--seed N] [--formats ...] [--out FOLDER]``.
 
-Each file is decoded into memory that ends in front of a page without access, and through the public functions; glibc's allocator checks the heap
-(``MALLOC_CHECK_=3``) and fills what it hands out and takes back. Prints a table, and stores every file that ended a process or took too long. The
-exit status is 1 when there was one.
+Each file is decoded into memory that ends in front of a page without access, and by the public functions; glibc's allocator checks the heap
+Each file is decoded into memory that ends in front of a page without access, and by the public functions. glibc checks the heap
+status is 1 when there was one.
 """
 
 import argparse

@@ -8,7 +8,7 @@ namespace ndd {
 namespace {
 
 constexpr size_t kFirstChunk = 12, kChunkHeader = 8;
-constexpr uint8_t kAlpha = 0x10, kAnimation = 0x02;
+constexpr uint8_t kAlpha = 0x10, kExif = 0x08, kAnimation = 0x02;
 
 bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk, name, 4); }
 
@@ -26,6 +26,18 @@ void read_image(const uint8_t* chunk, FileHeader& header, bool& alpha) {
     header.width = int64_t(packed & 0x3fff) + 1;
     header.height = int64_t(packed >> 14 & 0x3fff) + 1;
     alpha = packed >> 28 & 1;
+  }
+}
+
+// nvImageCodec's parser fills memory of the EXIF chunk's promised length, up to 4 GB, before it reads the chunk. It finds the chunk without the padding
+// to even lengths that RIFF has.
+void check_exif(const EncodedImage& file, bool padding) {
+  for (size_t at = kFirstChunk; at + kChunkHeader <= file.size;) {
+    const uint8_t* chunk = file.data + at;
+    const size_t content = little32(chunk + 4), behind = file.size - at - kChunkHeader;
+    if (content > behind && is(chunk, "EXIF")) damaged_header("its EXIF chunk is longer than the file");
+    if (content > behind) return;
+    at += kChunkHeader + content + (padding ? content % 2 : 0);
   }
 }
 
@@ -47,6 +59,10 @@ FileHeader read_webp_header(const EncodedImage& file) {
     header.width = int64_t(little24(first + kChunkHeader + 4)) + 1;
     header.height = int64_t(little24(first + kChunkHeader + 7)) + 1;
     alpha = flags & kAlpha;
+    if (flags & kExif) {
+      check_exif(file, true);
+      check_exif(file, false);
+    }
     for (size_t at = kFirstChunk + kChunkHeader + length; !(flags & kAnimation) && at + kChunkHeader + kContent <= file.size;) {
       const uint8_t* chunk = file.data + at;
       if (is(chunk, "VP8X")) damaged_header("it has a second VP8X chunk");
