@@ -85,7 +85,7 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
     if role is not Role.plain:
-        return Argument(parameter.name, role, None, element, vector, varying)
+        return Argument(parameter.name, role, None, element, vector, varying, bool(rows))
     kind = members[0] if len(members) == 1 and not vector else None
     schema = None
     if isinstance(kind, type) and parameter.default is not None and not optional:

@@ -319,9 +319,8 @@ def test_python_numbers_are_typed() -> None:
 def test_division_by_zero() -> None:
     for zero in (ndd.tensor([1, 0]), 0):
         for operation in (operator.floordiv, operator.mod):
-            with pytest.raises(ValueError, match="asynchronous") as error:
+            with pytest.raises(ValueError, match="Integer division by zero"):
                 operation(ndd.tensor([7, 7]), zero).evaluate()
-            assert "Integer division by zero." in str(error.value)
     with EvalMode.sync_cpu, pytest.raises(ValueError, match=r"Integer division by zero.*sample_idx=1"):
         ndd.batch([[1], [2]]) // ndd.batch([[1], [0]])
     assert (ndd.tensor(np.int32([])) // 0).shape == (0,)

@@ -195,7 +195,7 @@ def bbox_transform(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    MT: ShapeArg[Sequence[float]],
+    MT: ShapeArg[Sequence[float] | Sequence[Sequence[float]]],
     bbox_layout: str = "xyXY",
     bbox_normalized: bool = False,
     input_shape: ShapeArg[Sequence[int]] | None = None,
