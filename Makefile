@@ -14,7 +14,7 @@ EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_inf
 INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD) --editable
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
-.PHONY: demo test build lint bench asan emulated-cuda clean
+.PHONY: demo test build lint bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
 	$(BIN)/python examples/train_images.py
@@ -35,7 +35,7 @@ bench: $(VENV)/test.stamp
 	$(BIN)/python -m torch_ndd.bench ops
 
 # The tests with a library that reports bad accesses to memory and undefined arithmetic: a short selection, or `make asan TESTS="tests/ops -k resize"`.
-# TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own. No nvcc: kernels for the CPU only.
+# TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own.
 TESTS ?= $(addprefix tests/,test_threads.py test_context.py test_operators.py::test_equals_its_reference \
   test_bad_input.py::test_every_type_of_elements test_bad_input.py::test_images_without_pixels)
 SANITIZER := $(abspath build/asan)
@@ -49,6 +49,12 @@ asan: $(VENV)/test.stamp
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(SANITIZER)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout 900 $(TESTS); status=$$?; \
 	  if grep -lsE 'ERROR:|runtime error:' $(SANITIZER)/report*; then cat $(SANITIZER)/report*; exit 1; fi; exit $$status
+
+# Damaged files by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): an hour of a core. Files of DALI_EXTRA_PATH are
+# damaged too where it is set. A selection: `make fuzz FUZZ=images FUZZ_ARGS="--formats tiff --mutated 20000 --seed 2"`.
+FUZZ ?= images media containers
+fuzz: $(VENV)/test.stamp build
+	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the

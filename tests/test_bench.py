@@ -15,7 +15,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import types
-from torch_ndd.bench import _photos, _process, _report
+from torch_ndd.bench import _photos, _process, _report, _results, unusual
 from torch_ndd.bench.cases import CASES, DATA, Case
 
 
@@ -113,6 +113,24 @@ def test_operators(tmp_path: Path) -> None:
     report = bench("ops", *arguments, "--json", str(tmp_path / "ops.json"))
     assert list(report["results"]) == ["flip, vertical", "tiny: batch + 1"]
     assert report["results"]["flip, vertical"]["ms"]["torch_ndd"] > 0
+
+
+def test_unusual_arguments_agree_with_dali(tmp_path: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    arguments = ["--only", "^(crop|slice): a fill a channel$", "--rounds", "1", "--milliseconds", "1"]
+    report = bench("unusual", *arguments, "--json", str(tmp_path / "unusual.json"))
+    assert set(report["results"]) == {"slice: a fill a channel"}
+    row = report["results"]["slice: a fill a channel"]
+    assert row["difference"] == ""
+    assert set(row["ms"]) == {"torch_ndd", "DALI"}
+    assert any("x DALI" in line for line in _results.page([report], []))
+
+
+def test_results_that_differ_are_found() -> None:
+    ours, theirs = [np.array([1, 2, 30], np.uint8)], [np.array([1, 3, 3], np.uint8)]
+    assert "33.33% of sample 0 differ by up to 27" in unusual.difference(ours, theirs, 1.0, 0.0)
+    assert unusual.difference(ours, theirs, 1.0, 0.4) == ""
+    assert "is uint8 (3,), not float32 (3,)" in unusual.difference(ours, [theirs[0].astype(np.float32)], 1.0, 0.0)
 
 
 def test_readers(tmp_path: Path) -> None:

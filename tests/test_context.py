@@ -251,15 +251,15 @@ def test_evaluate_all_waits_for_the_calls_of_the_context(mode: EvalMode) -> None
 def test_evaluate_all_raises_the_first_error() -> None:
     with EvalMode.deferred, EvalContext() as context:
         good, bad = brighter(ones()), failing(200)
-        with pytest.raises(RuntimeError, match="An error happened") as error:
+        with pytest.raises(RuntimeError, match="called at") as error:
             context.evaluate_all()
-        assert "5 frames" in str(error.value.__cause__)
+        assert "5 frames" in str(error.value)
         assert is_done(good)
         context.evaluate_all()  # not again
-        with pytest.raises(RuntimeError, match="An error happened"):
+        with pytest.raises(RuntimeError, match="called at"):
             bad.evaluate()  # but where the value is used
         other = failing(200)
-        with pytest.raises(RuntimeError, match="An error happened"):
+        with pytest.raises(RuntimeError, match="called at"):
             other.evaluate()
         context.evaluate_all()  # nor what was raised elsewhere
         del other

@@ -268,3 +268,48 @@ def test_captured_loops_raise_in_their_turn() -> None:
 def test_used_by_an_operator() -> None:
     source = ndd.ExternalSource(lambda: np.full((4, 4, 3), 7, np.uint8), layout="HWC")
     assert ndd.flip(source(batch_size=2)).layout == "HWC"
+
+
+def looped(source: ndd.ExternalSource, given: int | None = None, steps: int = 3) -> list[Any]:
+    """What a further source gives in a loop over batches of two."""
+    loop = ndd.ExternalSource([ndd.batch([[k], [k]]) for k in range(steps)])
+    made = []
+    for one in loop.captured(2):
+        value = source(batch_size=given)
+        made.append(value)
+        ndd.cast(one, dtype=ndd.float32)
+    return made
+
+
+def test_in_a_captured_loop_a_further_source_gives_batches() -> None:
+    for given in (None, 2):
+        made = looped(ndd.ExternalSource([[1, 2], [3, 4], [5, 6]]), given)
+        assert [one.torch().tolist() for one in made] == [[[1, 2], [1, 2]], [[3, 4], [3, 4]], [[5, 6], [5, 6]]]
+    assert [one.batch_size for one in looped(ndd.ExternalSource([ndd.batch([[1], [2, 3]])] * 3))] == [2, 2, 2]
+    assert [[x.batch_size for x in one] for one in looped(ndd.ExternalSource([(1, [2, 3])] * 3, 2))] == [[2, 2]] * 3
+    with pytest.raises(ValueError, match="Expected batch size 2, got 3"):
+        looped(ndd.ExternalSource([ndd.batch([1, 2, 3])] * 3))
+    with pytest.raises(RuntimeError, match="batch_size=3 in a captured loop whose batch has 2 samples"):
+        looped(ndd.ExternalSource([1] * 3), 3)
+    behind = ndd.ExternalSource([1, 2, 3, 4])
+    looped(behind)
+    assert behind().torch().item() == 4
+
+
+def test_the_last_batch_of_a_captured_loop() -> None:
+    source = ndd.ExternalSource([10, 20])
+    loop = ndd.ExternalSource(range(5), per_sample=True)
+    assert [(one + source()).torch().tolist() for one in loop.captured(3)] == [[10, 11, 12], [23, 24]]
+
+
+@pytest.mark.parametrize("cycle", ["no", "raise"])
+@pytest.mark.parametrize("items", [0, 1, 2])
+def test_a_source_that_ends_before_the_captured_loop(items: int, cycle: str) -> None:
+    def steps() -> Iterator[Any]:
+        yield from looped(ndd.ExternalSource([1] * items, cycle=cycle))
+
+    with pytest.raises(RuntimeError, match="ended before the captured loop"):
+        list(steps())
+    with pytest.raises(StopIteration):
+        ndd.ExternalSource([])()
+    assert len(looped(ndd.ExternalSource([1, 2], cycle="quiet"))) == 3

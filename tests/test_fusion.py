@@ -173,13 +173,13 @@ def test_errors_of_what_an_intermediate_result_reads(mode: EvalMode) -> None:
         y = broken * 0.5
         z = y + 3
         del y, broken
-    with pytest.raises(ValueError, match="An error happened") as error:
+    with pytest.raises(ValueError, match="Integer division") as error:
         z.evaluate()
     cause = error.value.__cause__
     assert "Integer division by zero" in str(cause)
     lines = [frame.line for frame in traceback.extract_tb(cause.__traceback__)]  # type: ignore[union-attr]
     assert lines[-1] == "broken = x // 0"
-    with pytest.raises(ValueError, match="An error happened"):
+    with pytest.raises(ValueError, match="called at"):
         z.torch()
 
 
@@ -189,9 +189,9 @@ def test_errors_of_the_last_step(mode: EvalMode) -> None:
     with mode:
         y = x & 0
         z = (x + 1) % y
-    with pytest.raises(ValueError, match="An error happened") as error:
+    with pytest.raises(ValueError, match="called at") as error:
         z.evaluate()
-    assert "sample_idx=0" in str(error.value.__cause__)
+    assert "sample_idx=0" in str(error.value)
     assert torch.equal(y.torch(), torch.zeros_like(x.torch()).int())
 
 

@@ -95,6 +95,36 @@ def test_windows(seed: int, device: str) -> None:
     assert_equal(found, [cut(one, pictures.layout, begin, end, fills) for one, begin, end in zip(pictures.arrays, begins, ends, strict=True)])
 
 
+# Fills whose period fits in the row that they are copied from, and fills that are longer than it.
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "int64"])
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [
+        ("HWC", (5, 9, 3)),
+        ("HWC", (2, 3, 1100)),
+        ("CHW", (3, 7, 11)),
+        ("FCHW", (2, 4, 5, 6)),
+        ("FHWC", (2, 5, 90, 4)),
+        ("HCW", (4, 3, 5)),
+        ("HCW", (3, 5, 900)),
+    ],
+    ids=str,
+)
+def test_fills_along_every_axis(layout: str, shape: tuple[int, ...], dtype: str, device: str) -> None:
+    image = np.random.default_rng(3).integers(0, 99, shape).astype(dtype)
+    picture, c = ndd.tensor(image, layout=layout, device=device), layout.index("C")
+    for mask in range(1, 1 << len(shape)):
+        axes = [d for d in range(len(shape)) if mask >> d & 1]
+        before = [2 + d if d in axes else 0 for d in range(len(shape))]
+        extents = [extent + 2 * more + 1 if more else extent for extent, more in zip(shape, before, strict=True)]
+        fill = (np.arange(extents[c]) % 100 + 1).astype(dtype)
+        window: dict[str, Any] = {"start": [-before[d] for d in axes], "shape": [extents[d] for d in axes], "axes": axes}
+        found = ndd.slice(picture, **window, out_of_bounds_policy="pad", fill_values=fill.tolist())
+        expected = np.broadcast_to(fill.reshape([-1 if d == c else 1 for d in range(len(shape))]), extents).copy()
+        expected[tuple(slice(first, first + extent) for first, extent in zip(before, shape, strict=True))] = image
+        torch.testing.assert_close(found.cpu().torch(), torch.from_numpy(expected), rtol=0, atol=0)
+
+
 @SEEDS
 def test_normalised_windows(seed: int, device: str) -> None:
     pictures = Pictures(2000 + seed, device, ("HWC", "CHW"))

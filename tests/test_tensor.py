@@ -443,13 +443,13 @@ def test_of_a_batch() -> None:
 
 def test_of_a_ragged_batch_fails_when_it_is_used() -> None:
     ragged = ndd.batch([[1, 2], [3]], layout="W")
-    for mode, how in ((ndd.EvalMode.eager, "asynchronous execution"), (ndd.EvalMode.deferred, "deferred evaluation")):
+    for mode in (ndd.EvalMode.eager, ndd.EvalMode.deferred):
         with mode:
             stacked = ndd.as_tensor(ragged)  # the line of the error
         assert (stacked.dtype, stacked.ndim, stacked.layout, stacked.device) == (ndd.int32, 2, "NW", ndd.Device("cpu"))
         uses: list[Any] = [stacked.evaluate, stacked.torch, lambda s=stacked: s.shape, lambda s=stacked: s + 1, lambda s=stacked: np.asarray(s)]
         for use in (*uses, lambda s=stacked: ndd.flip(s), lambda s=stacked: s[0], lambda s=stacked: repr(s), lambda s=stacked: ndd.as_tensor(s)):
-            with pytest.raises(ValueError, match=how) as caught:
+            with pytest.raises(ValueError, match=r"non-uniform shape.*\ncalled at .*test_tensor\.py:\d+: stacked = ndd\.as_tensor") as caught:
                 use()
             cause = caught.value.__cause__
             assert isinstance(cause, ValueError)

@@ -54,6 +54,8 @@ def test_type_id() -> None:
     assert ndd.type_id(types.STRING) is types.STRING
     assert ndd.type_id(ndd.ImageType) is types.IMAGE_TYPE
     assert ndd.type_id(ndd.bfloat16) is None
+    for enumeration in (ndd.DataType, ndd.ImageType, ndd.InterpType):
+        assert ndd.dtype(ndd.type_id(enumeration)) is ndd.dtype(enumeration) is ndd.int32
     for wrong in (None, 5, "float32", types.RGB):
         with pytest.raises(ValueError, match="Invalid dtype"):
             ndd.type_id(wrong)

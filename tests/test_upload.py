@@ -259,8 +259,9 @@ def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path) -> None:
         return {"images": ndd.brightness(ndd.reinterpret(arrays, layout="HWC"), brightness_shift=1 / 255), "mine": mine, "text": "x"}
 
     loader = ndd.DataLoader(ndd.readers.Numpy(file_root=tmp_path), work, batch_size=4, prefetch=1, device="gpu")
-    for k, batch in enumerate(loader):
-        for future in loader._waiting:
+    loop: Any = iter(loader)
+    for k, batch in enumerate(loop):
+        for future in loop._waiting:
             future.result()
         assert len(cuda.queued) == (4, 2, 2, 0)[k]
         cuda.finish()

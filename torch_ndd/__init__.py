@@ -48,6 +48,7 @@ from ._context import set_num_threads as set_num_threads
 from ._cuda import Stream as Stream
 from ._cuda import stream as stream
 from ._device import Device as Device
+from ._device import DeviceLike as DeviceLike
 from ._device import device as device
 from ._external_source import ExternalSource as ExternalSource
 from ._stream import EvalMode as EvalMode

@@ -59,6 +59,7 @@ class Argument:
     element: type  # bool, int or float
     vector: bool  # several numbers make one value
     varying: bool = False  # not as many for every sample
+    matrix: bool = False  # rows of numbers
 
 
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -76,9 +77,11 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
     kinds = [typing.get_origin(m) or m for m in members]
     vector = any(kind is Sequence for kind in kinds)
     flat = {k for m in members for k in ((typing.get_args(m) or (m,)) if typing.get_origin(m) is Sequence else (m,))}
+    rows = {k for m in members for k in typing.get_args(m) if typing.get_origin(k) is Sequence}
+    flat |= {k for row in rows for k in typing.get_args(row)}
     element = bool if bool in flat else float if float in flat else int
     if role is Role.per_sample:
-        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying)
+        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying, bool(rows))
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
     if role is not Role.plain:
@@ -93,7 +96,7 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
 class Call:
     """One call while it is being made."""
 
-    __slots__ = ("batch_size", "compiling", "external", "is_batch", "name", "numbers", "per_frame", "reads")
+    __slots__ = ("batch_size", "compiling", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame", "reads")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -101,6 +104,10 @@ class Call:
         self.is_batch = False
         self.external = False
         self.per_frame = False  # only what is marked has values for frames; other dimensions of a vector mean nothing
+        # How many frames the marked arguments are for: a number, int64 (N,) with one for each sample, or None; and what says so.
+        self.frames: Any = None
+        self.frames_of = ""
+        self.fixed = False  # not even one frame becomes several
         self.compiling = torch.compiler.is_compiling()
         self.reads: list[tuple[Pending, int]] = []
         self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
@@ -112,6 +119,32 @@ class Call:
             what = f"argument {name!r}" if isinstance(name, str) else f"input {name}"
             raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what})")
         self.is_batch, self.batch_size = True, size
+
+    def agree(self, what: str, count: Any) -> None:
+        """Take part in the call with an input or an argument for so many frames: as many as there are, or one that is for all of them."""
+        there, grows = self.frames, not self.fixed
+        if there is None:
+            self.frames, self.frames_of = count, what
+            return
+        if not isinstance(there, torch.Tensor) and not isinstance(count, torch.Tensor):
+            if count not in (1, there) and not (grows and there == 1):
+                raise self._contradiction(what, count, 0)
+            self.frames = count if grows and there == 1 else there
+            return
+        fits = (count == 1) | (count == there) | ((there == 1) if grows else False)
+        if self.compiling:
+            torch.ops.aten._assert_async.msg(fits.all(), f"{self.name}: {what} is for another number of frames than {self.frames_of} has")
+        elif not bool(fits.all()):
+            raise self._contradiction(what, count, int((~fits).to(torch.int8).argmax()))
+        if grows:
+            self.frames = torch.where(torch.as_tensor(there == 1), count, there)
+
+    def _contradiction(self, what: str, count: Any, sample: int) -> RuntimeError:
+        given, there = (int(one[sample]) if isinstance(one, torch.Tensor) else one for one in (count, self.frames))
+        where = f"sample {sample} of " if self.is_batch else ""
+        return RuntimeError(
+            f"{self.name}: {what} is for {given} frames, but {where}{self.frames_of} has {there} frames; give as many values, or one for all"
+        )
 
     def read(self, value: Operand) -> None:
         """Depend on a value that may be pending."""
@@ -169,7 +202,7 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
     if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
             raise _wrong_type(call, argument, value)
-        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], has_frames and not call.per_frame)
+        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], False)
     value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
     if argument.role is Role.shape:
         numbers = _numbers(call, argument, value)
@@ -203,7 +236,7 @@ def _key(value: Any) -> tuple[Any, ...] | None:
 def _numbers(call: Call, argument: Argument, value: Any) -> Any:
     """Python numbers, checked; a list of them is a list, lists in it are tuples."""
     if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
-        number: Any = value
+        number: Any = value.item() if isinstance(value, np.generic) else value
         if argument.element is int and not isinstance(value, int):
             if not float(value).is_integer():
                 raise TypeError(f"{call.name}: argument {argument.name!r} takes integers, got {value!r}")
@@ -245,6 +278,10 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
     if value._external:
         values = values.clone()
     per_frame = has_frames and (value._layout or "").startswith("F")
+    if not argument.vector and not has_frames and (value._layout or "").startswith("F"):
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} is for the frames of a sequence, but input 0 has none")
+    if per_frame:
+        call.agree(f"argument {argument.name!r}", value._shapes[:, 0] if isinstance(value, Batch) and value._shapes is not None else values.shape[1])
     if per_frame and argument.vector and values.dim() == 2:
         values = values[..., None]  # (rows, frames, 1): one number for all elements, told from one number per element
     return _rows(call, argument, values.contiguous(), per_frame)
@@ -275,6 +312,12 @@ def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
 def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
     if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
         raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
+    stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2) and (argument.matrix or values.shape[1] != 1)
+    if stacked and argument.vector and not argument.varying and not per_frame:
+        raise RuntimeError(
+            f"{call.name}: argument {argument.name!r} takes {'a matrix' if argument.matrix else 'numbers in one dimension'} per sample, got an "
+            f"array of shape {tuple(values.shape[1:])}; values for the frames of a sequence are marked with per_frame"
+        )
     if call.per_frame and argument.vector and not per_frame and values.dim() > 2:
         values = values.flatten(1)
     if argument.role is Role.per_sample and not values.numel() and len(values):

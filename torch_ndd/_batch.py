@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, TypeAlias, overload
 import numpy as np
 import torch
 
-from . import _ragged, types
+from . import _extents, _ragged, types
 from ._collect import collected, fence, is_array
 from ._device import Device, DeviceLike, torch_device
+from ._extents import Fixed
 from ._indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
-from ._native import define, empty, volume
+from ._native import check_samples, define, empty, volume
 from ._operand import Operand, TorchTensor
 from ._printing import of_batch, shapes_text
 from ._queue import launch
@@ -51,6 +52,7 @@ class Batch(Operand):
 
     # int64 on the CPU (N, ndim), or None when the buffer is dense.
     _shapes: TorchTensor | None
+    _fixed: Fixed | None  # of a ragged batch: see _extents.py
     _samples: list[Tensor | None] | None
     __array_ufunc__ = None  # ndarray + Batch is for Batch to compute
 
@@ -72,12 +74,26 @@ class Batch(Operand):
         """The shape of every sample; known before the values are."""
         if self._shapes is None:
             return [tuple(self._values.shape[1:])] * self._values.shape[0]
-        return [tuple(row) for row in self._shapes.tolist()]
+        rows = [tuple(row) for row in self._shapes.tolist()]
+        if self._fixed is not None and torch.compiler.is_compiling():  # where a graph knows a number it need not ask for it
+            rows = [tuple(n if known is None else known for n, known in zip(row, self._fixed, strict=True)) for row in rows]
+        return rows
 
     @property
     def ndim(self) -> int:
         """Dimensions of a sample."""
         return self._values.dim() - 1 if self._shapes is None else self._shapes.shape[1]
+
+    def _extent(self, axis: int) -> int | None:
+        """The extent that all samples share along an axis, or None: they differ, or it is not known before a compiled graph runs."""
+        if self._shapes is None:
+            return self._values.shape[1:][axis]
+        if self._fixed is not None and (extent := self._fixed[axis]) is not None:
+            return extent
+        if torch.compiler.is_compiling() or not len(self._shapes):
+            return None
+        column = self._shapes.numpy()[:, axis]
+        return int(column[0]) if (column == column[0]).all() else None
 
     # --- samples ---
 
@@ -137,13 +153,13 @@ class Batch(Operand):
             else:
                 begins = self._offsets()
                 values = self._values[begins[first] : begins[last]]
-                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external).densified()
+                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external, self._fixed).densified()
         else:
             index = torch.tensor(keys, dtype=torch.int64)
             if self._shapes is None:
                 made = new_batch(empty([len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
             else:
-                made = empty_packed(self._shapes[index], self._values.dtype, self._values.device, self._layout)
+                made = empty_packed(self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
             self._take(index, *whole(self.ndim), made)
         if self._sources:
             made._sources = tuple(self._sources[k] for k in keys)
@@ -155,7 +171,7 @@ class Batch(Operand):
         out._pending = launch(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
 
     def _over(self, values: TorchTensor) -> "Batch":
-        return new_batch(values, self._shapes, self._layout)
+        return new_batch(values, self._shapes, self._layout, fixed=self._fixed)
 
     def _copied(self) -> "Batch":
         self = self._settled()
@@ -168,7 +184,7 @@ class Batch(Operand):
 
     def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
         """The same samples in other memory."""
-        made = new_batch(values, self._shapes, self._layout, pending, external)
+        made = new_batch(values, self._shapes, self._layout, pending, external, self._fixed)
         made._sources, made._failures = self._sources, self._failures
         return made
 
@@ -235,7 +251,8 @@ class Batch(Operand):
                 self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
         else:
             starts, steps, extents = windows(self._extents(), with_numbers(keys))
-            made = empty_packed(extents, values.dtype, values.device, layout)
+            fixed = _extents.left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
+            made = empty_packed(extents, values.dtype, values.device, layout, fixed)
             self._take(None, starts, steps, made)
         made._sources = self._sources
         return made
@@ -253,7 +270,7 @@ class Batch(Operand):
         keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
         shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
         starts, steps, extents = windows(shapes, with_numbers(keys))
-        made = empty_packed(extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys))
+        made = empty_packed(extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), _extents.left(whole.shape, keys))
         index = torch.zeros(size, dtype=torch.int64)
         arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
         made._pending = launch(take, arguments, [(whole, whole._sample)], made._values)
@@ -277,6 +294,7 @@ class Batch(Operand):
         size = operator.index(batch_size)
         if size < 0:
             raise ValueError(f"batch_size must not be negative, got {size}")
+        check_samples("Batch.broadcast", size)
         if sample is None:
             raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
         return repeated(as_tensor(sample, dtype, device), size)
@@ -367,23 +385,31 @@ class Batch(Operand):
 
     def __getstate__(self) -> dict[str, Any]:
         shapes = None if self._shapes is None else own_memory(self._shapes)
-        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": tuple(self._sources)}
+        sources = tuple(self._sources)
+        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self._fixed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Operand.__init__(self, state["values"], state["layout"], None, False)
         self._shapes, self._samples, self._sources = state["shapes"], None, state["sources"]
+        self._fixed = None if self._shapes is None else _extents.confirmed(state.get("fixed"), self._shapes.tolist())  # a file may say anything
 
     def __repr__(self) -> str:
         return of_batch(self)
 
 
 def new_batch(
-    values: torch.Tensor, shapes: torch.Tensor | None = None, layout: str | None = None, pending: Pending | None = None, external: bool = False
+    values: torch.Tensor,
+    shapes: torch.Tensor | None = None,
+    layout: str | None = None,
+    pending: Pending | None = None,
+    external: bool = False,
+    fixed: Fixed | None = None,
 ) -> Batch:
-    """A Batch over values and shapes that are right already."""
+    """A Batch over values and shapes that are right already; ``fixed`` is what ragged samples share."""
     made = Batch.__new__(Batch)
     made._values = values
     made._shapes = shapes
+    made._fixed = fixed
     made._layout = layout
     made._pending = pending
     made._external = external
@@ -404,29 +430,36 @@ def repeated(sample: Tensor, batch_size: int) -> Batch:
 
 def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
     """An unfilled batch. An extent is a number, or an int64 tensor (N,) with one for each sample; equal ones make the batch dense."""
-    if not any(isinstance(extent, torch.Tensor) for extent in shape):
+    plain = [not isinstance(extent, torch.Tensor) for extent in shape]
+    if all(plain):
         return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
+    fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
     if torch.compiler.is_compiling():
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
             sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
             return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
         columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
-        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout)
+        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
     rows = np.empty((batch_size, len(shape)), np.int64)
     for k, extent in enumerate(shape):
         rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
-    return empty_packed(torch.from_numpy(rows), dtype, device, layout)
+    return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
 
 
-def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
-    """An unfilled batch with these shapes, int64 (N, ndim); dense when they are equal."""
+def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
+    """An unfilled batch with these shapes, int64 (N, ndim), of which ``fixed`` is known to be the same for all; dense when they are equal."""
     if torch.compiler.is_compiling():
-        return new_batch(torch.ops.ndd.empty_packed(shapes, dtype, device), shapes, layout)
+        return new_batch(torch.ops.ndd.empty_packed(shapes, dtype, device), shapes, layout, fixed=fixed)
     rows = shapes.numpy()
     if len(rows) and (rows == rows[0]).all():
         return new_batch(empty([len(rows), *rows[0].tolist()], dtype, device), None, layout)
-    return new_batch(empty([volume(shapes, dtype.itemsize)], dtype, device), shapes, layout)
+    return new_batch(empty([volume(shapes, dtype.itemsize)], dtype, device), shapes, layout, fixed=fixed)
+
+
+def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = None) -> Batch:
+    """A ragged batch over values that lie one sample behind the other, with these shapes, int64 (N, ndim)."""
+    return new_batch(values, torch.from_numpy(shapes), layout, fixed=_extents.lasting(shapes.tolist(), layout))
 
 
 def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
@@ -494,4 +527,6 @@ def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | N
     if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
         made = copy.copy(made)
         made._layout = layout or None
+        if made._shapes is not None and not torch.compiler.is_compiling():
+            made._fixed = _extents.joined(made._fixed, _extents.lasting(made._shapes.tolist(), made._layout))
     return made

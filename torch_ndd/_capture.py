@@ -87,6 +87,7 @@ class Recorder:
     """The calls of a loop's body. It is active in the thread of the loop while the body runs."""
 
     def __init__(self) -> None:
+        self.batch_size: int | None = None  # of this step; None where it has no Batch
         self._calls: dict[Any, _Call] = {}
         self._numbers = itertools.count(1)
         self._step = 0
@@ -108,6 +109,7 @@ class Recorder:
         for number, (rng, position) in list(self._drawn.items()):
             self._strides[number] = rng._position - position
             self._drawn[number] = (rng, rng._position)
+        self.batch_size = next((size for one in _parts(outputs).values() if (size := getattr(one, "batch_size", None)) is not None), None)
         self._mark(outputs, 0)
 
     def forget(self) -> None:

@@ -5,8 +5,11 @@ import json
 import os
 import re
 import string
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
+
+from ._states import checked, equal, keys, or_none, parsed, shown, text
 
 _VERSION = 2
 _ANONYMOUS = "__op_"
@@ -103,9 +106,9 @@ class Checkpoint:
             self._check_type(key, op)
         if (enable := getattr(op, "_enable_checkpointing", None)) is not None:
             enable()
-        self._ops[key] = op
         if key in self._dirty:
-            self._apply(key)
+            self._apply(key, op)
+        self._ops[key] = op
         return key
 
     def _check_type(self, key: str, op: Any) -> None:
@@ -113,9 +116,9 @@ class Checkpoint:
         if stored is not None and stored != given:
             raise TypeError(f"Type mismatch: the state of {key!r} belongs to an operator of type {stored!r}, not {given!r}")
 
-    def _apply(self, key: str) -> None:
-        self._check_type(key, self._ops[key])
-        self._ops[key].set_state(self._states[key].state)
+    def _apply(self, key: str, op: Any) -> None:
+        self._check_type(key, op)
+        op.set_state(self._states[key].state)
         self._dirty.discard(key)
 
     def _check_ops(self) -> None:
@@ -132,16 +135,23 @@ class Checkpoint:
         self._complete, self._loaded = True, False
 
     def restore(self) -> None:
-        """Give the operators the states that they do not have yet. RuntimeError where operators and states do not match."""
+        """Give the operators the states that they do not have yet.
+
+        RuntimeError where operators and states do not match, ValueError for what is no state of a reader or generator: then all stay as they are.
+        """
         if not self._states:
             return
         self._check_ops()
         lacking = sorted(key for key in self._ops if key not in self._states)
         if lacking:
             raise RuntimeError(f"the checkpoint is incomplete: there is no state for {', '.join(lacking)}")
-        for key in self._ops:
-            if key in self._dirty:
-                self._apply(key)
+        waiting = {key: op for key, op in self._ops.items() if key in self._dirty}
+        for key, op in waiting.items():
+            self._check_type(key, op)
+            if (check := getattr(op, "_check_state", None)) is not None:
+                check(self._states[key].state)
+        for key, op in waiting.items():
+            self._apply(key, op)
 
     def get_state(self, name: str) -> Any:
         """The state of a registered operator: what it returned, or text after loading; None when there is none. KeyError for an unknown name."""
@@ -176,7 +186,7 @@ class Checkpoint:
         return json.dumps({"version": _VERSION, "states": states})
 
     def deserialize(self, text: str) -> None:
-        """Take the states from what :meth:`serialize` made, in place of all others. ValueError for any other text."""
+        """Take the states from what :meth:`serialize` made, in place of all others. ValueError for any other text; the states of now stay then."""
         self._states = _parsed(text)
         self._dirty = set(self._states)
         self._loaded, self._complete = True, False
@@ -192,11 +202,17 @@ class Checkpoint:
             number += 1
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         # Whenever the process or the machine stops, the file is whole or not there.
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path + ".tmp", path)
+        unfinished = path + ".tmp"
+        try:
+            with open(unfinished, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except BaseException:  # a full disk, or Ctrl-C
+            with suppress(OSError):
+                os.remove(unfinished)
+            raise
         self._next = number + 1
         return path
 
@@ -211,22 +227,21 @@ class Checkpoint:
         return family.path(number)
 
 
-def _parsed(text: str) -> dict[str, _Entry]:
-    payload = json.loads(text)
-    if not isinstance(payload, dict) or "states" not in payload:
-        raise ValueError("Invalid checkpoint payload: it must be an object with states")
-    if payload.get("version") != _VERSION:
-        raise ValueError(f"the checkpoint has version {payload.get('version')!r}, expected {_VERSION}")
-    if not isinstance(payload["states"], dict):
-        raise ValueError("Invalid checkpoint payload: states must be an object")
-    states: dict[str, _Entry] = {}
-    for key, entry in payload["states"].items():
-        if not isinstance(entry, dict) or "state" not in entry:
-            raise ValueError(f"Invalid checkpoint entry {key!r}: it must be an object with a state")
-        if not (entry.get("type") is None or isinstance(entry["type"], str)):
-            raise ValueError(f"Invalid `type` of the checkpoint entry {key!r}: {entry['type']!r}")
-        states[key] = _Entry(entry["state"], entry.get("type"))
-    return states
+_ENTRY = keys({"type": or_none(text)}, state=text)
+
+
+def _entries(value: Any, name: str) -> dict[str, _Entry]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a dict, got {shown(value)}")
+    found = {key: _ENTRY(entry, f"{name}: {key!r}") for key, entry in value.items()}
+    return {key: _Entry(entry["state"], entry.get("type")) for key, entry in found.items()}
+
+
+_CHECKPOINT = keys(version=equal(_VERSION), states=_entries)
+
+
+def _parsed(content: str) -> dict[str, _Entry]:
+    return checked("Checkpoint", _CHECKPOINT, parsed("Checkpoint", content))["states"]
 
 
 class _Family:

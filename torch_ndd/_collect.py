@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ._device import DeviceLike
+from ._extents import Fixed, lasting
 from ._import import from_numpy, from_torch
 from ._native import define, empty, volume
 from ._operand import Operand
@@ -33,8 +34,8 @@ def fence(source: Operand, sample: int) -> Pending | None:
 
 def collected(
     samples: list[Any], dtype: Any, device: DeviceLike | None, layout: str | None, share: bool
-) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool]:
-    """Values, shapes, layout, pending work and whether the memory is the caller's, for a batch of these samples.
+) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, Fixed | None]:
+    """Values, shapes, layout, pending work, whether the memory is the caller's and what they share, for a batch of these samples.
 
     The first one decides about what is not given. ``share``: use the samples' memory if they lie one behind the other.
     """
@@ -43,19 +44,21 @@ def collected(
     first = made[0]
     layout = check_layout("batch", next((one.layout for one in made if one.layout), None) if layout is None else layout, first.ndim)
     parts = [one._values for one in made]
+    fixed = None
     if all(part.shape == parts[0].shape for part in parts):
         shape, shapes = [len(parts), *parts[0].shape], None
     else:
-        shapes = torch.tensor([part.shape for part in parts], dtype=torch.int64)
+        extents = [part.shape for part in parts]
+        shapes, fixed = torch.tensor(extents, dtype=torch.int64), lasting(extents, layout)
         shape = [volume(shapes, first.itemsize)]
     if share and not torch.compiler.is_compiling() and all(one._pending is None for one in made) and _adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
-        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made)
+        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made), fixed
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
-        return out, shapes, layout, launch(_pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False
+        return out, shapes, layout, launch(_pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed
     torch.cat([one._ready().reshape(-1) for one in made], out=out.view(-1))
-    return out, shapes, layout, None, False
+    return out, shapes, layout, None, False, fixed
 
 
 def _imported(samples: list[Any]) -> list[Tensor] | None:

@@ -13,6 +13,7 @@ from . import _native
 from ._checkpoint import Checkpoint
 from ._cuda import Stream, stream
 from ._device import Device, gpu_count, new_device
+from ._weak import WeakValues
 
 
 class _Local(threading.local):
@@ -22,7 +23,7 @@ class _Local(threading.local):
         self.streams: dict[int, Stream] = {}  # set_current_stream
         self.own: dict[int, tuple[int, Stream]] = {}  # of default contexts: number of changes when it was made, stream
         self.changes: dict[int, int] = {}
-        self.calls: weakref.WeakSet[Any] = weakref.WeakSet()  # those outside any context that was entered
+        self.calls: WeakValues[Any] = WeakValues()  # those outside any context that was entered
 
 
 _local = _Local()
@@ -81,10 +82,7 @@ class ThreadPool:
         self._num_threads = get_num_threads() if num_threads is None else checked_threads(num_threads, 0)
         self._device_id = _gpu_or_none(device_id)
         self._handle = _native.pool_make(self._num_threads)
-
-    def __del__(self, release: Any = _native.pool_release) -> None:
-        if (handle := getattr(self, "_handle", None)) is not None:
-            release(handle)
+        self._owner = _native.owned(self._handle, _native.OF_POOL)
 
     @property
     def num_threads(self) -> int:
@@ -318,7 +316,7 @@ class EvalContext:
         if given is None and self.device_id is not None:
             self._stream = _set_stream(self.device_id) or Stream(device_id=self.device_id)
         self._is_default = False
-        self._calls: weakref.WeakSet[Any] = weakref.WeakSet()  # those whose work may not have ended
+        self._calls: WeakValues[Any] = WeakValues()  # those whose work may not have ended
         self._prepare()
 
     def _prepare(self) -> None:
@@ -437,12 +435,17 @@ def _enter_pool() -> None:
 
 def register(call: Any) -> None:
     """Have the current context's :meth:`EvalContext.evaluate_all` wait for a call, as long as its result is in use."""
-    (_local.entered[-1]._calls if _local.entered else _local.calls).add(call)
+    (_local.entered[-1]._calls if _local.entered else _local.calls)[id(call)] = call
 
 
 def unregister(call: Any) -> None:
     """Undo :func:`register`."""
-    (_local.entered[-1]._calls if _local.entered else _local.calls).discard(call)
+    (_local.entered[-1]._calls if _local.entered else _local.calls).pop(id(call))
+
+
+def known_calls() -> list[Any]:
+    """The calls of the calling thread whose results are in use."""
+    return [call for calls in (_local.calls, *(context._calls for context in _local.entered)) for call in calls]
 
 
 def launch_stream(device_id: int) -> Stream:

@@ -15,6 +15,7 @@ from ._capture import Recorder
 from ._capture import current as running
 from ._context import EvalContext
 from ._device import DeviceLike
+from ._native import check_samples
 from ._tensor import Tensor, as_tensor
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
@@ -117,19 +118,36 @@ class ExternalSource:
     def __call__(self, *, batch_size: int | None = None) -> Any:
         """The next item: a Tensor or a Batch, or a tuple of ``num_outputs`` of them. StopIteration at the end.
 
+        In the body of a loop with ``next_epoch(capture=True)`` or :meth:`captured` over batches, the items are Batches with as many samples as the
+        loop has in this step, and the end of the source is an error.
+
         Args:
             batch_size: Return Batches of so many samples.
+
+        Raises:
+            RuntimeError: in such a loop, at the end of the source or for a ``batch_size`` that is not the loop's; or a loop over this source goes on.
+            ValueError: a Batch of another size.
         """
         if self._captured_by is not None:
             raise RuntimeError("ExternalSource: it was already used through the .captured() method, whose loop is not over")
-        return self._next(batch_size)
+        loop = running.recorder
+        if loop is None or loop.batch_size is None:
+            return self._next(batch_size)
+        if batch_size is not None and operator.index(batch_size) != loop.batch_size:
+            raise RuntimeError(f"ExternalSource: batch_size={batch_size} in a captured loop whose batch has {loop.batch_size} samples; leave it out")
+        try:
+            return self._next(loop.batch_size)
+        except StopIteration:
+            # A StopIteration would end whatever generator the loop stands in, without a word.
+            raise RuntimeError("ExternalSource: the source ended before the captured loop that it is called in; cycle=True begins anew") from None
 
     def captured(self, batch_size: int, ctx: EvalContext | None = None) -> Iterator[Any]:
         """Iterate to the end of the source once, by batches, and run ahead: the operators that the body of the loop calls on a batch are called on
         the next one already, so that they work while the body does something else (as ``next_epoch(capture=True)`` of readers does it).
 
         For that the source is asked for its next item before the body has had the present one. All other values are those of plain calls, whatever
-        the body does; operators on values of further sources that the body calls are executed in their turn.
+        the body does; operators on values of further sources that the body calls are executed in their turn. Such a source gives Batches of the
+        loop's size.
 
         With ``cycle="raise"`` each such loop begins anew, with ``cycle="no"`` later loops are empty. Leaving a loop early is fine: the item that was
         taken early is the next one.
@@ -232,6 +250,7 @@ class ExternalSource:
     def _batch_of_samples(self, size: int) -> tuple[Batch, ...]:
         if size <= 0:
             raise ValueError(f"ExternalSource: batch_size must be positive, got {size}")
+        check_samples("ExternalSource", size)
         rows: list[Sequence[Any]] = []
         while len(rows) < size:
             try:
@@ -321,6 +340,7 @@ def _of_size(one: Tensor | Batch, size: int) -> Batch:
     if isinstance(one, Tensor):
         if size < 0:
             raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
+        check_samples("ExternalSource", size)
         return repeated(one, size)
     if one.batch_size != size:
         raise ValueError(f"ExternalSource: Expected batch size {size}, got {one.batch_size}")

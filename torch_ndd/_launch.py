@@ -6,13 +6,13 @@ The host waits for nothing. torch's allocator is told of every stream that uses 
 
 import contextlib
 import itertools
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 from . import _context
 from ._stream import EvalMode, Pending, current_mode
+from ._weak import WeakValues
 
 _numbers = itertools.count(1)
 
@@ -30,9 +30,6 @@ class Launched(Pending):
         self._joined: set[int] = set()
         self._handle = next(_numbers)
         _alive[self._handle] = self
-
-    def __del__(self) -> None:
-        pass
 
     def wait(self) -> None:
         """Have the current torch stream of the device wait for the work."""
@@ -63,7 +60,7 @@ class Launched(Pending):
         return False
 
 
-_alive: weakref.WeakValueDictionary[int, Launched] = weakref.WeakValueDictionary()  # by handle
+_alive: WeakValues[Launched] = WeakValues()  # by handle
 
 # Values that were pending on a GPU when a compiled graph was called, behind the work that fills them. A copy of them for the reason of
 # `ndd::waited_for`: nothing in the graph can read it too early.

@@ -4,6 +4,7 @@
 import ctypes
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
+own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
+_function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
 philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
 open_files_make = _function(_quick, "ndd_open_files_make", _POINTER)
 open_files_release = _function(_quick, "ndd_open_files_release", None, _POINTER)
@@ -46,8 +49,9 @@ _RANGES = (_POINTER, ctypes.c_char_p, ctypes.c_char_p, _POINTER, _POINTER, _POIN
 ranges_start = _function(_slow, "ndd_ranges_start", _POINTER, *_RANGES, _INT64)
 image_records_start = _function(_slow, "ndd_image_records_start", _POINTER, *_RANGES)
 examples_start = _function(
-    _slow, "ndd_examples_start", _POINTER, *_RANGES, ctypes.c_char_p, _POINTER, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64
-)
+    _slow, "ndd_examples_start", _POINTER, *_RANGES, ctypes.c_char_p, _POINTER, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64,
+    ctypes.c_int,
+)  # fmt: skip
 npy_headers_make = _function(_quick, "ndd_npy_headers_make", _POINTER)
 npy_headers_release = _function(_quick, "ndd_npy_headers_release", None, _POINTER)
 _LIMIT = (_POINTER, _INT64, _INT64)
@@ -85,6 +89,30 @@ pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _PO
 worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
 _pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
+most_host_memory = _function(_quick, "ndd_most_host_memory", ctypes.c_uint64)
+# How many threads there were, and how many were wanted, when the system refused one the first time; 0 where it has not.
+refused_threads = ctypes.c_uint64.from_address(_function(_quick, "ndd_refused_threads", _POINTER)())
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, _POINTER).value or 0
+
+
+OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_DESCRIPTOR = map(
+    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, _quick.ndd_close_file)
+)
+"""What releases the handles of :func:`owned`."""
+
+
+def owned(handle: int, release: int, only_here: bool = False) -> Any:
+    """An object that releases a handle when it goes. That is C code: a ``__del__`` in Python swallows a Ctrl-C which comes at that moment.
+
+    Args:
+        handle: What the native library calls it.
+        release: Which kind it is.
+        only_here: A process that was forked from this one leaves it alone.
+    """
+    return own(handle, release, only_here)
 
 
 def _recorded() -> dict[tuple[str, str], str]:
@@ -122,7 +150,7 @@ _library.define("empty_packed(Tensor shapes, ScalarType dtype, Device device) ->
 
 @torch.library.impl("ndd::empty_packed", "CompositeExplicitAutograd", lib=_library)
 def _(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.empty(volume(shapes, dtype.itemsize), dtype=dtype, device=device)
+    return empty([volume(shapes, dtype.itemsize)], dtype, device)
 
 
 @torch.library.register_fake("ndd::empty_packed", lib=_library)
@@ -141,7 +169,7 @@ def _(shape: list[int], extents: torch.Tensor, dtype: torch.dtype, device: torch
     if len(found) > 1:
         raise RuntimeError(f"a compiled graph takes samples with equal numbers of channels, got {sorted(found)}")
     (extent,) = found
-    return torch.empty([extent if n < 0 else n for n in shape], dtype=dtype, device=device)
+    return empty([extent if n < 0 else n for n in shape], dtype, device)
 
 
 @torch.library.register_fake("ndd::empty_equal", lib=_library)
@@ -173,8 +201,34 @@ def volume(shapes: torch.Tensor, item_bytes: int) -> int:
     rows = shapes.numpy()
     count = int(rows.prod(1).sum())
     if count and float(rows.prod(1, dtype=np.float64).sum()) * item_bytes > _MOST_BYTES:
-        raise MemoryError(f"no memory for samples of shape {tuple(shapes.amax(0).tolist())}")
+        raise MemoryError(f"no memory for {len(rows)} samples of shapes up to {tuple(shapes.amax(0).tolist())}")
     return count
+
+
+# Each sample has a place in lists of several threads: some 100 bytes and 100 ns, so that this many take seconds whatever is done with them.
+MOST_SAMPLES = 1 << 22
+
+
+def check_samples(op: str, batch_size: int) -> None:
+    """ValueError for more samples than a batch may have."""
+    if batch_size > MOST_SAMPLES:
+        raise ValueError(f"{op}: batch_size must be at most {MOST_SAMPLES}, got {batch_size}")
+
+
+def no_memory(size: int, shape: Sequence[int]) -> MemoryError:
+    """The error for an output of ``size`` bytes that there is no memory for."""
+    return MemoryError(
+        f"no memory for {_readable(size)}: an output of shape {tuple(shape)}; there are {_readable(most_host_memory())} for this process"
+    )
+
+
+def _readable(size: float) -> str:
+    units = iter(("bytes", "kB", "MB", "GB", "TB", "PB"))
+    for unit in units:
+        if size < 1000:
+            return f"{size:.1f} {unit}" if unit != "bytes" else f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} EB"
 
 
 _pooled_bytes = torch.ops.ndd.pooled_bytes.default
@@ -214,7 +268,7 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
                 made = _pooled_bytes(min(size, _MOST_BYTES))
                 return (made if dtype is torch.uint8 else made.view(dtype)).view(shape)
             except RuntimeError:
-                raise MemoryError(f"no memory for {size} bytes: an output of shape {tuple(shape)}") from None
+                raise no_memory(size, shape) from None
     return torch.empty(shape, dtype=dtype, device=device)
 
 

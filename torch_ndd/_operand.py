@@ -2,6 +2,7 @@
 """What a tensor and a batch have in common: a buffer that may still be filled, and the arithmetic operators."""
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -18,9 +19,20 @@ TorchTensor: TypeAlias = torch.Tensor
 
 
 class _Loop(threading.local):
-    """What _capture.py does in this thread."""
+    """What _capture.py does in this thread. The recorder belongs to the generator of the loop: it goes with that, and no ``finally`` is needed where
+    a loop is left, which a Ctrl-C could get lost in."""
 
-    recorder: Any = None
+    _reference: Any = None
+
+    @property
+    def recorder(self) -> Any:
+        """The recorder of the loop whose body runs; None outside of such loops."""
+        reference = self._reference
+        return None if reference is None else reference()
+
+    @recorder.setter
+    def recorder(self, recorder: Any) -> None:
+        self._reference = None if recorder is None else weakref.ref(recorder)
 
 
 loop = _Loop()

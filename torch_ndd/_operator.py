@@ -42,7 +42,8 @@ class Launch:
     """What a body returns when the kernel's arguments are not its own.
 
     Attributes:
-        out: The outputs; ``()`` where the body has computed everything itself, which is ``also`` then.
+        out: The outputs; ``()`` where the body has computed everything itself, which is ``also`` then. Of a ``per_frame`` operator it may be a
+            function of the number of frames that inputs and arguments agree on: None, a number or int64 (N,) with one for each sample.
         args: The kernel's arguments.
         also: Results that need no kernel.
         inputs: Inputs that take the place of the call's.
@@ -52,7 +53,7 @@ class Launch:
         mixes: Whether a sample of the result is made from other samples of the input.
     """
 
-    out: Batch | tuple[Batch, ...]
+    out: Batch | tuple[Batch, ...] | Callable[[Any], Batch]
     args: Sequence[Any] = ()
     also: tuple[Batch, ...] = ()
     inputs: tuple[Batch, ...] = ()
@@ -279,8 +280,7 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
         if op.variadic:
             batches[1:] = [_with_layout(op, one) for one in batches[1:] if one is not None]
     state.per_frame = op.per_frame
-    has_frames = op.per_frame or (len(batches) > 0 and batches[0] is not None and (batches[0]._layout or "").startswith("F"))
-    arguments = _prepare(op, state, given, has_frames)
+    arguments = _prepare(op, state, given, _count_frames(op, state, batches) or op.per_frame)
     if not op.inputs or not op.required:
         arguments = {**arguments, "batch_size": state.batch_size, "device": target}
     elif op.host_inputs:
@@ -301,11 +301,11 @@ def _finished(op: Operator, automatic: tuple[str, ...] | None, state: Call, valu
     if isinstance(launch, Batch):
         assert automatic is not None
         launch = Launch(launch, [arguments[key] for key in automatic])
+    outs = _outputs(launch, state)
     for one in launch.inputs:
         if one._pending is not None and not any(one is batch for batch in batches):
             state.read(one)
     batches = launch.inputs or batches
-    outs = launch.out if isinstance(launch.out, tuple) else (launch.out,)
     computed = None
     if state.compiling and op.formula is not None and launch.fusable and all(b is None or b._shapes is None for b in (*batches, *outs)):
         values_of = [b and b._values for b in batches]
@@ -354,10 +354,28 @@ def prepared_call(op: Operator, value: Tensor | Batch, more: Sequence[Any], give
     if op.layouts is not None:
         batch = _with_layout(op, batch)
     state.per_frame = op.per_frame
-    arguments = _prepare(op, state, given, op.per_frame or (batch._layout or "").startswith("F"))
+    arguments = _prepare(op, state, given, _count_frames(op, state, [batch]) or op.per_frame)
     places = [*[None] * (op.inputs - 1), *[arguments.pop(key) for key in op.positional]]
     launch = op.body(batch, *places, **arguments)
+    _outputs(launch, state)
     return state, batch, launch
+
+
+def _count_frames(op: Operator, state: Call, inputs: Sequence[Batch | None]) -> bool:
+    """Whether the call is for frames: those of the first input that has some. A ``per_frame`` operator takes an input for one frame as for all."""
+    state.fixed = not op.per_frame
+    for k, one in enumerate(inputs):
+        if one is not None and (one._layout or "").startswith("F") and (state.frames is None or op.per_frame):
+            state.agree(f"input {k}", one._values.shape[1] if one._shapes is None else one._shapes[:, 0])
+    return state.frames is not None
+
+
+def _outputs(launch: Launch, state: Call) -> tuple[Batch, ...]:
+    """The outputs, now that it is known how many frames they have."""
+    out = launch.out
+    if not isinstance(out, Batch | tuple):
+        out = launch.out = out(state.frames)
+    return out if isinstance(out, tuple) else (out,)
 
 
 def _number_of(state: Call, argument: Any) -> Any:
@@ -453,8 +471,7 @@ def _set_batch_size(state: Call, batch_size: Any) -> None:
         raise TypeError(f"{state.name}: batch_size must be an int, got {batch_size!r}")
     if batch_size < 0:
         raise ValueError(f"{state.name}: batch_size must not be negative, got {batch_size}")
-    if int(batch_size) >= 2**31:
-        raise ValueError(f"{state.name}: batch_size must be less than 2**31, got {batch_size}")
+    _native.check_samples(state.name, int(batch_size))
     if state.is_batch and state.batch_size != batch_size:
         raise ValueError(f"{state.name}: batch_size={batch_size}, but a Batch of {state.batch_size} samples was given: Inconsistent batch size")
     state.is_batch, state.batch_size = True, int(batch_size)
@@ -522,4 +539,4 @@ def _with_layout(op: Operator, value: Batch) -> Batch:
     layout = next((one for one in op.layouts if len(one) == value.ndim), None)
     if layout is None:
         raise ValueError(f"{op.name}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(op.layouts)}")
-    return new_batch(value._values, value._shapes, layout, value._pending, value._external)
+    return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)

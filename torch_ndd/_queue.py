@@ -25,18 +25,19 @@ def queue(
         _context.settle()
     mode = EvalMode.sync_cpu if external else current_mode()
     native = 3 if mode >= EvalMode.sync_cpu else mode
-    if reads:
-        _native.begin(native, reads[0][0].handle, reads[0][1])
-        for pending, sample in reads[1:]:
-            _native.depend(pending.handle, sample)
-    else:
-        _native.begin(native, None, 0)
     try:
+        if reads:
+            _native.begin(native, reads[0][0].handle, reads[0][1])
+            for pending, sample in reads[1:]:
+                _native.depend(pending.handle, sample)
+        else:
+            _native.begin(native, None, 0)
         kernel(*arguments)
-    except BaseException:
+        handle = _native.end()
+    except BaseException:  # also Ctrl-C: a call that stays open would take up the next kernel, whoever calls it
         _native.release(_native.end() & ~1)
         raise
-    return finish_call(mode, [pending for pending, _ in reads], sources)
+    return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
 def launch(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:

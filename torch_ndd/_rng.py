@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -16,9 +15,12 @@ import torch
 from torch.utils.data import get_worker_info
 
 from . import _native
+from ._states import checked, equal, keys, shown, text
+from ._weak import WeakValues
 
 _MASK = 2**64 - 1
 _PERIOD = 4 * 2**128  # words
+_DICT = keys(version=equal(1), state=text)
 _STATE = re.compile(r"Philox_([0-9A-Fa-f]{16})_([0-9A-Fa-f]{16}):([0-9A-Fa-f]{16})_([0-3])")
 
 
@@ -30,12 +32,12 @@ def _text(key: int, position: int) -> str:
 class RNGState:
     """A position of an :class:`RNG`; ``str`` is its serial form, equal states have equal text."""
 
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise TypeError(f"the state of an RNG is text, got {type(text).__name__}")
-        found = _STATE.fullmatch(text)
+    def __init__(self, given: str) -> None:
+        if not isinstance(given, str):
+            raise TypeError(f"the state of an RNG is text, got {type(given).__name__}")
+        found = _STATE.fullmatch(given)
         if found is None:
-            raise ValueError(f"{text!r} is no state of an RNG; it looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
+            raise ValueError(f"{shown(given)} is no state of an RNG; its 'state' looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
         self._key, sequence, counter, phase = (int(group, 16) for group in found.groups())
         self._position = 4 * (sequence << 64 | counter) + phase  # in words
         self._text = _text(self._key, self._position)
@@ -55,7 +57,7 @@ class RNGState:
 
 # How a compiled graph draws: by an operator that pretends to change a tensor, which keeps the order of the draws, and whose value says which
 # generator it is. Copies that a compiler makes of the tensor are as good.
-_generators: "weakref.WeakValueDictionary[int, RNG]" = weakref.WeakValueDictionary()
+_generators: "WeakValues[RNG]" = WeakValues()
 _numbers = itertools.count(1)
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define("draw(Tensor(a!) generator, int count) -> Tensor")
@@ -65,7 +67,10 @@ _DEFAULT = torch.tensor(0)
 @torch.library.impl("ndd::draw", "CompositeExplicitAutograd", lib=_library)
 def _(generator: torch.Tensor, count: int) -> torch.Tensor:
     number = int(generator)
-    return (get_default_rng() if number == 0 else _generators[number]).draw(count)
+    rng = get_default_rng() if number == 0 else _generators.get(number)
+    if rng is None:
+        raise RuntimeError("the generator that a compiled graph draws from is gone")
+    return rng.draw(count)
 
 
 @torch.library.register_fake("ndd::draw", lib=_library)
@@ -167,9 +172,13 @@ class RNG:
 
     def set_state(self, value: Any) -> None:
         """Go to a position: an :class:`RNGState` or its text. ValueError for other text, TypeError for anything else."""
-        state = value if isinstance(value, RNGState) else RNGState(value)
+        state = self._check_state(value)
         with self._lock:
             self._key, self._position = state._key, state._position
+
+    @staticmethod
+    def _check_state(value: Any) -> RNGState:
+        return value if isinstance(value, RNGState) else RNGState(value)
 
     def state_dict(self) -> dict[str, Any]:
         """The position as a dict for JSON, as PyTorch's loaders and checkpoints expect it."""
@@ -184,9 +193,7 @@ class RNG:
         >>> generator() == first
         True
         """
-        if not isinstance(state, dict) or state.get("version") != 1 or not isinstance(state.get("state"), str):
-            raise ValueError(f"this is no state of an RNG, version 1: {state!r}")
-        self.set_state(state["state"])
+        self.set_state(checked("RNG", _DICT, state)["state"])
 
     @property
     def state(self) -> RNGState:

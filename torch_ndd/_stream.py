@@ -4,19 +4,20 @@
 import ast
 import atexit
 import enum
+import linecache
 import os
 import re
 import sys
 import threading
 import time
 import types
-import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from . import _context, _native
+from ._weak import WeakValues
+from ._workers import is_janitor, tell_refused
 
 _LEVELS = 12  # frames of the user's stack that an error shows
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -106,14 +107,23 @@ def _traceback(site: list[tuple[types.CodeType, int]]) -> types.TracebackType | 
     return traceback
 
 
+def called_at(site: list[tuple[types.CodeType, int]]) -> str:
+    """A line of text that tells which line of the program made a call; empty where that is not known."""
+    if not site:
+        return ""
+    code, line = site[0]
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"\ncalled at {code.co_filename}:{line}" + (f": {text}" if text else f", in {code.co_name}")
+
+
 class Pending:
     """The work of one call that had not ended when the call returned."""
 
     stays = False  # once waited for, nobody need wait again
 
-    def __init__(self, handle: int, mode: int, reads: "list[Pending]", sources: Sequence[str] = ()) -> None:
+    def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = ()) -> None:
+        self._owner = _native.own(handle, _native.OF_CALL, 0)  # not by owned(): every call comes here
         self._handle = handle
-        self._mode = mode
         self._reads = reads
         self._site = _site()
         self._sources = sources
@@ -121,9 +131,6 @@ class Pending:
             _with_sources[self.number] = self
         self._status: int | None = None
         self.raised = False  # whether its error has reached the program
-
-    def __del__(self, release: Any = _native.release) -> None:
-        release(self._handle)
 
     def wait(self) -> None:
         """Return when the work is done; raise its error, now and whenever asked again."""
@@ -143,6 +150,7 @@ class Pending:
         while (status := _native.wait(self._handle)) < 0:
             pass  # here Python handles Ctrl-C
         self._status = status
+        tell_refused()
         if status == 0:
             self._reads.clear()
 
@@ -162,10 +170,17 @@ class Pending:
         error = _KINDS[self._status - 1](_message(self._handle))
         return error.with_traceback(_traceback(self._origin(_native.error_origin(self._handle))._site))
 
-    def _wrapped(self) -> Exception:
+    def at_the_call(self) -> Exception:
+        """The error for who raises it at the line of this call; it names another line where an earlier call failed."""
         assert self._status
-        how = "deferred evaluation" if self._mode == EvalMode.deferred else "asynchronous execution"
-        return _KINDS[self._status - 1](f"An error happened during {how}")
+        failed = self._origin(_native.error_origin(self._handle))
+        return _KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
+
+    def _wrapped(self) -> Exception:
+        """The error as it is shown, with the line of the call in its text: ``str(error)`` is what programs log."""
+        assert self._status
+        failed = self._origin(_native.error_origin(self._handle))
+        return _KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
 
     def _origin(self, identity: int) -> "Pending":
         seen: set[int] = set()
@@ -181,7 +196,7 @@ class Pending:
         return self
 
 
-_with_sources: weakref.WeakValueDictionary[int, Pending] = weakref.WeakValueDictionary()  # by number: calls whose samples have names
+_with_sources: WeakValues[Pending] = WeakValues()  # by number: calls whose samples have names
 _SAMPLE = re.compile(r"[\w.]+: sample (\d+)")
 
 
@@ -205,7 +220,9 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     while (status := _native.wait(handle)) < 0:
         pass
     if status:
-        raise _KINDS[status - 1](_message(handle))
+        origin = _native.error_origin(handle)
+        sites = [call._site for call in _context.known_calls() if type(call) is Pending and _native.identity(call.handle) == origin]
+        raise _KINDS[status - 1](_message(handle) + called_at(sites[0] if sites else []))
     return values.clone()
 
 
@@ -214,20 +231,13 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     return torch.empty_like(values)
 
 
-def finish_call(mode: int, reads: list[Pending], sources: Sequence[str]) -> Pending | None:
-    """Close the call that :func:`_native.begin` opened; its pending work, or None when it is done. Raises what must be raised at the call."""
-    handle = _native.end()
-    if not handle:
-        return None
-    if handle & 1:
-        pending = Pending(handle - 1, mode, reads, sources)
-        pending._end()
-        raise pending.cause().with_traceback(None)
-    pending = Pending(handle, mode, reads, sources)
-    if mode >= EvalMode.sync_cpu:
+def finish_call(handle: int, mode: int, reads: list[Pending], sources: Sequence[str]) -> Pending | None:
+    """The pending work of the call that :func:`_native.end` closed, or None when it is done. Raises what must be raised at the call."""
+    pending = Pending(handle & ~1, reads, sources)
+    if handle & 1 or mode >= EvalMode.sync_cpu:
         pending._end()
         if pending._status:
-            raise pending.cause().with_traceback(None)
+            raise pending.at_the_call()
         return None
     _context.register(pending)
     return pending
@@ -246,9 +256,11 @@ def park_daemon() -> None:
 def _exit() -> None:
     global exiting
     exiting = True
-    if any(thread.daemon for thread in threading.enumerate()):
-        time.sleep(0.05)  # for their calls that have begun
-    _native.stop()
+    try:
+        if any(thread.daemon and not is_janitor(thread) for thread in threading.enumerate()):
+            time.sleep(0.05)  # for their calls that have begun
+    finally:
+        _native.stop()
 
 
 atexit.register(_exit)

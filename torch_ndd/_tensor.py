@@ -15,7 +15,7 @@ from ._indexing import bounds, is_varying, layout_left, plain_keys, take, takes_
 from ._operand import Operand, TorchTensor
 from ._printing import of_tensor, printable
 from ._queue import launch
-from ._stream import EvalMode, Pending, _site, _traceback, current_mode
+from ._stream import EvalMode, Pending, _site, _traceback, called_at, current_mode
 from ._upload import moved
 
 # Which sample of pending work a value reads: its number, or one of these (csrc/ndd/scheduler.h).
@@ -256,13 +256,12 @@ class Unusable(Tensor):
     """In the place of a result that cannot be: whatever needs more than its type raises why, as for queued work that failed."""
 
     _error: Exception
-    _deferred: bool
+    _called_at: str
     _known: tuple[torch.dtype, int, Device]
 
     @property
     def _values(self) -> TorchTensor:  # type: ignore[override]
-        how = "deferred evaluation" if self._deferred else "asynchronous execution"
-        raise type(self._error)(f"An error happened during {how}") from self._error
+        raise type(self._error)(f"{self._error}{self._called_at}") from self._error
 
     @property
     def dtype(self) -> torch.dtype:
@@ -285,8 +284,8 @@ def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None
     if current_mode() >= EvalMode.sync_cpu:
         raise error
     made = Unusable.__new__(Unusable)
-    made._error = error.with_traceback(_traceback(_site()))
-    made._deferred = current_mode() == EvalMode.deferred
+    site = _site()
+    made._error, made._called_at = error.with_traceback(_traceback(site)), called_at(site)
     made._known = (dtype, ndim, device)
     made._layout, made._pending, made._external, made._sample = layout, None, False, 0
     return made

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._context import share_cpus
+from ._states import anything, checked, keys, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -19,6 +20,7 @@ def _parent() -> Any:
 
 
 _Parent = _parent()
+_STATE = keys(version=anything, reader=anything, seed=anything, ended=yes_or_no)
 
 
 class DataModule(_Parent):
@@ -88,8 +90,11 @@ class DataModule(_Parent):
         return self._state or {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go to the position of a checkpoint."""
-        self._state = state_dict
+        """Go to the position of a checkpoint.
+
+        ValueError for what :meth:`state_dict` did not return, with the key; for that of the reader when the data are made.
+        """
+        self._state = None if state_dict == {} else checked("lightning.DataModule", _STATE, state_dict)
 
     def _loader(self, stage: str) -> DataLoader:
         trainer = self.trainer
@@ -143,9 +148,11 @@ class _TrainLoader:
         return {**state, "ended": bool(begun and self._trainer is not None and self._trainer.is_last_batch)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.loader.load_state_dict(state)
-        if state["ended"]:
-            self.loader.set_epoch(state["reader"]["epoch"] + 1)
+        found = checked("lightning.DataModule", _STATE, state)
+        ended = found.pop("ended")
+        self.loader.load_state_dict(found)
+        if ended:
+            self.loader.set_epoch(found["reader"]["epoch"] + 1)
         loop = None if self._trainer is None else self._trainer.fit_loop
         done = loop.epoch_loop.batch_progress.current.ready if loop is not None and loop.restarting else 0
         begins_anew = not done or (state["ended"] and done >= len(self.loader))

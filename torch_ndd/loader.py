@@ -3,10 +3,11 @@
 
 import dataclasses
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,12 +18,15 @@ from ._context import EvalContext, get_num_threads
 from ._device import DeviceLike, torch_device
 from ._diagnosis import Stats, Stopwatch
 from ._rng import RNG, get_default_rng, using_rng
+from ._states import anything, checked, equal, keys, whole
 from ._stream import EvalMode
 from ._tensor import Tensor, new_tensor
 from ._upload import moved
+from ._workers import Workers
 from .readers import Reader
 
 STATE_VERSION = 1
+_STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
 # More is seldom in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
 _PREFETCHED_BYTES = 4 << 30
@@ -100,60 +104,50 @@ class DataLoader:
         if self.batch_size is None or self.batch_size < 1:
             raise ValueError(f"DataLoader: batch_size must be positive, got {batch_size}; it may be the reader's max_batch_size instead")
         self.prefetch_bytes = prefetch_bytes
-        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
+        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         self._position: dict[str, Any] | None = None  # behind the last batch that was yielded; None: where the reader is
-        self._loop: object = None  # the latest
-        self._waiting: deque[Future[_Prepared | None]] = deque()  # what it prepares
+        self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
         # Calling fn for 64 images takes 2 ms where the threads have swept the caches, which the model would wait for: 6 % of a step of 30 ms.
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Workers | None = None
         self._process = 0
+        self._preparing = threading.Lock()  # held by the thread while it prepares a batch
 
     def __iter__(self) -> Iterator[Any]:
         self._end_loop()
-        self._loop = loop = object()
-        batches = self.reader._pass(self.batch_size)
-        self._position = self.reader.state_dict()
-        prepare = partial(self._prepare, batches, EvalMode.current(), EvalContext.current())
-        self._waiting = waiting = deque()
-        watch = self._watch
-        try:
-            while self._loop is loop:
-                watch.asked()
-                if self.prefetch and not waiting:
-                    waiting.append(self._thread().submit(prepare))
-                with watch.waiting():
-                    prepared = waiting.popleft().result() if waiting else prepare()
-                if prepared is None:
-                    self._position = None  # the reader is at the begin of the next epoch
-                    return
-                after, result, error, size = prepared
-                if error is not None:
-                    raise error
-                # The next ones are begun before this one is waited for. How large they are turns out when fn has run.
-                while len(waiting) < self.prefetch and (not waiting or size * len(waiting) < self.prefetch_bytes):
-                    waiting.append(self._thread().submit(prepare))
-                with watch.waiting():
-                    result = _map(_as_torch, result)
-                self._position = after
-                watch.yielded(size)
-                yield result
-        finally:
-            watch.left()
-            _discard(waiting)
+        loop = _Loop(self)
+        self._loop = weakref.ref(loop)
+        return loop
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _preparing=threading.Lock())
 
     def _end_loop(self) -> None:
-        """End a loop that is going on, or was left without closing its iterator, so that nothing is being read for it any more."""
-        self._loop = None
-        waiting, self._waiting = self._waiting, deque()
+        """End a loop that is going on, or was left; on return nothing is being read or prepared for it any more."""
+        loop = None if self._loop is None else self._loop()
+        self._loop = None  # what waits to be prepared is for nobody now
+        if loop is not None:
+            loop._discard()
         if self._process == os.getpid():
-            _discard(waiting)
+            with self._preparing:
+                pass
+        else:  # the child of a fork has no threads
+            self._preparing = threading.Lock()
+        self._watch.left()
 
-    def _thread(self) -> ThreadPoolExecutor:
-        if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
-            self._executor, self._process = ThreadPoolExecutor(1, "torch_ndd.DataLoader"), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+    def _thread(self) -> Workers:
+        if self._executor is None or self._process != os.getpid():
+            self._executor, self._process = Workers(1, "torch_ndd.DataLoader", self), os.getpid()
+            self._preparing = threading.Lock()
         return self._executor
+
+    def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
+        """What ``prepare`` returns, on the loader's thread; None when the loop is over."""
+        with self._preparing:
+            return prepare() if self._loop is loop and loop() is not None else None
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
         """The next batch, None at the end. On a thread of the loader's, in the mode, on the device and with the pool of the caller."""
@@ -211,12 +205,15 @@ class DataLoader:
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a state, at any moment: the next loop delivers the rest of its epoch. A loop that is going on ends. ValueError for other dicts."""
-        if not isinstance(state, dict) or state.get("version") != STATE_VERSION or not isinstance(state.get("seed"), int):
-            raise ValueError(f"DataLoader: this is no state of version {STATE_VERSION}: {state!r}")
+        """Go to a state, at any moment: the next loop delivers the rest of its epoch. A loop that is going on ends.
+
+        ValueError for other dicts, with the key; the loader stays where it is.
+        """
+        checked_state = checked("DataLoader", _STATE, state)
+        restored = self.reader._checked_state(checked_state["reader"])
         self._end_loop()
-        self.reader.load_state_dict(state["reader"])
-        self._position, self._seed = None, state["seed"]
+        self.reader._go_to(restored)
+        self._position, self._seed = None, checked_state["seed"]
 
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one; see :meth:`readers.Reader.set_epoch`."""
@@ -226,11 +223,63 @@ class DataLoader:
             self.reader.set_epoch(epoch)
 
 
-def _discard(waiting: "deque[Future[_Prepared | None]]") -> None:
-    """Drop batches that wait; on return none is being prepared, and the reader is free for another loop."""
-    for future in waiting:
-        future.cancel()
-    wait(waiting)
+class _Loop(Iterator[Any]):
+    """One loop over a loader. It is no generator with a ``finally``: where a loop is left that runs when the generator goes, and a Ctrl-C which comes
+    meanwhile is lost."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        batches = loader.reader._pass(loader.batch_size)
+        loader._position = loader.reader.state_dict()
+        self._loader: DataLoader | None = loader  # None when it is over
+        self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
+        self._waiting: deque[Future[_Prepared | None]] = deque()
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if loader is None or loader._loop is None or loader._loop() is not self:
+            raise StopIteration
+        try:
+            return self._following(loader)
+        except BaseException:
+            self.close()
+            raise
+
+    def _following(self, loader: DataLoader) -> Any:
+        watch, waiting = loader._watch, self._waiting
+        watch.asked()
+        if loader.prefetch and not waiting:
+            self._submit(loader)
+        with watch.waiting():
+            prepared = waiting.popleft().result() if waiting else self._prepare()
+        if prepared is None:
+            loader._position = None  # the reader is at the begin of the next epoch
+            raise StopIteration
+        after, result, error, size = prepared
+        if error is not None:
+            raise error
+        # The next ones are begun before this one is waited for. How large they are turns out when fn has run.
+        while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes):
+            self._submit(loader)
+        with watch.waiting():
+            result = _map(_as_torch, result)
+        loader._position = after
+        watch.yielded(size)
+        return result
+
+    def _submit(self, loader: DataLoader) -> None:
+        assert loader._loop is not None
+        self._waiting.append(loader._thread().submit(loader._prepare_for, loader._loop, self._prepare))
+
+    def close(self) -> None:
+        """End the loop; on return nothing is being prepared for it any more."""
+        loader, self._loader = self._loader, None
+        if loader is not None and loader._loop is not None and loader._loop() is self:
+            loader._end_loop()
+
+    def _discard(self) -> None:
+        for future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
 
 
 def _first(outputs: Any) -> Batch:

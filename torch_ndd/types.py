@@ -83,6 +83,7 @@ _OF_DALI = {
 }
 # Types of elements too; such numbers are int32 here, as the members are ints.
 _ENUMERATIONS = (DALIDataType, DALIImageType, DALIInterpType)
+_NUMBER_OF = {DALIDataType: DATA_TYPE, DALIImageType: IMAGE_TYPE, DALIInterpType: INTERP_TYPE}
 _SHORT = {
     "i8": torch.int8,
     "i16": torch.int16,
@@ -119,9 +120,9 @@ def to_dtype(value: Any) -> torch.dtype:
     if isinstance(value, torch.dtype):
         found = value
     elif isinstance(value, DALIDataType):
-        if value not in _OF_DALI:
+        if value not in _OF_DALI and value not in _NUMBER_OF.values():
             raise TypeError(f"{value!r} is no element type of tensors")
-        found = _OF_DALI[value]
+        found = _OF_DALI.get(value, torch.int32)
     elif isinstance(value, str):
         if value not in _SHORT:
             raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}")
@@ -161,7 +162,7 @@ def type_id(dtype: Any) -> DALIDataType | None:
     if isinstance(dtype, DALIDataType):
         return dtype
     if isinstance(dtype, type) and dtype in _ENUMERATIONS:
-        return {DALIDataType: DATA_TYPE, DALIImageType: IMAGE_TYPE, DALIInterpType: INTERP_TYPE}[dtype]
+        return _NUMBER_OF[dtype]
     try:
         return _ID.get(to_dtype(dtype))
     except (TypeError, ValueError):

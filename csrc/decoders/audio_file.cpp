@@ -2,6 +2,7 @@
 #include "decoders/audio_file.h"
 
 #include "decoders/captured_output.h"
+#include "decoders/vorbis_headers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -46,6 +47,7 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : memory_{data, int64_t(s
       [](void* file) { return static_cast<Memory*>(file)->position; },
   };
   if (size == 0) fail("the file is empty");
+  check_vorbis_headers(data, size);
   const SndfileLibrary& library = sndfile();
   const CaptureOutput capture(messages_);
   handle_ = library.open_virtual(&source, kRead, &info_, &memory_);

@@ -20,6 +20,10 @@ nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
 CodecOutput codec_output(const ImageHeader& header, ImageType type) {
   const CodecOutput rgb{NVIMGCODEC_SAMPLEFORMAT_I_RGB, NVIMGCODEC_COLORSPEC_SRGB, 3};
   const CodecOutput gray{NVIMGCODEC_SAMPLEFORMAT_I_Y, NVIMGCODEC_COLORSPEC_GRAY, 1};
+  // Asked for another number of channels, the TIFF decoder reads behind the pixels of gray and alpha.
+  if (header.codec == "tiff" && header.channels == 2) return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, 2};
+  // libjpeg has no conversion of colors for lossless files.
+  if (header.codec == "jpeg" && header.channels == 1 && !header.unusual.empty()) return gray;
   switch (type) {
     case ImageType::rgb:
     case ImageType::ycbcr: return rgb;

@@ -22,9 +22,9 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
 }
 
 // Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. All are zero for a sample with
-// a reason. Reading a JPEG header takes 0.8 us, so it is read again for the decoding.
+// a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is read again for the decoding.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
-                  int64_t max_pixels, const MaybeTensor& errors, const Tensor& out) {
+                  int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& out) {
   const Samples files(input, input_shapes);
   const Reasons reasons(errors);
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
@@ -38,7 +38,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
         row[3] = 1;
         return;
       }
-      const ImageHeader header = decoder->read_header(file);
+      const ImageHeader header = decoder->read_header(file, complete);
       check_pixels(header, max_pixels);
       const ImageShape shape = decoded_shape(header, options);
       row[0] = shape.height;

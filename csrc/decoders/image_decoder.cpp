@@ -5,6 +5,7 @@
 #include "decoders/codec_instance.h"
 #include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
+#include "decoders/headers/file_header.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
 #include "decoders/webp_exif.h"
@@ -21,6 +22,19 @@ namespace {
 // OpenCV refuses larger images as well, and a damaged header easily promises more.
 constexpr int64_t kMaxPixels = int64_t(1) << 30;
 
+// `peek` is for the beginning of a file. Only for `pixels` does nvImageCodec see a file that has to be written anew.
+enum class ReadFor { peek, size, pixels };
+
+ImageHeader header_of(const FileHeader& own) {
+  ImageHeader header{};
+  header.height = own.height;
+  header.width = own.width;
+  header.channels = own.channels;
+  header.dtype = own.dtype;
+  header.codec = own.codec;
+  return header;
+}
+
 const char* describe(nvimgcodecStatus_t status) {
   switch (status) {
     case NVIMGCODEC_STATUS_BAD_CODESTREAM: return "the file is damaged";
@@ -31,7 +45,8 @@ const char* describe(nvimgcodecStatus_t status) {
 }
 
 // Also tells the image it got wrong from the image it cannot do: the first bit only says that it failed.
-const char* describe_failure(nvimgcodecProcessingStatus_t status) {
+std::string describe_failure(nvimgcodecProcessingStatus_t status, const ImageHeader& header) {
+  if (!header.unusual.empty()) return "no CPU decoder for " + header.unusual;
   if (status == NVIMGCODEC_PROCESSING_STATUS_IMAGE_CORRUPTED || status == NVIMGCODEC_PROCESSING_STATUS_FAIL) return "the image data are damaged";
   return "no CPU decoder for this kind of image";
 }
@@ -46,36 +61,26 @@ DType dtype_of(nvimgcodecSampleDataType_t type) {
   }
 }
 
-// Bits of a pixel of a PNG: the header's bytes 24 and 25 are the bits of a sample and what samples a pixel has.
-int png_bits(const EncodedImage& file) {
-  if (file.size < 26) return 1;
-  const int type = file.data[25];
-  return std::max<int>(file.data[24], 1) * (type == 2 ? 3 : type == 4 ? 2 : type == 6 ? 4 : 1);
-}
-
-// Whether all chunks of a PNG, each with its length in front, lie inside of the file. OpenCV fills memory of the promised length with zeros before it
-// reads a chunk: 4 GB and 2 s for 128 bytes. A file without its end is refused by it too.
-bool png_chunks_fit(const EncodedImage& file) {
-  for (size_t at = 8; at + 12 <= file.size;) {
-    const uint8_t* p = file.data + at;
-    const size_t length = size_t(p[0]) << 24 | size_t(p[1]) << 16 | size_t(p[2]) << 8 | size_t(p[3]);
-    if (length > file.size - at - 12) return false;
-    if (!std::memcmp(p + 4, "IEND", 4)) return true;
-    at += 12 + length;
+// Throws unless nvImageCodec has read the same out of the header as we have.
+void check_same(const ImageHeader& header, const FileHeader& own) {
+  const auto text = [](int64_t height, int64_t width, int channels, DType dtype) {
+    return std::to_string(height) + "x" + std::to_string(width) + "x" + std::to_string(channels) + " samples of " + std::to_string(item_bytes(dtype)) + " bytes";
+  };
+  const bool same = own.codec && header.codec == own.codec && header.height == own.height && header.width == own.width && header.channels == own.channels &&
+                    header.dtype == own.dtype;
+  if (!same) {
+    codec_error("its header can be read in two ways: " + text(own.height, own.width, own.channels, own.dtype) + " or " +
+                text(header.height, header.width, header.channels, header.dtype));
   }
-  return true;
 }
 
-// Whether a file of this size can hold so many pixels, so that a damaged size is refused before the output is allocated. JPEG: Huffman coding
-// spends a bit at least on each 8x8 block, which covers up to 16x16 pixels where luma is subsampled, so 2048 pixels a byte. PNG: deflate
-// shrinks at most 1032-fold. PNM: a pixel has a bit at least. A blank TIFF or WebP has no such bound.
-bool can_hold(const ImageHeader& header, const EncodedImage& file) {
-  const double pixels = double(header.height) * double(header.width);
-  const double size = double(file.size);
-  if (header.codec == "jpeg") return pixels <= 2048 * size;
-  if (header.codec == "png") return pixels * png_bits(file) <= 8 * 1032 * size;
-  if (header.codec == "pnm") return pixels <= 8 * size;
-  return true;
+// So that a damaged size is refused before the output is allocated. A blank WebP, or a TIFF with some compressions, has no bound.
+void check_size(const FileHeader& own, const EncodedImage& file, bool complete) {
+  const bool sane = own.height > 0 && own.width > 0 && own.channels > 0 && own.height <= kMaxPixels / own.width;
+  if (!sane || (complete && own.least_bytes > double(file.size))) {
+    codec_error("the header promises " + std::to_string(own.height) + "x" + std::to_string(own.width) + " pixels, which a file of " +
+                std::to_string(file.size) + " bytes cannot hold");
+  }
 }
 
 }  // namespace
@@ -153,8 +158,9 @@ struct ImageDecoder::State {
 
   nvimgcodecDecoder_t decoder(bool fast_idct);
   nvimgcodecStatus_t open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info);
-  ImageHeader parse(const EncodedImage& encoded);
-  void decode_samples(const DecodeSteps& steps, bool fast_idct, void* out);
+  ImageHeader parse(const EncodedImage& encoded, ReadFor use);
+  ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
+  void decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
 };
 
 nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
@@ -170,14 +176,24 @@ nvimgcodecStatus_t ImageDecoder::State::open_stream(const EncodedImage& encoded,
   return status == NVIMGCODEC_STATUS_SUCCESS ? library.CodeStreamGetImageInfo(stream, &info) : status;
 }
 
-ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
+ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
   if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
+  const FileHeader own = read_file_header(encoded);
+  if (own.codec) check_size(own, encoded, use != ReadFor::peek);
+  ImageHeader header = own.needs_rewriting && use != ReadFor::pixels ? header_of(own) : parse_stream(encoded, own);
+  check_same(header, own);
+  header.unusual = own.unusual;
+  return header;
+}
+
+ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const FileHeader& own) {
   std::string messages;
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-  auto status = open_stream(encoded, info);
+  if (own.needs_rewriting) rewritten = rewritten_pnm(encoded, own);
+  auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && is_webp_with_exif(encoded)) {
     rewritten = without_padding(encoded);
     status = open_stream({rewritten.data(), rewritten.size()}, info);
@@ -186,8 +202,11 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
     if (status == NVIMGCODEC_STATUS_SUCCESS) status = open_stream({rewritten.data(), rewritten.size()}, info);
     info.orientation = orientation;
   }
+  if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
-  if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) codec_error("the file is damaged", messages);
+  if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) {
+    codec_error(own.unusual.empty() ? "the file is damaged" : "no CPU decoder for " + own.unusual, messages);
+  }
 
   ImageHeader header{};
   header.height = info.plane_info[0].height;
@@ -198,36 +217,31 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded) {
   header.codec = info.codec_name;
   header.dtype = dtype_of(info.plane_info[0].sample_type);
   if (header.codec == "jpeg2k") codec_error("JPEG 2000 data were not decoded by the caller");
-  if (header.codec == "png" && !png_chunks_fit(encoded)) codec_error("the file is damaged (a chunk is longer than the file)", messages);
-  if (header.height < 1 || header.width < 1 || header.channels < 1 || header.height > kMaxPixels / header.width || !can_hold(header, encoded)) {
-    codec_error("the header promises " + std::to_string(header.height) + "x" + std::to_string(header.width) + " pixels, which a file of " +
-         std::to_string(encoded.size) + " bytes cannot hold");
-  }
   return header;
 }
 
-void ImageDecoder::State::decode_samples(const DecodeSteps& steps, bool fast_idct, void* out) {
+void ImageDecoder::State::decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
   std::string messages;
   CaptureOutput capture(messages);
-  auto source = stream;
-  if (steps.part) {
-    if (view_part(library, stream, *steps.part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
-    source = window;
-  }
+  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
+  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
+  if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
   auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
   if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec refuses the output image", messages);
 
-  const auto outcome = decode_images(decoder(fast_idct), {source}, {image})[0];
-  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome), messages);
+  const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
+  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
 }
 
 ImageDecoder::ImageDecoder() : state_(std::make_unique<State>()) {}
 ImageDecoder::~ImageDecoder() = default;
 
-ImageHeader ImageDecoder::read_header(const EncodedImage& image) { return state_->parse(image); }
+ImageHeader ImageDecoder::read_header(const EncodedImage& image, bool complete) {
+  return state_->parse(image, complete ? ReadFor::size : ReadFor::peek);
+}
 
 void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& options, const ImageShape& shape, void* out, DType out_dtype) {
-  const ImageHeader header = state_->parse(image);
+  const ImageHeader header = state_->parse(image, ReadFor::pixels);
   const ImageShape expected = decoded_shape(header, options);
   if (expected.height != shape.height || expected.width != shape.width || expected.channels != shape.channels) {
     codec_error("the encoded image changed after the call");
@@ -245,7 +259,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (convert && orient) oriented.resize(bytes);
 
   void* decoded = convert || orient ? samples.data() : out;
-  state_->decode_samples(steps, options.fast_idct, decoded);
+  state_->decode_samples(header, steps, options.fast_idct, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;
     apply_orientation(steps.orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);
@@ -257,6 +271,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   }
   // One huge image must not cost every decoder its memory for ever.
   constexpr size_t kKeep = size_t(64) << 20;
+  if (state_->rewritten.size() > kKeep) std::vector<uint8_t>().swap(state_->rewritten);
   if (samples.size() > kKeep) std::vector<uint8_t>().swap(samples);
   if (oriented.size() > kKeep) std::vector<uint8_t>().swap(oriented);
 }

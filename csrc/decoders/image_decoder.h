@@ -2,6 +2,7 @@
 // Decodes one encoded image into memory of the caller. JPEG, PNG, TIFF, BMP, PNM and WebP go through nvImageCodec's CPU decoders.
 #pragma once
 
+#include "decoders/encoded_image.h"
 #include "decoders/orientation.h"
 #include "ndd/dtypes.h"
 
@@ -12,11 +13,6 @@
 #include <string>
 
 namespace ndd {
-
-struct EncodedImage {
-  const uint8_t* data;
-  size_t size;
-};
 
 // `any` keeps the channels that the file has.
 enum class ImageType { rgb, bgr, gray, ycbcr, any };
@@ -30,6 +26,7 @@ struct ImageHeader {
   bool is_cmyk;   // CMYK and YCCK JPEGs
   DType dtype;    // of the decoded samples
   std::string codec;
+  std::string unusual;  // a kind of file that the CPU codecs may lack, as a part of a message
 };
 
 struct DecodeOptions {
@@ -56,7 +53,8 @@ class ImageDecoder {
   ImageDecoder();
   ~ImageDecoder();
 
-  ImageHeader read_header(const EncodedImage& image);
+  // Of a `complete` file, or of its first part, which is not expected to hold all pixels.
+  ImageHeader read_header(const EncodedImage& image, bool complete = true);
 
   // Fills `out`, dense rows of `shape`. Throws when that is not the shape that `decoded_shape` gives for this image: memory of the caller can
   // change between the call that sized the output and the decoding.

@@ -24,11 +24,13 @@ void convert(const void* from, int64_t n, void* to) {
   });
 }
 
-// The type that holds every value of T exactly, and through which T is converted.
+// The type that holds every value of T exactly, and through which T is converted: the narrowest of a few.
 template <class T>
-using Wide = std::conditional_t<is_floating<T>, double, std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
+using WideInteger = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, std::conditional_t<(sizeof(T) < 4 || std::is_same_v<T, int32_t>), int32_t, int64_t>>;
+template <class T>
+using Wide = std::conditional_t<is_half<T>, float, std::conditional_t<is_floating<T>, double, WideInteger<T>>>;
 
-// Two steps through a row of wide elements in the first-level cache: 13 + 39 loops instead of 169.
+// Two steps through a row of wide elements in the first-level cache: 12 + 65 loops instead of 169.
 template <class In>
 void convert_through_wide(const void* from, int64_t n, Convert narrow, int64_t out_bytes, void* to) {
   alignas(64) Wide<In> row[kRow];
@@ -59,7 +61,10 @@ void convert_run(const void* from, DType in, int64_t n, void* to, DType out) {
   }
   for_dtype(in, [&](auto tag) {
     using In = typename decltype(tag)::type;
+    bool is_wide = false;
+    for_dtype(out, [&](auto out_tag) { is_wide = std::is_same_v<typename decltype(out_tag)::type, Wide<In>>; });
     if constexpr (is_common<In>) converter<In>(out)(from, n, to);
+    else if (is_wide) convert<In, Wide<In>>(from, n, to);
     else convert_through_wide<In>(from, n, converter<Wide<In>>(out), item_bytes(out), to);
   });
 }

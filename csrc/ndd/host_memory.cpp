@@ -4,23 +4,95 @@
 // pages of 2 MB multi_paste of 16 VGA images takes 0.61 ms instead of 0.88, permute_batch 0.55 instead of 0.82, copy 0.42 instead of 0.48.
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/sysinfo.h>
+#endif
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
+#include <limits>
 #include <mutex>
 #include <new>
+#include <string>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include "ndd/error.h"
 #include "ndd/host_memory.h"
 #include "ndd/samples.h"
 
 namespace ndd {
 namespace {
+
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+
+// A limit in a file of a control group; "max" and files that are not there are none.
+size_t limit_in(const std::string& path) {
+  size_t value = 0;
+  std::ifstream file(path);
+  return file >> value ? value : kUnlimited;
+}
+
+// What the control groups of the process allow, each with all above it. `swap`: bytes that there are.
+size_t container_memory(size_t swap) {
+  size_t limit = kUnlimited;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string kinds = line.substr(first + 1, second - first - 1);
+    const bool unified = kinds.empty();
+    if (!unified && ("," + kinds + ",").find(",memory,") == std::string::npos) continue;
+    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (std::string group = line.substr(second + 1);; group.resize(group.rfind('/'))) {
+      if (group == "/") group.clear();
+      if (unified) {
+        const size_t memory = limit_in(root + group + "/memory.max");
+        if (memory < kUnlimited - swap) limit = std::min(limit, memory + std::min(swap, limit_in(root + group + "/memory.swap.max")));
+      } else {
+        const size_t memory = limit_in(root + group + "/memory.limit_in_bytes");
+        if (memory < kUnlimited - swap) limit = std::min({limit, memory + swap, limit_in(root + group + "/memory.memsw.limit_in_bytes")});
+      }
+      if (group.empty() || group.rfind('/') == std::string::npos) break;
+    }
+  }
+  return limit;
+}
+
+size_t memory_of_this_machine() {
+#if defined(__linux__)
+  struct sysinfo info;
+  if (sysinfo(&info) == 0) {
+    const size_t memory = size_t(info.totalram) * info.mem_unit, swap = size_t(info.totalswap) * info.mem_unit;
+    return std::min(memory + swap, container_memory(swap));
+  }
+#endif
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? size_t(pages) * size_t(page) : kUnlimited;
+}
+
+std::string readable(size_t bytes) {
+  static constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1000 && unit < 6; ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text, unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+[[noreturn]] void no_memory(size_t bytes) {
+  throw Error(Error::Memory, "no memory for " + readable(bytes) + "; there are " + readable(most_host_memory()) + " for this process");
+}
 
 using Block = HostBlock;
 
@@ -48,7 +120,7 @@ constexpr bool kKeeps = false;  // or what is used after it was freed would not 
 
 void* allocate(size_t bytes) {
   void* data = std::malloc(bytes);
-  if (data == nullptr) throw std::bad_alloc();
+  if (data == nullptr) no_memory(bytes);
   return data;
 }
 
@@ -60,9 +132,10 @@ size_t whole_pages(size_t bytes) { return (bytes + kSmallPage - 1) / kSmallPage 
 
 // Not through glibc, which would keep what is released here in its own pages, behind any small block that was allocated later.
 void* allocate(size_t bytes) {
+  check_host_memory(bytes);
   const size_t mapped = whole_pages(bytes) + kPage;
   void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) throw std::bad_alloc();
+  if (all == MAP_FAILED) no_memory(bytes);
   char* const begin = static_cast<char*>(all);
   const size_t head = (kPage - reinterpret_cast<uintptr_t>(all) % kPage) % kPage, tail = kPage - head;
   if (head > 0) munmap(begin, head);
@@ -125,6 +198,17 @@ Tensor pooled_bytes(int64_t bytes) {
 
 }  // namespace
 
+size_t most_host_memory() {
+  static const size_t of_the_machine = memory_of_this_machine();
+  rlimit limit;  // may change
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? std::min(of_the_machine, size_t(limit.rlim_cur)) : of_the_machine;
+}
+
+void check_host_memory(size_t bytes) {
+  if (bytes > most_host_memory()) no_memory(bytes);
+}
+
 HostBlock take_host_memory(size_t bytes) { return take(bytes); }
 void give_back_host_memory(void* data, size_t bytes) { give_back({data, bytes}); }
 
@@ -141,6 +225,8 @@ std::optional<Tensor> pinned_host_memory(size_t bytes) {
 }
 
 }  // namespace ndd
+
+extern "C" __attribute__((visibility("default"))) uint64_t ndd_most_host_memory() { return ndd::most_host_memory(); }
 
 // Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
 extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }

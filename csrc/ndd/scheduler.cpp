@@ -171,9 +171,19 @@ bool Scheduler::wants_worker() {
   if (next_pool(nullptr) == nullptr && (later_.empty() || running_ > 0)) return false;
   if (idle_ > 0) return true;
   // Threads are made when there is work for them: importing the library starts none.
-  starting_ = true;
-  workers_.emplace_back([this] { work(); });
+  workers_.reserve(workers_.size() + 1);
+  std::optional<std::thread> started = starter_.start([this] { work(); }, int(workers_.size()), most_threads());
+  if (!started) return false;  // those that there are do it, or who waits for it
+  starting_ = true;  // under the lock, which the new thread waits for
+  workers_.push_back(std::move(*started));
   return false;
+}
+
+// So many threads would have work if all pools had.
+int Scheduler::most_threads() const {
+  int most = default_pool_->limit;
+  for (const Pool* pool : active_) most = std::max(most, pool->limit);
+  return most;
 }
 
 const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t chunk) const {

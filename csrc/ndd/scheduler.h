@@ -26,6 +26,7 @@
 
 #include "ndd/error.h"
 #include "ndd/samples.h"
+#include "ndd/threads.h"
 
 namespace ndd {
 
@@ -145,6 +146,7 @@ class Scheduler {
   void complete(const OperationPtr& operation);
   const Failure* inherited_failure(const Operation& operation, int64_t chunk) const;
   bool wants_worker();
+  int most_threads() const;
   bool look_for_work(std::unique_lock<std::mutex>& lock);
   void wait_for_completion(std::unique_lock<std::mutex>& lock, const Pool& pool, Time end);
   void work();
@@ -153,6 +155,7 @@ class Scheduler {
   std::condition_variable work_arrived_, something_done_;
   std::vector<Pool*> active_;  // those with chunks that are ready
   std::vector<std::thread> workers_;
+  ThreadStarter starter_;
   std::map<std::string, std::chrono::nanoseconds> worked_;
   std::vector<std::function<void(int64_t)>> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;

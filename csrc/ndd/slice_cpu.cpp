@@ -221,38 +221,84 @@ void split_box(const Box& box, const Channel* channels, DType out) {
   });
 }
 
-// Fills what lies outside the input, along each axis what comes before and after it.
-void fill_outside(const Slice& slice, const Channel* channels, DType out) {
-  const int64_t bytes = item_bytes(out);
-  int64_t volume = 1, inner[kSliceDims];
-  bool inside = true;
-  for (int d = slice.ndim - 1; d >= 0; --d) {
-    inner[d] = volume;
-    volume *= slice.extent[d];
-    inside = inside && slice.begin[d] == 0 && slice.end[d] == slice.extent[d];
+// What lies outside the input, in runs as long as the output's memory allows: every element is written once, in the order of the memory. Fills that differ
+// by channel repeat with a period that divides each run's offset, so runs are copied from a row that holds some periods.
+class Outside {
+ public:
+  Outside(const Slice& slice, const Channel* channels, DType out) : slice_(slice), bytes_(item_bytes(out)) {
+    int64_t volume = 1;
+    for (int d = slice.ndim - 1; d >= 0; --d) {
+      inner_[d] = volume;
+      volume *= slice.extent[d];
+      if (deepest_ < 0 && (slice.begin[d] != 0 || slice.end[d] != slice.extent[d])) deepest_ = d;
+    }
+    if (volume == 0) deepest_ = -1;
+    if (deepest_ < 0) return;
+    const int64_t count = slice.channel < 0 ? 1 : slice.extent[slice.channel];
+    items_.resize(count);
+    for (int64_t c = 0; c < count; ++c) store_element(channels[c].fill, &items_[c], out, 0);
+    const bool same = std::all_of(&items_[0], &items_[0] + count, [&](int64_t item) { return std::memcmp(&item, &items_[0], bytes_) == 0; });
+    if (!same) channel_ = slice.channel;
+    if (same || deepest_ > channel_) return;  // runs lie within a channel
+    const int64_t run = inner_[channel_], period = count * run * bytes_;
+    if (period >= kPattern) return;  // as long as a run of one value needs to be
+    pattern_.resize((kPattern + period - 1) / period * period);
+    char* to = pattern_.data();
+    for (int64_t c = 0; c < count; ++c, to += run * bytes_) slice::repeat_item(reinterpret_cast<const char*>(&items_[c]), to, run, bytes_);
+    const auto made = static_cast<size_t>(to - pattern_.data());
+    for (size_t k = made; k < pattern_.size(); ++k) pattern_[k] = pattern_[k - made];
   }
-  if (inside || volume == 0) return;
-  const int64_t channel_count = slice.channel < 0 ? 1 : slice.extent[slice.channel], run = slice.channel < 0 ? volume : inner[slice.channel];
-  std::vector<int64_t> items(channel_count);
-  for (int64_t c = 0; c < channel_count; ++c) store_element(channels[c].fill, &items[c], out, 0);
-  for (int d = 0; d < slice.ndim; ++d) {
-    for (const auto& [first, last] : {std::pair(int64_t{0}, slice.begin[d]), std::pair(slice.end[d], slice.extent[d])}) {
-      if (first == last) continue;
-      for (int64_t start = 0; start < volume; start += slice.extent[d] * inner[d]) {
-        for (int64_t e = start + first * inner[d], stop = start + last * inner[d]; e < stop;) {
-          const int64_t n = std::min(stop - e, run - e % run);
-          slice::move_items(reinterpret_cast<const char*>(&items[e / run % channel_count]), 0, static_cast<char*>(slice.out) + e * bytes, bytes, n, bytes);
-          e += n;
-        }
-      }
+
+  void fill() const {
+    if (deepest_ >= 0) fill(0, 0, 0);
+  }
+
+ private:
+  static constexpr int64_t kPattern = 4096;
+
+  // Axis d from the element `start` on, and what the axes after it leave out of its inner part.
+  void fill(int d, int64_t start, int64_t channel) const {
+    const int64_t begin = slice_.begin[d], end = slice_.end[d], step = inner_[d];
+    write(d, start, 0, begin, channel);
+    if (d < deepest_)
+      for (int64_t k = begin; k < end; ++k) fill(d + 1, start + k * step, d == channel_ ? k : channel);
+    write(d, start, end, slice_.extent[d], channel);
+  }
+
+  // The positions [first, last) of axis d.
+  void write(int d, int64_t start, int64_t first, int64_t last, int64_t channel) const {
+    if (first >= last) return;
+    char* to = static_cast<char*>(slice_.out) + (start + first * inner_[d]) * bytes_;
+    const int64_t count = (last - first) * inner_[d];
+    if (channel_ < 0 || d > channel_) return slice::repeat_item(reinterpret_cast<const char*>(&items_[channel]), to, count, bytes_);
+    const int64_t run = inner_[channel_], channels = static_cast<int64_t>(items_.size());
+    int64_t at = d == channel_ ? first : 0;  // in runs
+    if (pattern_.empty()) {
+      for (int64_t left = count / run; left > 0; --left, to += run * bytes_, at = (at + 1) % channels)
+        slice::repeat_item(reinterpret_cast<const char*>(&items_[at]), to, run, bytes_);
+      return;
+    }
+    const auto size = static_cast<int64_t>(pattern_.size());
+    int64_t left = count * bytes_, from = at * run * bytes_;
+    for (; left > 0; from = 0) {
+      const int64_t n = std::min(left, size - from);
+      std::memcpy(to, pattern_.data() + from, n);
+      to += n, left -= n;
     }
   }
-}
+
+  const Slice& slice_;
+  int64_t bytes_, inner_[kSliceDims];
+  int deepest_ = -1;  // the last axis along which the input is left
+  int channel_ = -1;  // the axis along which the fills differ
+  std::vector<int64_t> items_;
+  std::vector<char> pattern_;
+};
 
 }  // namespace
 
 void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType out) {
-  fill_outside(slice, channels, out);
+  Outside(slice, channels, out).fill();
   const Box box = inner_box(slice, !slice.copies, item_bytes(in), item_bytes(out));
   if (box.empty) return;
   if (slice.copies) copy_box(box, item_bytes(in));

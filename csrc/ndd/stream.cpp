@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ndd/owned.h"
 #include "ndd/scheduler.h"
 
 namespace ndd {
@@ -154,8 +155,16 @@ using ndd::OperationPtr;
 
 #define NDD_EXPORT extern "C" __attribute__((visibility("default")))
 
+NDD_EXPORT void ndd_release(void* handle) {
+  const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
+  if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
+  if (operation) ndd::scheduler().release(*operation);
+  ndd::scheduler().free_finished();
+}
+
 // Opens a call on this thread. Between begin and end a kernel's work is queued; `reads` is a handle from an earlier call or null.
 NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
+  if (ndd::unowned_call) ndd_release(ndd::unowned_call);
   ndd::call.active = true;
   ndd::call.mode = static_cast<ndd::Mode>(mode);
   ndd::call.reads.clear();
@@ -175,6 +184,7 @@ NDD_EXPORT uintptr_t ndd_end() {
   const bool at_call = call.operation->failed_at_call;
   auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
   call.operation = nullptr;
+  ndd::unowned_call = reinterpret_cast<void*>(handle);
   return handle | (at_call ? 1 : 0);
 }
 
@@ -192,12 +202,6 @@ NDD_EXPORT int ndd_done(void* handle) { return ndd::scheduler().done(*static_cas
 NDD_EXPORT uint64_t ndd_id(void* handle) { return (*static_cast<OperationPtr*>(handle))->id; }
 NDD_EXPORT const char* ndd_error(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
 NDD_EXPORT uint64_t ndd_error_origin(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
-
-NDD_EXPORT void ndd_release(void* handle) {
-  const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
-  if (operation) ndd::scheduler().release(*operation);
-  ndd::scheduler().free_finished();
-}
 
 // A pool lives until it is released and none of its work is left.
 NDD_EXPORT void* ndd_pool_make(int threads) { return new ndd::PoolPtr(std::make_shared<ndd::Pool>(threads)); }

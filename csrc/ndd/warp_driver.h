@@ -26,20 +26,21 @@
 
 namespace ndd {
 
-// Samples as [frames][planes][spatial...][channels]; the first two and the last may be missing.
+// Samples as [frames][planes][spatial...][channels]; the first two and the last may be missing. An output with a dimension more than its input has one
+// frame for each map of that image; `first_spatial` is of the input, `frames` of the output.
 class WarpImages {
  public:
   WarpImages(const char* op, const Samples& in, const Samples& out, Border border, const MaybeTensor& fill, int64_t first_spatial,
              int64_t spatial, bool frames)
-      : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), frames_(frames) {
+      : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames) {
     if (fill) fill_ = std::make_shared<Args<float>>(*fill);
   }
 
   const char* op() const { return op_; }
   const Samples& in() const { return in_; }
   const Samples& out() const { return out_; }
-  int64_t frames(int64_t i) const { return frames_ ? in_.shape(i)[0] : 1; }
-  int64_t planes(int64_t i) const { return product(in_.shape(i), frames_, first_); }
+  int64_t frames(int64_t i) const { return frames_ ? out_.shape(i)[0] : 1; }
+  int64_t planes(int64_t i) const { return product(in_.shape(i), frames_ && lead_ == 0, first_); }
   Error error(int64_t i, const std::string& text, Error::Kind kind = Error::Runtime) const {
     return Error(kind, std::string(op_) + ": " + text + ", sample " + std::to_string(i));
   }
@@ -58,7 +59,7 @@ class WarpImages {
   // Image k of sample i but for its map. `fills` has the fill values of the sample's channels, or is null.
   template <int D, class Map>
   WarpItem<D, Map> item(int64_t i, int64_t k, Interp interp, const float* fills) const {
-    const int64_t *from = in_.shape(i) + first_, *to = out_.shape(i) + first_;
+    const int64_t *from = in_.shape(i) + first_, *to = out_.shape(i) + lead_ + first_;
     WarpItem<D, Map> item;
     item.interp = interp;
     item.src.border = border_;
@@ -75,14 +76,14 @@ class WarpImages {
       out_volume *= item.size[d];
     }
     if (in_volume == 0 && out_volume > 0) throw error(i, "the input has no pixels");
-    item.src.data = static_cast<const char*>(in_.data(i)) + k * in_volume * in_.item_bytes();
+    item.src.data = static_cast<const char*>(in_.data(i)) + (lead_ > 0 ? k % planes(i) : k) * in_volume * in_.item_bytes();
     item.out = static_cast<char*>(out_.data(i)) + k * out_volume * out_.item_bytes();
     return item;
   }
 
-  // Of an argument with `given` values for the frames of sample i.
-  void check_frames(int64_t i, int64_t given, const char* argument) const {
-    if (given != 1 && given < frames(i))
+  // Of an argument with `given` values for the frames of sample i. Unless `exact` it may have more, which nothing reads: rows of a ragged batch.
+  void check_frames(int64_t i, int64_t given, const char* argument, bool exact = false) const {
+    if (given != 1 && (exact ? given != frames(i) : given < frames(i)))
       throw error(i, std::string(argument) + " is for " + std::to_string(given) + " frames, but there are " + std::to_string(frames(i)));
   }
 
@@ -97,7 +98,7 @@ class WarpImages {
   Samples in_, out_;
   Border border_;
   std::shared_ptr<const Args<float>> fill_;
-  int64_t first_, spatial_;
+  int64_t first_, spatial_, lead_;
   bool frames_;
 };
 

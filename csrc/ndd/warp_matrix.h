@@ -153,7 +153,7 @@ class MatrixMaps {
     const int64_t count = elements(i);
     if (count == 0 || count % Rule::kElements != 0)
       throw images_.error(i, "matrix must have " + std::to_string(Rule::kElements) + " elements, got " + std::to_string(count));
-    images_.check_frames(i, given(i), "matrix");
+    images_.check_frames(i, given(i), "matrix", input_.has_value());
   }
 
   WarpImages images_;

@@ -2,6 +2,7 @@
 #include "readers/range_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -36,18 +37,14 @@ void FreeMemory::operator()(char* data) const {
 
 Memory allocate_memory(int64_t bytes) {
   const auto wanted = size_t(std::max<int64_t>(1, bytes));
-  try {
-    // Large buffers come from the pool: host_memory.cpp has the measurements.
-    if (wanted >= kPooledHostMemory) {
-      if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
-        auto* const data = static_cast<char*>(pinned->data_ptr());
-        return Memory(data, FreeMemory{0, std::move(pinned)});
-      }
-      const HostBlock block = take_host_memory(wanted);
-      return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
+  // Large buffers come from the pool: host_memory.cpp has the measurements.
+  if (wanted >= kPooledHostMemory) {
+    if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
+      auto* const data = static_cast<char*>(pinned->data_ptr());
+      return Memory(data, FreeMemory{0, std::move(pinned)});
     }
-  } catch (const std::bad_alloc&) {
-    throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+    const HostBlock block = take_host_memory(wanted);
+    return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
   }
   Memory made(static_cast<char*>(std::malloc(wanted)));
   if (!made) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
@@ -225,10 +222,10 @@ NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offset
   }
 }
 
-// Of any request: waits until it is read; the number of parts that failed.
+// Of any request: waits until it is read; the number of parts that failed, or -1 where it takes longer: Python then looks for Ctrl-C and calls again.
 NDD_EXPORT int64_t ndd_read_wait(void* handle) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
-  ndd::wait_until_read(request);
+  if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return int64_t(request->failures().size());
 }
 

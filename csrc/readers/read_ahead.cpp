@@ -4,14 +4,16 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <new>
-#include <thread>
+#include <optional>
 #include <vector>
+
+#include "ndd/threads.h"
 
 namespace ndd {
 
@@ -56,24 +58,27 @@ class ReadAhead {
 
   void start(const ReadRequestPtr& request) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!started_) {
-      started_ = true;
-      // As a std::function: std::thread of a lambda would make a visible symbol with our name.
-      for (int k = 0; k < kThreads; ++k) std::thread(std::function<void()>([this] { work(); })).detach();
-    }
     open_.push_back(request);
+    while (started_ < kThreads) {
+      std::optional<std::thread> thread = starter_.start([this] { work(); }, started_, kThreads);
+      if (!thread) break;  // whoever waits for the request reads it
+      thread->detach();
+      ++started_;
+    }
     arrived_.notify_one();
   }
 
-  void wait(const ReadRequestPtr& request) {
+  bool wait(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (request->state_ != ReadRequest::finished) {
+      if (std::chrono::steady_clock::now() >= end) return false;
       if (has_work(*request)) {
         advance(*request, lock);
       } else {
-        progressed_.wait(lock);
+        progressed_.wait_until(lock, end);
       }
     }
+    return true;
   }
 
   void abandon(const ReadRequestPtr& request) {
@@ -142,11 +147,12 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable arrived_, progressed_;
   std::deque<ReadRequestPtr> open_;  // oldest first
-  bool started_ = false;
+  ThreadStarter starter_;
+  int started_ = 0;
 };
 
 void start_reading(const ReadRequestPtr& request) { ReadAhead::instance().start(request); }
-void wait_until_read(const ReadRequestPtr& request) { ReadAhead::instance().wait(request); }
+bool wait_until_read(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end) { return ReadAhead::instance().wait(request, end); }
 void abandon(const ReadRequestPtr& request) { ReadAhead::instance().abandon(request); }
 
 }  // namespace ndd

@@ -2,6 +2,7 @@
 // Batches that threads of their own read ahead: decoding never waits for a disk, and a disk never holds up a decoding thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -58,8 +59,8 @@ using ReadRequestPtr = std::shared_ptr<ReadRequest>;
 
 // Two threads take up what was started, oldest first.
 void start_reading(const ReadRequestPtr& request);
-// Helps until all is read.
-void wait_until_read(const ReadRequestPtr& request);
+// Helps until all is read, or until `end`: then false.
+bool wait_until_read(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end);
 // Nobody will wait for it.
 void abandon(const ReadRequestPtr& request);
 

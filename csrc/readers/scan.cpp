@@ -8,10 +8,15 @@
 
 using ndd::Scan;
 
-// kind: 0 TFRecord, 1 RecordIO, 2 tar.
+// kind: 0 TFRecord, 1 RecordIO, 2 tar, 3 LMDB, 4 TFRecord without a look at checksums.
 NDD_EXPORT void* ndd_scan(int kind, const char* path) {
   try {
-    return new Scan(kind == 0 ? ndd::scan_tfrecords(path) : kind == 1 ? ndd::scan_recordio(path) : ndd::scan_tar(path));
+    switch (kind) {
+      case 1: return new Scan(ndd::scan_recordio(path));
+      case 2: return new Scan(ndd::scan_tar(path));
+      case 3: return new Scan(ndd::scan_lmdb(path));
+      default: return new Scan(ndd::scan_tfrecords(path, kind != 4));
+    }
   } catch (const std::exception& error) {
     auto* scan = new Scan;
     scan->error = error.what();

@@ -19,8 +19,10 @@ struct Scan {
 // A 32-bit checksum (Castagnoli) as TFRecords have it.
 uint32_t masked_crc32c(const char* data, int64_t bytes);
 
-Scan scan_tfrecords(const std::string& path);
+// `checked`: a wrong checksum is an error; one that was never written, zero, is none.
+Scan scan_tfrecords(const std::string& path, bool checked = true);
 Scan scan_recordio(const std::string& path);
 Scan scan_tar(const std::string& path);
+Scan scan_lmdb(const std::string& path);
 
 }  // namespace ndd

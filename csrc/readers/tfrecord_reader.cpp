@@ -21,11 +21,14 @@ T loaded(const char* bytes) {
   return value;
 }
 
-// Bytes of the Example, or std::runtime_error. `available`: bytes from the header on.
-int64_t example_length(const char* header, int64_t available) {
+// Bytes of the Example, or std::runtime_error. `available`: bytes from the header on. A checksum of zero was never written; but a file that was made
+// larger than what was written into it is no row of empty records.
+int64_t example_length(const char* header, int64_t available, bool checked) {
   if (available < kHeader) throw std::runtime_error("the record ends within its header");
   const auto length = loaded<uint64_t>(header);
-  if (masked_crc32c(header, 8) != loaded<uint32_t>(header + 8)) throw std::runtime_error("the checksum of the record's length is wrong");
+  const auto checksum = loaded<uint32_t>(header + 8);
+  if (checksum == 0 && length == 0) throw std::runtime_error("there are zeros where a record should begin");
+  if (checked && checksum != 0 && masked_crc32c(header, 8) != checksum) throw std::runtime_error("the checksum of the record's length is wrong");
   if (available < kHeader + kFooter || length > uint64_t(available - kHeader - kFooter)) {
     throw std::runtime_error("the record has " + std::to_string(length) + " bytes and the file ends before");
   }
@@ -34,19 +37,20 @@ int64_t example_length(const char* header, int64_t available) {
 
 class ExampleRequest : public RecordRequest {
  public:
-  ExampleRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, std::vector<Feature> features)
-      : RecordRequest(std::move(files), std::move(ranges), int64_t(features.size())), features_(std::move(features)) {}
+  ExampleRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, std::vector<Feature> features, bool checked)
+      : RecordRequest(std::move(files), std::move(ranges), int64_t(features.size())), features_(std::move(features)), checked_(checked) {}
 
  protected:
   void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
     const int64_t available = record.length();
-    const int64_t length = example_length(record.at(0, std::min(available, kHeader)).data(), available);
+    const int64_t length = example_length(record.at(0, std::min(available, kHeader)).data(), available, checked_);
     if (length != available - kHeader - kFooter) throw std::runtime_error("the record has another length than its index says");
     parse_example(record, kHeader, kHeader + length, features_, parts);
   }
 
  private:
   const std::vector<Feature> features_;
+  const bool checked_;
 };
 
 }  // namespace
@@ -67,7 +71,7 @@ uint32_t masked_crc32c(const char* data, int64_t bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
-Scan scan_tfrecords(const std::string& path) {
+Scan scan_tfrecords(const std::string& path, bool checked) {
   FileWindow file(path);
   Scan scan;
   for (int64_t at = 0; at < file.size();) {
@@ -75,7 +79,7 @@ Scan scan_tfrecords(const std::string& path) {
     try {
       const char* header = file.at(at, std::min(kHeader, available));
       if (!header) throw std::runtime_error("the file became shorter while it was read");
-      const int64_t length = kHeader + example_length(header, available) + kFooter;
+      const int64_t length = kHeader + example_length(header, available, checked) + kFooter;
       scan.begins.push_back(at);
       scan.lengths.push_back(length);
       at += length;
@@ -99,14 +103,14 @@ Scan scan_tfrecords(const std::string& path) {
 NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers,
                                     const int64_t* begins, const int64_t* lengths, int64_t n, const char* names, const int64_t* name_offsets,
                                     const char* missing, const int64_t* missing_offsets, const int64_t* types, const int64_t* counts,
-                                    const int64_t* rows, int64_t n_features) {
+                                    const int64_t* rows, int64_t n_features, int checked) {
   std::vector<ndd::Feature> features;
   for (int64_t k = 0; k < n_features; ++k) {
     features.push_back({std::string(names + name_offsets[k], size_t(name_offsets[k + 1] - name_offsets[k])), ndd::Feature::Type(types[k]), counts[k],
                         rows[k], std::string(missing + missing_offsets[k], size_t(missing_offsets[k + 1] - missing_offsets[k]))});
   }
   auto request = std::make_shared<ndd::ExampleRequest>(
-      *static_cast<std::shared_ptr<ndd::OpenFiles>*>(files), ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features));
+      *static_cast<std::shared_ptr<ndd::OpenFiles>*>(files), ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }

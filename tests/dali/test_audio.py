@@ -208,6 +208,23 @@ def test_audio_resample(args: dict[str, Any], tolerance: float) -> None:
         assert_near(lambda m, signal=signal: m.audio_resample(m.tensor(signal), **args), tolerance)
 
 
+RATES = [(22050, 48000), (44100, 16000), (8000, 11025), (11025, 48000), (44100, 48000), (3, 7)]
+
+
+def test_audio_resample_lengths() -> None:
+    """In double, of rates in float32: alone, in a dense and in a ragged batch."""
+    lengths = [1, 2, 7, 10, 20, 100, 441, 1000, 44100, *np.random.default_rng(0).integers(1, 100000, 12).tolist()]
+    programs: list[Any] = [{"in_rate": float(a), "out_rate": float(b)} for a, b in RATES]
+    programs += [{"scale": scale} for scale in (1.2, 0.5, 0.1, 1.1, 48000 / 22050, 1 / 3, 1.0000001, 2.7)]
+    for args in programs:
+        assert_alike(lambda m, args=args: m.audio_resample(m.batch([np.zeros(n, np.float32) for n in lengths]), quality=0, **args))
+        for n in (10, 441, 44100):
+            assert_alike(lambda m, n=n, args=args: m.audio_resample(np.zeros(n, np.float32), quality=0, **args))
+            assert_alike(lambda m, n=n, args=args: m.audio_resample(m.batch([np.zeros(n, np.float32)] * 2), quality=0, **args))
+    long = [np.zeros(n, np.int8) for n in (3000001, 2999999, 16777217)]
+    assert_alike(lambda m: m.audio_resample(m.batch(long), in_rate=22050.0, out_rate=4800.0, quality=0))
+
+
 def test_audio_resample_of_each_sample() -> None:
     signals = [noise(n, seed=n) for n in (300, 441, 1000)]
     rates = [np.float32(rate) for rate in (8000, 16000, 48000)]

@@ -68,3 +68,30 @@ def test_captured(cycle: Any) -> None:
         return [[[np.asarray(x).tolist() for x in one.tensors] for one in source.captured(2)] for _ in range(3)]
 
     assert run(ndd) == run(dali)
+
+
+def in_a_loop(m: Any, source: Any, batch_size: int | None = None) -> Any:
+    """The last of what a further source gives in a captured loop over batches of two."""
+    made = None
+    for one in m.ExternalSource([m.batch([np.int32([k]), np.int32([k + 1])]) for k in range(3)]).captured(batch_size=2):
+        made = source(batch_size=batch_size)
+        m.cast(made, dtype=m.float32).evaluate()
+        m.cast(one, dtype=m.float32).evaluate()
+    return made
+
+
+@pytest.mark.parametrize("batch_size", [None, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_further_sources_in_a_captured_loop(count: int, batch_size: int | None) -> None:
+    """Its batches have the loop's size; it may not end before the loop."""
+    items = [np.int32([k, 5]) for k in range(count)]
+    assert_same(lambda m: in_a_loop(m, m.ExternalSource(items), batch_size))
+    assert_same(lambda m: in_a_loop(m, m.ExternalSource(items, cycle="quiet"), batch_size))
+    for size in (2, 3):
+        assert_same(lambda m, size=size: in_a_loop(m, m.ExternalSource([m.batch([np.int32([k])] * size) for k in range(count)]), batch_size))
+
+
+def test_batch_size_of_a_batch() -> None:
+    assert_same(lambda m: m.flip(m.batch([np.ones((2, 3, 1), np.uint8)] * 4, layout="HWC"), batch_size=4))
+    with pytest.raises(ValueError, match="flip: batch_size=8, but a Batch of 4 samples"):
+        ndd.flip(ndd.batch([np.ones((2, 3, 1), np.uint8)] * 4, layout="HWC"), batch_size=8)

@@ -124,6 +124,10 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         None if (found := m.type_id(x)) is None else int(found)
         for x in (m.float32, m.bool, m.uint64, m.float16, m.bfloat16, m.DataType, m.ImageType, m.InterpType, of_types(m).INT8, of_types(m).STRING)
     ],
+    "types of the numbers of enumerations": lambda m: [
+        m.dtype(m.type_id(x)) == m.dtype(x) for x in (m.DataType, m.ImageType, m.InterpType, m.float32, m.bool)
+    ],
+    "what says where": lambda m: hasattr(m, "DeviceLike"),
     **{f"type_id {x!r}": lambda m, x=x: m.type_id(x) for x in (None, 5, "float32", [])},
     "numbers of types": lambda m: {key: int(getattr(of_types(m), key)) for key in ENUMERATED},
     "layouts of types": lambda m: [getattr(of_types(m), key) for key in ("NHWC", "NCHW", "NFHWC", "NFCHW")],
@@ -253,15 +257,15 @@ def test_types_are_complete() -> None:
 
 @pytest.mark.parametrize("mode", ["deferred", "eager"])
 def test_ragged_stack_fails_alike(mode: str) -> None:
-    def texts(module: Any) -> list[str]:
+    def cause(module: Any) -> str:
         with getattr(module.EvalMode, mode):
             stacked = module.as_tensor(module.batch([[1], [2, 3]]))
-        with pytest.raises(ValueError, match=r"evaluation|execution") as caught:
+        with pytest.raises(ValueError, match=r"evaluation|execution" if module is dali else r"non-uniform.*\ncalled at ") as caught:
             stacked.evaluate()
         assert type(caught.value.__cause__) is ValueError
-        return [str(caught.value), str(caught.value.__cause__)[:33]]
+        return str(caught.value.__cause__)[:33]
 
-    assert texts(ndd) == texts(dali)
+    assert cause(ndd) == cause(dali)
 
 
 @pytest.mark.parametrize("mode", ["sync_cpu", "sync_full"])

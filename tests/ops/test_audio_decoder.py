@@ -205,7 +205,7 @@ def test_bad_files() -> None:
     for bad, reason in ((good[:0], "empty"), (good[:20], "no sound"), (np.zeros(100, np.uint8), "no sound"), (good[: len(good) // 2], "damaged")):
         with pytest.raises(RuntimeError) as caught:
             np.asarray(ndd.decoders.audio(ndd.batch([good, bad]))[0].tensors[1])
-        text = f"{caught.value} {caught.value.__cause__}"
+        text = str(caught.value)
         assert "decoders.audio: sample 1: " in text
         assert reason in text
 

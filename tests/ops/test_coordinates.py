@@ -121,11 +121,20 @@ def test_matrices_for_each_frame() -> None:
         made = coord_transform(still, MT=per_frame(both))
         np.testing.assert_allclose(array(made)[count], expected[count], atol=1e-5)
     ragged = ndd.batch([frames, frames[:2]], layout="FNX")
-    assert coord_transform(ragged, MT=per_frame(both)).evaluate().shape == [(4, 5, 3), (2, 5, 3)]
+    assert coord_transform(ragged, MT=per_frame(ndd.batch([both, both[:2]]))).evaluate().shape == [(4, 5, 3), (2, 5, 3)]
+    assert coord_transform(ndd.batch([frames[0], frames[1, :3]]), MT=per_frame(ndd.batch([both, both[:2]]))).evaluate().shape == [
+        (4, 5, 3),
+        (2, 3, 3),
+    ]
     with pytest.raises(RuntimeError, match="frames"):
         coord_transform(video, MT=per_frame(both[:3]))
-    with ndd.EvalMode.sync_cpu, pytest.raises(RuntimeError, match="sample 0 has 4 frames, its arguments are for 2"):
-        coord_transform(ragged, MT=per_frame(both[:2]))
+    for contradictory in (both[:2], both, ndd.batch([both, both])):
+        with pytest.raises(RuntimeError, match=r"'MT' is for . frames, but sample . of input 0 has . frames"):
+            coord_transform(ragged, MT=per_frame(contradictory))
+    with pytest.raises(RuntimeError, match="the matrices are for 4 frames, the input has 1"):
+        coord_transform(ndd.tensor(frames[:1], layout="FNX"), MT=per_frame(both))
+    with pytest.raises(RuntimeError, match="marked with per_frame"):
+        coord_transform(frames[0], MT=both)
 
 
 def test_large_integers_keep_their_last_digit() -> None:

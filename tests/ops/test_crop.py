@@ -281,7 +281,7 @@ def test_channels_of_each_sample_are_checked() -> None:
     images = ndd.batch([IMAGE, IMAGE[..., :2]], layout="HWC")
     with pytest.raises(RuntimeError) as error:
         ndd.crop_mirror_normalize(images, mean=[1.0, 2.0, 3.0]).evaluate()
-    assert "'mean' has 3 values, but sample 1 has 2 channels" in str(error.value.__cause__)
+    assert "'mean' has 3 values, but sample 1 has 2 channels" in str(error.value)
     padded = ndd.crop_mirror_normalize(images, pad_output=True)
     assert padded.shape == [(4, 6, 7), (2, 6, 7)]
 

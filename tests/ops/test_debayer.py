@@ -116,6 +116,6 @@ def test_wrong_mosaics() -> None:
     for position in ((0, 2), (-1, 0)):
         with pytest.raises(RuntimeError) as error:
             ndd.debayer(mosaic, blue_position=position).evaluate()
-        assert "blue_position" in str(error.value) + str(error.value.__cause__)
+        assert "blue_position" in str(error.value)
     with pytest.raises(TypeError, match=r"debayer.*blue_position"):
         ndd.debayer(mosaic)

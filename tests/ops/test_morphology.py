@@ -208,5 +208,5 @@ def test_empty_images(shape: tuple[int, ...]) -> None:
 def test_wrong_arguments(word: str, call: Callable[[ndd.Tensor], ndd.Tensor]) -> None:
     with pytest.raises(RuntimeError) as error:
         call(ndd.tensor(np.zeros((5, 8, 3), np.uint8), layout="HWC")).evaluate()
-    assert word in str(error.value.__cause__ or error.value)
-    assert "experimental." in str(error.value.__cause__ or error.value)
+    assert word in str(error.value)
+    assert "experimental." in str(error.value)

@@ -505,4 +505,4 @@ def test_errors_of_the_others(error: type[Exception], words: str, call: Callable
 def test_an_axis_that_is_too_long() -> None:
     with pytest.raises(RuntimeError) as raised:
         ndd.tensor_resize(np.zeros(5_000_000, np.uint8), sizes=[7]).evaluate()
-    assert "tensor_resize: sample 0 has an axis of 5000000 elements" in f"{raised.value} {raised.value.__cause__}"
+    assert "tensor_resize: sample 0 has an axis of 5000000 elements" in str(raised.value)

@@ -186,4 +186,4 @@ IDENTITY = np.eye(2, 3, dtype=np.float32)
 def test_wrong_arguments(words: str, call: Any) -> None:
     with pytest.raises(RuntimeError) as raised:
         call().evaluate()
-    assert re.search(words, f"{raised.value} {raised.value.__cause__}")
+    assert re.search(words, str(raised.value))

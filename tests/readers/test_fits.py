@@ -110,3 +110,25 @@ def test_dali_extra() -> None:
         ((image,),) = new(files=[path], hdu_indices=part).next_epoch()
         with fits.open(path) as file:
             assert np.array_equal(np.asarray(image), file[part - 1].data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("TFIELDS", 10**12, "HDU 2 is damaged: TFIELDS is 1000000000000"),
+        ("NAXIS", 10**9, "HDU 2 is damaged: NAXIS is"),
+        ("NAXIS1", 10**15, r"HDU 2 has \d+ bytes, and the file ends after \d+"),
+        ("PCOUNT", 10**15, r"HDU 2 has \d+ bytes, and the file ends after \d+"),
+        ("ZNAXIS1", 10**9, r"HDU 2 unfolds to \d+ pixels, which a file of \d+ bytes cannot hold"),
+        ("ZNAXIS1", -5, "HDU 2 is damaged: ZNAXIS1 is -5"),
+    ],
+)
+def test_headers_that_cannot_be(tmp_path: Path, key: str, value: int, text: str) -> None:
+    path = tmp_path / "a.fits"
+    fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(np.arange(2400, dtype=np.int16).reshape(40, 60))]).writeto(path)
+    data = path.read_bytes()
+    begin = data.index(b"XTENSION")
+    at = data.index(f"{key:<8}=".encode(), begin)
+    path.write_bytes(data[:at] + f"{key:<8}= {value:>20}".ljust(80).encode() + data[at + 80 :])
+    with pytest.raises(RuntimeError, match=text):
+        next(ndd.experimental.readers.Fits(files=[str(path)], hdu_indices=[2]).next_epoch())

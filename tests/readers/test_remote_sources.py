@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 import torch_ndd as ndd
 from torch_ndd import tfrecord as tf
-from torch_ndd.io import _urls
+from torch_ndd.io import _url_files, _urls
 from torch_ndd.testing import assert_resumable
 
 
@@ -113,12 +113,12 @@ def test_missing_videos(put: Any, videos: Path, kind: Any) -> None:
 
 
 def test_a_video_in_blocks(put: Any, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_urls, "_BLOCK", 300)
+    monkeypatch.setattr(_url_files, "_BLOCK", 300)
     url = put(files_in(videos))
     options: dict[str, Any] = {"sequence_length": 3, "random_shuffle": True, "seed": 1}
     expected = epoch(ndd.readers.Video(filenames=[videos / "x/a.mp4"], **options))
     assert epoch(ndd.readers.Video(filenames=[f"{url}/x/a.mp4"], **options)) == expected
-    file, whole = _urls.RemoteFile(f"{url}/x/a.mp4"), (videos / "x/a.mp4").read_bytes()
+    file, whole = _url_files.RemoteFile(f"{url}/x/a.mp4"), (videos / "x/a.mp4").read_bytes()
     assert (file.read(), file.read(), file.tell()) == (whole, b"", len(whole))
     assert (file.seek(-350, 2), file.read(310)) == (len(whole) - 350, whole[-350:-40])
     assert (file.seek(-10, 1), file.read(3)) == (len(whole) - 50, whole[-50:-47])
@@ -127,7 +127,7 @@ def test_a_video_in_blocks(put: Any, videos: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_video_that_goes_away(server: str, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_urls, "_PAUSE", 0.001)
-    monkeypatch.setattr(_urls, "_BLOCK", 300)
+    monkeypatch.setattr(_url_files, "_BLOCK", 300)
     (tmp_path / "a.mp4").write_bytes((videos / "x/a.mp4").read_bytes())
     reader = ndd.readers.Video(filenames=[f"{server}/a.mp4"], sequence_length=3, on_error="skip")
     reader.get_metadata()  # the file has been looked at

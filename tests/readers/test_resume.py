@@ -156,7 +156,7 @@ def test_states_are_small_and_quick(files: list[Path]) -> None:
         state = reader.state_dict()
         times.append(time.perf_counter() - begin)
     print(f"state_dict: {sorted(times)[100] * 1e6:.1f} us, {len(json.dumps(state))} bytes")
-    merged = ndd.readers.merge_states([{**state, "taken": [[500, 123456]], "shard": shard} for shard in range(500)])
+    merged = ndd.readers.merge_states([{**state, "taken": [[500, 123456]], "shard": shard, "size": 10**8} for shard in range(500)])
     assert len(json.dumps(merged)) < 4096 + 500 * 8  # only this one grows, with the number of ranks
 
 

@@ -202,3 +202,35 @@ def test_resumes(path: Path) -> None:
 
     resumed = assert_resumable(make)
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
+
+
+@pytest.mark.parametrize("kind", ["zero", "wrong"])
+def test_checksums(tmp_path: Path, kind: str) -> None:
+    path = write_tfrecord(tmp_path / "a", [{"label": ints([k])} for k in range(4)])
+    content, at = bytearray(path.read_bytes()), 0
+    while at < len(content):
+        length = int.from_bytes(content[at : at + 8], "little")
+        for place in (at + 8, at + 12 + length):
+            content[place : place + 4] = bytes(4) if kind == "zero" else bytes([content[place] ^ 1]) + content[place + 1 : place + 4]
+        at += 16 + length
+    path.write_bytes(content)
+    features = {"label": tf.FixedLenFeature([1], tf.int64, -1)}
+
+    def labels(**options: Any) -> list[int]:
+        return [int(one) for batch in ndd.readers.TFRecord(2, path=path, features=features, **options) for one in batch["label"].torch()]
+
+    for index in ({}, {"index_path": tmp_path / "a.idx"}):
+        assert labels(**index, verify_checksums=False) == [0, 1, 2, 3]
+        if kind == "zero":
+            assert labels(**index) == [0, 1, 2, 3]
+        else:
+            with pytest.raises(RuntimeError, match="the checksum of the record's length is wrong"):
+                labels(**index)
+
+
+def test_zeros_behind_the_records(tmp_path: Path) -> None:
+    path = write_tfrecord(tmp_path / "a", [{"label": ints([k])} for k in range(3)])
+    path.write_bytes(path.read_bytes() + bytes(1 << 20))
+    reader = ndd.readers.TFRecord(2, path=path, features={"label": tf.FixedLenFeature([1], tf.int64, -1)}, on_error="skip")
+    assert [int(one) for batch in reader for one in batch["label"].torch()] == [0, 1, 2]
+    assert [error.reason for error in reader.errors] == ["there are zeros where a record should begin"]

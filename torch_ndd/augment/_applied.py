@@ -123,4 +123,4 @@ def _moved(boxes: Batch, moves: Sequence[int], matrices: np.ndarray, sizes: Sequ
     moved = torch.cat([turned.amin(1), turned.amax(1)], 1)
     moved = torch.minimum(moved.clamp(min=0), limits[owner]).to(old.dtype)
     made = torch.where((owner < len(moves))[:, None], moved, old)
-    return new_batch(made.reshape(values.shape), boxes._shapes, boxes.layout)
+    return new_batch(made.reshape(values.shape), boxes._shapes, boxes.layout, fixed=boxes._fixed)

@@ -127,12 +127,12 @@ def _brightened(images: Batch, factors: Batch) -> Batch:
 
 
 def _colored(images: Batch, factors: Batch) -> Batch:
-    return _limited(saturation(images, saturation=factors), images) if images.shape[0][-1] == 3 else images
+    return images if images._extent(-1) not in (3, None) else _limited(saturation(images, saturation=factors), images)
 
 
 def _contrasted(images: Batch, factors: Batch) -> Batch:
     grey = reductions.mean(images, axes=[-3, -2], keep_dims=True)
-    if images.shape[0][-1] == 3:
+    if images._extent(-1) == 3:
         grey = reductions.sum(grey * torch.tensor([0.299, 0.587, 0.114], device=images._values.device), axes=-1, keep_dims=True)
     else:
         grey = reductions.mean(grey, axes=-1, keep_dims=True)

@@ -167,11 +167,25 @@ def _graph(report: dict[str, Any]) -> Iterator[str]:
         yield _row(name, *cells, "yes" if row["equal"] else "no")
 
 
+def _unusual(report: dict[str, Any]) -> Iterator[str]:
+    rows = report["results"]
+    below = [name for name, row in rows.items() if row["missed"]]
+    yield f"{len(rows)} rows, the slowest first; {len(below)} are slower than DALI."
+    if report["not_in_dali"]:
+        yield f"DALI does not take: {', '.join(report['not_in_dali'])}."
+    yield ""
+    yield _row("", "x DALI", "torch_ndd ms", "DALI ms")
+    yield _row(*["---"] * 4)
+    for name, row in rows.items():
+        figures = [f"{row['ms'][one]:.3f}" if one in row["ms"] else "failed" for one in ("torch_ndd", "DALI")]
+        yield _row(f"**{name}**" if row["missed"] else name, f"{row['torch_ndd_ratio'].get('DALI', 0):.2f}", *figures)
+
+
 def _plain(report: dict[str, Any]) -> Iterator[str]:
     yield from ("```json", json.dumps(report["results"], indent=1), "```")
 
 
-_SUITES = {"ops": _ops, "main": _main, "compiled": _compiled, "graph": _graph}
+_SUITES = {"ops": _ops, "unusual": _unusual, "main": _main, "compiled": _compiled, "graph": _graph}
 
 
 def _operators(kernels: list[str], tests: list[Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import gc
 import importlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -119,18 +119,24 @@ COMPETITORS: dict[str, tuple[Callable[[Case, int], dict[str, Way]], str]] = {
 }
 
 
-def _imperative(module: str, types: str, case: Case, threads: int) -> Way:
+def imperative(module: str, types: str, case: Case, threads: int) -> Callable[[], Any]:
+    """The case as a function without arguments, in torch_ndd or in DALI."""
     ndd, constants = importlib.import_module(module), importlib.import_module(types)
     ndd.set_num_threads(threads)
     samples = DATA[case.data]()
-    batch = ndd.batch(list(samples), layout="HWC" if samples.ndim == 4 else None).evaluate()
+    batch = ndd.batch(list(samples), layout=case.layout or ("HWC" if samples.ndim == 4 else None)).evaluate()
+    return lambda: case.ndd(ndd, constants, batch)
+
+
+def _imperative(module: str, types: str, case: Case, threads: int) -> Way:
+    call = imperative(module, types, case, threads)
 
     def evaluated() -> float:
-        return _seconds(lambda: case.ndd(ndd, constants, batch).evaluate())
+        return _seconds(lambda: call().evaluate())
 
     def call_only() -> float:
         results = []
-        seconds = _seconds(lambda: results.extend(case.ndd(ndd, constants, batch) for _ in range(CALLS)))
+        seconds = _seconds(lambda: results.extend(call() for _ in range(CALLS)))
         for result in results:
             result.evaluate()
         return seconds / CALLS
@@ -149,21 +155,23 @@ def _seconds(function: Callable[[], Any]) -> float:
 # --- Measuring ------------------------------------------------------------------------------------------
 
 
-def handler(competitor: str, threads: int, milliseconds: float) -> Handler:
+def handler(competitor: str, threads: int, milliseconds: float, cases: Mapping[str, Case] = CASES) -> Handler:
     """Runs in the competitor's process: answers the name of a case with the seconds a call, by way."""
     ways, module = COMPETITORS[competitor]
     importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what is imported need not be looked through again before each measurement, which takes longer than a short one
     prepared: dict[str, dict[str, tuple[Way, int]]] = {}
 
-    def measure(name: str) -> dict[str, float]:
+    def seconds(name: str) -> dict[str, float]:
         if name not in prepared:
             prepared.clear()  # one case at a time, for the memory
-            made = ways(CASES[name], threads)
+            made = ways(cases[name], threads)
             prepared[name] = {key: (way, _repeats(way, milliseconds)) for key, way in made.items()}
         gc.collect()
         return {key: statistics.median(way() for _ in range(repeats)) for key, (way, repeats) in prepared[name].items()}
 
-    return measure
+    return seconds
 
 
 def _repeats(way: Way, milliseconds: float) -> int:
@@ -184,7 +192,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     console.print(f"16 photographs of 640x480, {options.rounds} rounds; milliseconds for the whole batch", highlight=False)
     with running(processes) as (peers, failed):
         progress = track(chosen, description="operators", transient=True)
-        figures = {name: _case(name, peers, options.rounds) for name in progress}
+        figures = {name: measure(name, peers, options.rounds) for name in progress}
     _print(console, figures, [peer.name for peer in peers])
     for name, row in figures.items():
         if SUBJECT in row["failed"]:
@@ -194,7 +202,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     return {"results": figures, "failed": failed}
 
 
-def _case(name: str, peers: list[Peer], rounds: int) -> dict[str, Any]:
+def measure(name: str, peers: list[Peer], rounds: int) -> dict[str, Any]:
     """The seconds of each competitor's best way, and the ratios to torch_ndd."""
     taken: dict[str, list[dict[str, float]]] = {peer.name: [] for peer in peers}
     failed: dict[str, str] = {}

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from .. import _native
-from .._batch import Batch, empty_packed, new_batch
+from .._batch import Batch, empty_batch, empty_packed, new_batch
+from .._extents import Fixed
 from .._failures import Failures
 from .._launch import recorded
 from .._operator import OPERATORS, Launch, queue
@@ -29,12 +30,14 @@ _read_shapes = _native.define(
         ("str", "output_type"),
         ("bool", "adjust_orientation"),
         ("int", "max_pixels"),
+        ("bool", "complete"),
         ("Tensor(e!)?", "errors"),
         ("Tensor(a!)", "out"),
     ],
 )
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB and so on, which are 0 to 4
+_CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
 ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
     torch.uint8,
@@ -87,10 +90,10 @@ class Options(NamedTuple):
     adjust_orientation: bool
 
 
-def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
+def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
     """Size the output from the headers and return what launches the decoding.
 
-    ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns y, x, height, width (N, 4) of the parts to decode.
+    ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns the parts to decode: a window, or y, x, height, width (N, 4).
     """
     on_gpu = given.target.device.type == "cuda"
     if on_gpu and not 0 <= given.target.hw_decoder_load <= 1:
@@ -112,11 +115,18 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     files, shapes = image_shapes(files, options, given.max_pixels, failures)
     windows = None
+    fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
     if windows_of is not None:
-        windows = windows_of(shapes)
+        window = windows_of(shapes)
+        windows = window if isinstance(window, torch.Tensor) else _window_rows(window, files.batch_size)
+        if not isinstance(window, torch.Tensor):
+            fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
         _check_inside(op, files, windows, shapes, failures)
         shapes = torch.cat([windows[:, 2:], shapes[:, 2:]], 1)
-    out = empty_packed(shapes, given.dtype, given.target.device, "HWC")
+    if torch.compiler.is_compiling() and None not in fixed:
+        out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
+    else:
+        out = empty_packed(shapes, given.dtype, given.target.device, "HWC", fixed)
     out._sources, out._failures = files._sources, failures
     event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
@@ -143,7 +153,7 @@ def output_type_name(op: str, output_type: int) -> str:
     return OUTPUT_TYPES[int(output_type)]
 
 
-def window_rows(window: CropWindow, images: int) -> torch.Tensor:
+def _window_rows(window: CropWindow, images: int) -> torch.Tensor:
     """A window of every image as y, x, height, width (N, 4)."""
     return rows([*window.start, *window.extent]).expand(images, 4).contiguous()
 
@@ -191,9 +201,12 @@ def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels
     return made
 
 
-def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor) -> None:
-    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0."""
-    arguments = (files._values, files._shapes, *options, max_pixels, None if failures is None else failures.table, table)
+def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor, complete: bool = True) -> None:
+    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0.
+
+    Files that are not ``complete`` may lack their pixels.
+    """
+    arguments = (files._values, files._shapes, *options, max_pixels, complete, None if failures is None else failures.table, table)
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:

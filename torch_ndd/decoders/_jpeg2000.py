@@ -67,6 +67,16 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int) -> np.ndarray:
         raise RuntimeError(f"the image data are damaged ({error})") from None
     if samples.dtype not in (np.uint8, np.uint16):
         raise RuntimeError(f"no CPU decoder for JPEG 2000 images with {samples.dtype} samples")
+    samples = _whole_range(samples, int(openjpeg.get_parameters(file)["precision"]))
     height, width, *channels = samples.shape
     prefix = _PREFIX.pack(_MAGIC, height, width, channels[0] if channels else 1, 8 * samples.itemsize)
     return np.concatenate([np.frombuffer(prefix, np.uint8), np.ascontiguousarray(samples).reshape(-1).view(np.uint8)])
+
+
+def _whole_range(samples: np.ndarray, bits: int) -> np.ndarray:
+    """Samples of so many bits, stretched to 16 unless they fill their type: 12-bit 4095 and 5-bit 31 become 65535."""
+    largest = (1 << bits) - 1
+    if largest == np.iinfo(samples.dtype).max:
+        return samples
+    table = (np.arange(largest + 1) * 65535 + largest // 2) // largest
+    return table.astype(np.uint16)[np.minimum(samples, largest)]

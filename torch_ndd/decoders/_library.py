@@ -9,8 +9,9 @@ import torch
 
 from .. import _native
 
-# The CPU extensions. The GPU ones stay out: they print to stderr where there is no GPU.
-_EXTENSIONS = ("jpeg_turbo", "tiff", "nvbmp", "nvpnm", "opencv")
+# The CPU extensions with decoders. The GPU ones stay out: they print to stderr where there is no GPU. So does nvbmp, which knows neither rows from
+# the top nor padding, and reads behind the end of a short file.
+_EXTENSIONS = ("jpeg_turbo", "tiff", "opencv")
 
 
 _GPU_EXTENSIONS = ("nvjpeg",)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io._urls import RemoteFile, is_url
+from ..io._url_files import RemoteFile
+from ..io._urls import is_url
 
 PAD_MODES = {
     "none": "none",

@@ -54,7 +54,9 @@ def image(
     Args:
         input: contents of the files, uint8 (length,), in host memory.
         adjust_orientation: turn the image as its EXIF orientation says.
-        dtype: an integer type stands for [0, 1] with its whole range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16.
+        dtype: an integer type stands for [0, 1] with its whole range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16. So
+            does a file of any depth: the largest sample of 5 or of 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535 in
+            uint16 and 1.0; uint8 rounds what has more than 8 bits.
         output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels
             that the file has.
         use_fast_idct: a faster and less exact inverse DCT for JPEG.

@@ -7,9 +7,9 @@ import torch
 
 from .. import types
 from .._operator import DeviceLike, Hint, ShapeArg, T, operator
-from ..ops._crop_window import CropArguments, crop_window
+from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
-from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of, window_rows
+from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
 
 
 @operator(name="decoders.image_crop", kernel=KERNEL, reads_values=True, host_inputs=True)
@@ -74,8 +74,8 @@ def image_crop(
     name = "decoders.image_crop"
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
 
-    def windows(shapes: torch.Tensor) -> torch.Tensor:
-        return window_rows(crop_window(name, sizes_of(shapes), arguments), len(shapes))
+    def windows(shapes: torch.Tensor) -> CropWindow:
+        return crop_window(name, sizes_of(shapes), arguments)
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
@@ -153,8 +153,8 @@ def image_slice(
     named = start, rel_start, end, rel_end, shape, rel_shape
     arguments = SliceArguments(anchor, shape_input, normalized_anchor, normalized_shape, *named, axes, axis_names)
 
-    def windows(shapes: torch.Tensor) -> torch.Tensor:
-        return window_rows(slice_window(name, sizes_of(shapes), arguments, "pad"), len(shapes))
+    def windows(shapes: torch.Tensor) -> CropWindow:
+        return slice_window(name, sizes_of(shapes), arguments, "pad")
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)

@@ -42,6 +42,9 @@ def imread(
     preallocate_height_hint: int | None = None,
     preallocate_width_hint: int | None = None,
     split_stages: bool | None = None,
+    url_max_bytes: int | None = None,
+    url_max_seconds: float | None = None,
+    url_stall_seconds: float | None = None,
     use_chunk_allocator: bool | None = None,
     use_fast_idct: bool | None = None,
 ) -> Any:
@@ -51,6 +54,7 @@ def imread(
         filepaths: a path or URL, or a list or tuple of them; each text, a ``pathlib.Path``, or the bytes of a path in a Tensor or an array of uint8.
             A Batch of such bytes gives a Batch.
         device: where the images shall be.
+        url_max_bytes, url_max_seconds, url_stall_seconds: limits of what is at URLs, as of :func:`io.file.read`.
 
     All other arguments are those of :func:`decoders.image`.
 
@@ -91,7 +95,8 @@ def imread(
         "use_chunk_allocator": use_chunk_allocator,
         "use_fast_idct": use_fast_idct,
     }
-    return image(read(_path_bytes(filepaths)), device=device, **options)
+    limits = {"url_max_bytes": url_max_bytes, "url_max_seconds": url_max_seconds, "url_stall_seconds": url_stall_seconds}
+    return image(read(_path_bytes(filepaths), **limits), device=device, **options)
 
 
 def _path_bytes(filepaths: Any) -> Any:

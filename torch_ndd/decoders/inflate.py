@@ -5,7 +5,6 @@ import functools
 import importlib
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from .._batch import Batch, empty_packed
 from .._context import get_num_threads
 from .._operator import DeviceLike, Launch, ShapeArg, T, operator
 from .._tensor import check_layout
+from .._workers import Workers
 from ._decode import sample_name
 
 # Fills a buffer of a known size or raises ValueError.
@@ -129,7 +129,7 @@ def inflate(
 
     threads = get_num_threads()
     if len(chunks) > 1 and threads > 1 and at > _WORTH_THREADS:
-        with ThreadPoolExecutor(threads) as pool:
+        with Workers(threads, "decoders.inflate") as pool:
             list(pool.map(fill, chunks))
     else:
         for chunk in chunks:

@@ -55,7 +55,7 @@ def peek_image_shape(
     _library.load()
     table = torch.empty((files.batch_size, 4), dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
-    read_headers(files, options, _ANY_SIZE, None, table)
+    read_headers(files, options, _ANY_SIZE, None, table, complete=False)
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(table[:, 3].numpy()).tolist():
             try:

@@ -2,7 +2,6 @@
 """Encoded videos to frames."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from .._arguments import NO_VALUE, VaryingShape
 from .._batch import Batch, empty_packed
 from .._context import get_num_threads
 from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
+from .._workers import Workers
 from ._decode import sample_name
 from ._video import Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
@@ -89,12 +89,12 @@ def video(
             raise RuntimeError(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
 
     if len(encoded_files) > 1 and threads > 1:
-        with ThreadPoolExecutor(threads) as pool:
+        with Workers(threads, "decoders.video") as pool:
             made = list(pool.map(decode, range(len(encoded_files))))
     else:
         made = [decode(i) for i in range(len(encoded_files))]
     shapes = torch.tensor([one.shape for one in made], dtype=torch.int64).reshape(len(made), 4)
-    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC")
+    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC", (None, None, None, 3))
     out._sources = files._sources
     for one, target in zip(made, out, strict=True):
         target._values.copy_(one)

@@ -8,6 +8,7 @@ import torch
 from .. import _native
 from .._batch import Batch, empty_packed
 from .._operator import DeviceLike, Hint, Launch, T, operator, queue
+from ._limits import UrlLimits, using
 from ._urls import Range, fetched, is_url, reason_of
 
 _file_sizes = _native.define("file_sizes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
@@ -21,6 +22,9 @@ def read(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     dont_use_mmap: Hint[bool] = False,
+    url_max_bytes: int | None = None,
+    url_max_seconds: float | None = None,
+    url_stall_seconds: float | None = None,
     use_o_direct: Hint[bool] = False,
 ) -> T:
     """Read whole files: their contents, uint8 (length,).
@@ -31,9 +35,13 @@ def read(
     Args:
         filepaths: the bytes of paths or URLs, uint8 or int8 (length,).
         dont_use_mmap, use_o_direct: without effect.
+        url_max_bytes: bytes that one URL may have; by default 4 GiB.
+        url_max_seconds: seconds that one may take, over all attempts; by default 600.
+        url_stall_seconds: seconds in which fewer than 4096 bytes of one arrive, after which it is given up; by default 30.
 
     Raises:
-        RuntimeError: a file that cannot be read; the message names it.
+        RuntimeError: a file that cannot be read, or reaches a limit; the message names it.
+        ValueError: a limit that is not positive.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "a"
@@ -48,8 +56,10 @@ def read(
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
     names = () if torch.compiler.is_compiling() else tuple(bytes(path._values.numpy()).decode(errors="replace") for path in paths)
+    limits = UrlLimits.checked(op, url_max_bytes, url_stall_seconds, url_max_seconds)
     if any(map(is_url, names)):
-        out = _downloaded(op, names)
+        with using(limits):
+            out = _downloaded(op, names)
         out._sources = names
         return Launch((), also=(out,))  # type: ignore[return-value]
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .. import _native
-from .._batch import Batch, empty_packed, new_batch
+from .._batch import Batch, new_batch
 
 _map_boxes = _native.define(
     "map_boxes",
@@ -60,14 +60,13 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
 def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
     """The same, and that every sample is a table with a row for each box."""
     check_boxes(op, boxes, numbers)
-    if boxes.ndim != 2 or not (torch.compiler.is_compiling() or _all_equal(boxes, 1, numbers)):
+    if boxes.ndim != 2 or not _all_equal(boxes, 1, numbers):
         raise RuntimeError(f"{op}: boxes must be a table with a row of {numbers} numbers for each box, got the shapes {boxes.shape}")
 
 
 def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
-    if batch._shapes is None:
-        return batch._values.shape[1 + axis] == extent
-    return bool((batch._shapes[:, axis] == extent).all())
+    found = batch._extent(axis)
+    return not batch.batch_size or torch.compiler.is_compiling() if found is None else found == extent
 
 
 def on_host(value: Batch) -> Batch:
@@ -113,11 +112,11 @@ class Kept:
         all_kept = not torch.compiler.is_compiling() and bool(self.mask.all())
         left = rows if all_kept else torch.ops.ndd.kept_rows(rows, self.mask)
         if all_kept:
-            made = new_batch(left.view(like._values.shape), like._shapes)
+            made = new_batch(left.view(like._values.shape), like._shapes, fixed=like._fixed)
         else:
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
-            empty = empty_packed(shapes, values.dtype, torch.device("cpu")) if not torch.compiler.is_compiling() else None
-            made = new_batch(left.reshape(-1), shapes) if empty is None else new_batch(left.reshape(empty._values.shape), empty._shapes)
+            made = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
+            made = made if torch.compiler.is_compiling() else made.densified()
         made._layout = like._layout
         return made if device.type == "cpu" else made.to_device(device)
 

@@ -15,8 +15,11 @@ Column = Any  # int | float | torch.Tensor (N,)
 
 
 def extents_of(input: Batch) -> tuple[Column, ...]:
-    """The extents of a batch's samples, one column an axis."""
-    return tuple(input._values.shape[1:]) if input._shapes is None else input._shapes.unbind(1)
+    """The extents of a batch's samples, one column an axis: a number where they are known to share it."""
+    if input._shapes is None:
+        return tuple(input._values.shape[1:])
+    columns, fixed = input._shapes.unbind(1), input._fixed
+    return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
 
 
 def holds(condition: bool | torch.Tensor) -> bool:
@@ -52,7 +55,7 @@ def product(columns: Sequence[Column]) -> Column:
 def choose(condition: bool | torch.Tensor, a: Column, b: Column) -> Column:
     """Where the condition holds ``a``, else ``b``."""
     if isinstance(condition, torch.Tensor):
-        return torch.where(condition, a, b)
+        return a if type(a) is int and type(b) is int and a == b else torch.where(condition, a, b)
     return a if condition else b
 
 

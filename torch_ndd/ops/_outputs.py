@@ -9,20 +9,39 @@ import torch
 from .. import types
 from .._batch import Batch, empty_batch, new_batch
 from .._native import empty
+from ._channels import is_other
+from ._columns import extents_of
 
 
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
     """An unfilled batch with the shapes and layout of another one."""
     values = input._values
-    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout)
+    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout, fixed=input._fixed)
 
 
-def resized(input: Batch, axes: Sequence[int], extents: Sequence["int | torch.Tensor"], dtype: torch.dtype | None = None) -> Batch:
-    """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample."""
-    shape: list[int | torch.Tensor] = list(input._values.shape[1:]) if input._shapes is None else list(input._shapes.unbind(1))
+def resized(
+    input: Batch,
+    axes: Sequence[int],
+    extents: Sequence["int | torch.Tensor"],
+    dtype: torch.dtype | None = None,
+    frames: "int | torch.Tensor | None" = None,
+) -> Batch:
+    """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample; and with so many
+    ``frames`` in front of what had none."""
+    shape: list[int | torch.Tensor] = list(extents_of(input))
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
-    return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, input._layout)
+    layout = input._layout
+    if frames is not None:
+        shape, layout = [frames, *shape], layout and "F" + layout
+    return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, layout)
+
+
+def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
+    """For how many frames ``given`` is marked, where the input has none: it has so many in the output. None where nothing changes."""
+    if given is None or (input._layout or "").startswith("F") or not (given._layout or "").startswith("F"):
+        return None
+    return given._values.shape[1] if given._shapes is None else given._shapes[:, 0]
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
@@ -45,7 +64,5 @@ def columns_of(values: Any) -> int:
 def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
     """RuntimeError unless an argument has one value, or one for each channel where their number is known."""
     count = columns_of(values)
-    if torch.compiler.is_compiling() and count != 1:  # a graph takes images out of a decoder from now on as having so many channels
-        torch._check(not isinstance(channels, int) or channels == count)
-    elif isinstance(channels, int) and count not in (1, channels):
+    if not isinstance(channels, torch.Tensor) and count != 1 and is_other(channels, count):
         raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

@@ -148,7 +148,7 @@ def _plan(
         raise RuntimeError(f"{op}: roi_start and roi_end must be given together")
     full = [_real(e) for e in extents]
     if roi_start is None and limit is None and scales is None and mode in ("default", "stretch") and all(_is_whole(w) for w in wanted):
-        return [w if _never_zero(e) else _choose(e == 0, 0.0, w) for e, w in zip(full, wanted, strict=True)], [0.0] * axes, full, True
+        return [_unless_empty(e, w) for e, w in zip(full, wanted, strict=True)], [0.0] * axes, full, True
     start, end = [0.0] * axes, full
     if roi_start is not None:
         start, end = columns(op, "roi_start", roi_start, axes), columns(op, "roi_end", roi_end, axes)
@@ -159,7 +159,7 @@ def _plan(
     if scales is not None:
         wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also where a region is given: DALI's docs say otherwise
     real = _filled_in(wanted, taken, mode, limit)
-    rounded = [_choose(e == 0, 0.0, _at_least_one(_rounded(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
+    rounded = [_unless_empty(e, _at_least_one(_rounded(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
     whole = roi_start is None and all(_is_whole(r) for r in real)
     if not whole:
         start, end = swapped([r < 0 for r in real], start, end)
@@ -254,7 +254,7 @@ def _broadcast(value: Any, axes: int) -> Any:
 
 def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, limit: Sequence[Column] | None) -> Sequence[Column]:
     """The real-valued size of each axis, negative where mirrored, the missing ones filled in according to `mode`."""
-    given = [(w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
+    given = [w != 0 if _is_number(w) and _never_zero(e) else (w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
     scale = [_ratio(abs(w), e) for w, e in zip(wanted, extent, strict=True)]
     if mode in ("default", "stretch"):
         other: Column = 1.0
@@ -321,6 +321,15 @@ def _never_zero(x: Column) -> bool:
     return bool(x.all()) if isinstance(x, np.ndarray) else isinstance(x, torch.Tensor) or x != 0
 
 
+def _unless_empty(extent: Column, size: Column) -> Column:
+    """The size of what has this extent. A number stays one that a Batch and a graph know."""
+    return size if _is_number(size) and _never_zero(extent) else _choose(extent == 0, 0.0, size)
+
+
+def _is_number(x: Column) -> bool:
+    return not isinstance(x, _ARRAYS)
+
+
 def single(x: Column) -> Column:
     """Round to float32, in which DALI computes sizes: 31.5 and 31.499998 round to different integers."""
     if isinstance(x, torch.Tensor):
@@ -350,4 +359,4 @@ def _at_least_one(x: Column) -> Column:
 
 
 def _is_whole(x: Column) -> bool:
-    return not isinstance(x, _ARRAYS) and x > 0 and x == math.floor(x)
+    return _is_number(x) and x > 0 and x == math.floor(x)  # type: ignore[arg-type, return-value]

@@ -235,7 +235,8 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan, layout:
         if one.batch_size != size:
             raise _wrong_size(operation, size, one.batch_size)
     if len(batches) == 1 and all(one is batches[0] or not one._values.shape for one in values):
-        return new_batch(_native.empty(batches[0]._values.shape, found.out, device), batches[0]._shapes, layout)
+        one = batches[0]
+        return new_batch(_native.empty(one._values.shape, found.out, device), one._shapes, layout, fixed=one._fixed)
     ndim = max(one.ndim for one in values)
     rows = [_rows(one, size, ndim) for one in values]
     shapes = rows[0]
@@ -249,7 +250,19 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan, layout:
             raise RuntimeError(
                 f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
             )
-    return empty_packed(shapes.contiguous(), found.out, device, layout)
+    return empty_packed(shapes.contiguous(), found.out, device, layout, _fixed(values, ndim))
+
+
+def _fixed(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:
+    """The extents of a result that all its samples share: where those of the operands are known, and where one that is not 1 is."""
+    made: list[int | None] = [1] * ndim
+    for one in values:
+        known = one._values.shape if type(one) is not Batch else one._values.shape[1:] if one._shapes is None else one._fixed
+        for axis in range(ndim):
+            extent = None if known is None else 1 if axis < ndim - one.ndim else known[axis - ndim]
+            if made[axis] == 1 or (made[axis] is None and extent not in (None, 1)):
+                made[axis] = extent
+    return tuple(made)
 
 
 def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:

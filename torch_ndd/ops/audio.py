@@ -8,6 +8,7 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._columns import extents_of, smaller
 from ._outputs import like, resized
 
 
@@ -229,9 +230,7 @@ def mfcc(
     if n_mfcc < 1:
         raise RuntimeError(f"mfcc: n_mfcc must be positive, got {n_mfcc}")
     axis %= ndim
-    shapes = input._shapes  # type: ignore[union-attr]
-    bands = input._values.shape[1 + axis] if shapes is None else shapes[:, axis]  # type: ignore[union-attr]
-    out = resized(input, [axis], [min(n_mfcc, bands) if shapes is None else bands.clamp(max=n_mfcc)])  # type: ignore[arg-type]
+    out = resized(input, [axis], [smaller(extents_of(input)[axis], n_mfcc)])  # type: ignore[arg-type]
     return Launch(out, [axis, dct_type, float(lifter), n_mfcc, normalize])  # type: ignore[return-value]
 
 

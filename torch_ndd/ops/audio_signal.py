@@ -9,6 +9,7 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
+from ._columns import extents_of, holds
 from ._outputs import resized
 from .audio import check_float32
 
@@ -49,9 +50,8 @@ def power_spectrum(
         raise TypeError(f"power_spectrum: nfft must be an int, got {nfft!r}")
     axis %= ndim
     length = max(0, nfft or 0)
-    shapes = input._shapes  # type: ignore[union-attr]
-    extent = input._values.shape[1 + axis] if shapes is None else shapes[:, axis]  # type: ignore[union-attr]
-    if not torch.compiler.is_compiling() and input.batch_size and (extent if shapes is None else int(extent.min())) < 1:  # type: ignore[union-attr]
+    extent = extents_of(input)[axis]  # type: ignore[arg-type]
+    if not torch.compiler.is_compiling() and input.batch_size and not holds(extent > 0):  # type: ignore[union-attr]
         raise RuntimeError(f"power_spectrum: the input has no elements along axis {axis}")
     bins = length // 2 + 1 if length else extent // 2 + 1
     return Launch(resized(input, [axis], [bins]), [axis, length, power])  # type: ignore[arg-type, return-value]
@@ -203,7 +203,8 @@ def _check_lengths(lengths: Any, outputs: Any) -> None:
 
 def _ceil(lengths: Any, after: Any, before: Any) -> Any:
     if any(isinstance(one, torch.Tensor) for one in (lengths, after, before)):
-        return torch.ceil(lengths * after / before).to(torch.int64)
+        # In double, also where the rates are Python numbers: with those torch makes float32 of integers.
+        return torch.ceil(torch.as_tensor(lengths, dtype=torch.float64) * after / before).to(torch.int64)
     return math.ceil(lengths * after / before)
 
 

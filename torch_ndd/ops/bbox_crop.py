@@ -187,9 +187,10 @@ def random_bbox_crop(
 def _columns(boxes: Batch) -> int:
     if boxes.ndim != 2:
         return 0
-    if boxes._shapes is None:
-        return boxes._values.shape[2]
-    return 4 if torch.compiler.is_compiling() or not len(boxes._shapes) else int(boxes._shapes[0, 1])
+    columns = boxes._extent(1)
+    if columns is not None:
+        return columns
+    return 4 if torch.compiler.is_compiling() or not boxes.batch_size else boxes.shape[0][1]
 
 
 def _layout(op: str, bbox_layout: Any, ltrb: Any, dims: int) -> str:

@@ -8,6 +8,7 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
+from ._columns import extents_of, holds, shown
 from ._formulas import per_sample
 from ._outputs import like
 
@@ -86,16 +87,14 @@ def coord_flip(
 
 def _dimensions(op: str, points: Batch) -> Any:
     """How many coordinates a point has: a number, in the graph of ragged points int64 (N,)."""
-    if points._shapes is None:
-        return points._values.shape[-1]
+    columns = points._extent(-1)
+    if columns is not None:
+        return columns
     if torch.compiler.is_compiling():
-        return points._shapes[:, -1]
-    if not len(points._shapes):
+        return extents_of(points)[-1]
+    if not points.batch_size:
         return 2
-    columns = points._shapes[:, -1]
-    if bool((columns != columns[0]).any()):
-        raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
-    return int(columns[0])
+    raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
 
 
 @operator(
@@ -108,8 +107,8 @@ def coord_transform(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    M: PerSample[Sequence[float]] | None = None,
-    MT: PerSample[Sequence[float]] | None = None,
+    M: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
+    MT: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
     T: PerSample[Sequence[float]] | None = None,
     dtype: torch.dtype | None = torch.float32,
 ) -> Any:
@@ -146,18 +145,21 @@ def coord_transform(
         rows = _matrix_rows(op, "M", counts["M"][0], columns)
     if T is not None and not isinstance(rows, torch.Tensor) and counts["T"][0] not in (1, rows):
         raise RuntimeError(f"{op}: T must be one number or {rows}, got {counts['T'][0]}")
-    given = {count for _, count in counts.values()} - {1}
     has_frames = (points._layout or "").startswith("F") and points.ndim > 2
-    if len(given) > 1 or (has_frames and points._shapes is None and given - {points._values.shape[1]}):
-        raise RuntimeError(f"{op}: matrices for {sorted(given)} frames, the input has {points._values.shape[1] if has_frames else 'none'}")
-    shape: list[Any] = list(points._values.shape[1:]) if points._shapes is None else list(points._shapes.unbind(1))
+    for_frames = any(isinstance(value, torch.Tensor) and value.dim() > 2 for value in (M, MT, T))
+    shape: list[Any] = list(extents_of(points))
+    there = shape[0]
     shape[-1] = rows
-    layout = points._layout
-    if given and not has_frames:
-        shape, layout = [*given, *shape], None
-    out = empty_batch(points.batch_size, shape, dtype or torch.float32, points._values.device, layout)
+
+    def output(frames: Any) -> Batch:
+        if has_frames and frames is not None and not holds(frames == there):
+            raise RuntimeError(f"{op}: the matrices are for {shown(frames)} frames, the input has {shown(there)}")
+        repeated = for_frames and not has_frames
+        extents = [frames, *shape] if repeated else shape
+        return empty_batch(points.batch_size, extents, dtype or torch.float32, points._values.device, None if repeated else points._layout)
+
     frames = [count for _, count in counts.values()]
-    return Launch(out, [M, MT, T, *frames, has_frames or bool(given)])
+    return Launch(output, [M, MT, T, *frames, has_frames or for_frames])
 
 
 def _numbers_and_frames(value: Any) -> tuple[int, int]:

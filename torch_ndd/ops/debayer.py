@@ -8,7 +8,8 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
-from ._channels import channels_of
+from ._channels import channels_of, is_other
+from ._columns import extents_of, sample_shape
 
 _ALGORITHMS = ("bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv")  # in the kernel's order
 
@@ -61,11 +62,11 @@ def debayer(
         raise RuntimeError(f"debayer: blue_position must be two numbers, a row and a column, got {position.shape[-1]}")
     layout = images._layout or ""
     first = int(layout.startswith("F"))
-    if layout.endswith("C") and any(found != 1 for found in channels_of(images)):
+    if layout.endswith("C") and any(is_other(found, 1) for found in channels_of(images)):
         raise RuntimeError(f"debayer: the input must have one channel, got {channels_of(images)}; the layout of sequences is FHW")
-    extents: list[Any] = list(images._values.shape[1:] if images._shapes is None else images._shapes.unbind(1))[: first + 2]
-    if images._shapes is None and (extents[first] % 2 or extents[first + 1] % 2):
-        raise RuntimeError(f"debayer: height and width must be even, got {extents[first]} x {extents[first + 1]}")
+    extents = extents_of(images)[: first + 2]
+    if any(not isinstance(extent, torch.Tensor) and extent % 2 for extent in extents[first:]):
+        raise RuntimeError(f"debayer: height and width must be even, got {sample_shape(extents[first:], 0)}")
     channels = 1 if name == "gray_ocv" else 3
     out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "FHWC"[1 - first :])
     return Launch(out, [position, _ALGORITHMS.index(name), first])  # type: ignore[return-value]

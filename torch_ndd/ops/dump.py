@@ -57,7 +57,7 @@ def dump_image(
         if channels not in (1, 3):
             raise RuntimeError(f"{op}: images must have 1 or 3 channels, sample {i} has {channels}")
         _write(Path(f"{i}-{suffix}-0.ppm"), height, width, channels, sample._values)
-    return new_batch(images._values, images._shapes, images._layout)  # type: ignore[return-value]
+    return new_batch(images._values, images._shapes, images._layout, fixed=images._fixed)  # type: ignore[return-value]
 
 
 def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:

@@ -10,7 +10,8 @@ from .. import types
 from .._batch import Batch
 from .._batch import batch as batch
 from .._operator import DeviceLike, Launch, PerSample, T, operator
-from ._outputs import like, resized
+from ._columns import extents_of
+from ._outputs import frames_of, like, resized
 
 
 @operator(kernel="Tensor sigma, Tensor window_size, int first_spatial, int spatial")
@@ -116,7 +117,7 @@ def filter(
     Args:
         data: two or three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout two or three dimensions, all of them filtered.
         filter: the weights, any numeric type, with two or three dimensions as the data have; one for all samples, one for each, or one for each
-            frame with :func:`per_frame`.
+            frame with :func:`per_frame`, which makes so many frames of an image.
         fill_value: the pixels beyond a "constant" border, by default 0: a number for all, for each sample, or for each frame.
         anchor: which of the weights meets the output's own pixel, one number or one per axis; -1 is the middle, ``size // 2``.
         border: pixels beyond the border: "reflect_101" ``(cb|abc|ba)``, "reflect_1001" ``(ba|abc|cb)``, "wrap" ``(bc|abc|ab)``, "clamp"
@@ -135,8 +136,9 @@ def filter(
     first, spatial = filtered_axes("filter", images, fewest=2)
     _check_elements("filter", spatial, anchor=anchor)
     _check_dtype("filter", images, dtype)
-    frames = (images._layout or "").startswith("F")
-    outer = 1 if frames and (weights._layout or "").startswith("F") else 0
+    outer = 1 if (weights._layout or "").startswith("F") else 0
+    made = frames_of(images, weights)
+    frames = made is not None or (images._layout or "").startswith("F")
     if weights.ndim != spatial + outer:
         raise RuntimeError(f"filter: data with {spatial} spatial dimensions take a filter with as many, got one with {weights.ndim - outer}")
     if fill is not None and fill.ndim > (1 if frames and (fill._layout or "").startswith("F") else 0):
@@ -145,18 +147,12 @@ def filter(
         raise RuntimeError(f'filter: unknown border "{border}", the known ones are {", ".join(BORDERS)}')
     if mode not in ("same", "valid"):
         raise RuntimeError(f'filter: unknown mode "{mode}", the known ones are same and valid')
-    if mode == "same":
-        out = like(images, dtype)
-    else:
-        extents = [_extents(images)[first + a] - _extents(weights)[outer + a] + 1 for a in range(spatial)]
-        out = resized(
-            images, range(first, first + spatial), [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in extents], dtype
-        )
+    extents = extents_of(images)[first : first + spatial]
+    if mode == "valid":
+        inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
+        extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
+    out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
     return Launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])  # type: ignore[return-value]
-
-
-def _extents(value: Batch) -> Sequence[Any]:
-    return value._values.shape[1:] if value._shapes is None else value._shapes.unbind(1)
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:

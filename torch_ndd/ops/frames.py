@@ -39,5 +39,5 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
             raise RuntimeError(f'per_frame: the layout "{layout}" does not start with F; replace=True replaces its first letter')
         layout = "F" + layout[1:]
     if isinstance(value, Batch):
-        return new_batch(value._values, value._shapes, layout, value._pending, value._external)
+        return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
     return new_tensor(value._values, layout, value._pending, value._sample, value._external)

@@ -5,7 +5,7 @@ import torch
 
 from .._batch import Batch
 from .._operator import DeviceLike, Hint, Launch, T, operator
-from ._channels import channels_of
+from ._channels import channels_of, is_other
 from ._outputs import like
 
 
@@ -74,7 +74,7 @@ def clahe(
     if images.dtype is not torch.uint8:
         raise ValueError(f"clahe: the input must be uint8, got {images.dtype}")
     for found in channels_of(images):
-        if found not in (1, 3):
+        if is_other(found, 1, 3):
             raise ValueError(f"clahe: the image must have 1 or 3 channels, got {found}")
     for name, tiles in (("tiles_x", tiles_x), ("tiles_y", tiles_y)):
         if not 1 <= tiles <= _MOST_TILES:

@@ -4,7 +4,6 @@
 import importlib
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from .. import types
 from .._batch import Batch, empty_batch
 from .._context import EvalContext
 from .._operator import DeviceLike, Launch, T, operator
+from .._workers import Workers
 
 _OUTPUT_GRIDS, _HINT_GRIDS = (1, 2, 4), (1, 2, 4, 8)
 _CHANNELS = {types.RGB: 3, types.BGR: 3, types.GRAY: 1}
@@ -114,12 +114,12 @@ def optical_flow(
             )
             yield from sequence.tasks(enable_temporal_hints)
 
-    pool = ThreadPoolExecutor(max(1, EvalContext.current().num_threads))
-    try:
-        for done in [pool.submit(task) for task in work()]:
-            done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with Workers(max(1, EvalContext.current().num_threads), "optical_flow") as pool:
+        try:
+            for done in [pool.submit(task) for task in work()]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
     return Launch((), also=(out,))  # type: ignore[return-value]
 
 

@@ -9,6 +9,7 @@ import torch
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, Varying, operator
 from ._axes import axes_of_samples, usual_layout
+from ._channels import is_other
 from ._columns import Column, column_list, extents_of, first_failure, float32, holds, larger, real, rows, shown, whole
 from ._outputs import columns_of, like
 
@@ -85,7 +86,7 @@ def erase(
         if channel < 0:
             raise RuntimeError(f"{op}: fill_value has {columns_of(fill_value)} values, but the layout {arrays._layout!r} has no channels")
         channels = extents_of(arrays)[channel]
-        if isinstance(channels, int) and channels != columns_of(fill_value):
+        if not isinstance(channels, torch.Tensor) and is_other(channels, columns_of(fill_value)):
             raise RuntimeError(f"{op}: fill_value has {columns_of(fill_value)} values, but there are {channels} channels")
     relative_anchor = bool(normalized if normalized is not None else normalized_anchor)
     relative_shape = bool(normalized if normalized is not None else normalized_shape)
@@ -184,7 +185,8 @@ def paste(
         raise TypeError(f"{op}: fill_value must be numbers, n_channels an int; got {fill_value!r}, {n_channels!r}")
     fills = [float(value) for value in (fill_value if isinstance(fill_value, Sequence) else [fill_value])]
     height, width, channels = extents_of(images)
-    if len(fills) not in (1, n_channels) or (isinstance(channels, int) and len(fills) not in (1, channels)):
+    differ = len(fills) != 1 and not isinstance(channels, torch.Tensor) and is_other(channels, len(fills))
+    if len(fills) not in (1, n_channels) or differ:
         raise RuntimeError(f"{op}: fill_value takes one number or one for each channel, got {len(fills)} (n_channels={n_channels})")
     scale, least = _one("ratio", ratio), _one("min_canvas_size", min_canvas_size)
     if not holds((scale >= 1) & (scale < 2.0**31)):
@@ -271,17 +273,22 @@ def multi_paste(
         canvas = list(spatial[0][:2])
         for k, (height, width, _) in enumerate(spatial):
             same = (height == canvas[0]) & (width == canvas[1])
-            if in_ids is not None and isinstance(height, torch.Tensor):
-                same = (height == height[0]) & (width == width[0])
+            if in_ids is not None:  # a sample's region may be of another sample
+                same = _one_for_all(height) & _one_for_all(width)
             if not holds(same):
                 sample = first_failure(same)
                 raise RuntimeError(f"{op}: without output_size all inputs must have the same shape, but input {k} differs in sample {sample}")
     channels = spatial[0][2]
-    if in_ids is not None and isinstance(channels, torch.Tensor) and not holds(channels == channels[0]):
-        raise RuntimeError(f"{op}: with in_ids all samples must have the same number of channels, got {channels.tolist()}")
+    if in_ids is not None and not holds(_one_for_all(channels)):
+        raise RuntimeError(f"{op}: with in_ids all samples must have the same number of channels, got {shown(channels)}")
     frames = [extents_of(sequences[0])[0]] if sequences else []
     layout = "FHWC" if sequences else "HWC"
     out = empty_batch(first.batch_size, [*frames, *canvas, channels], dtype or first.dtype, first._values.device, layout)
     pairs = (in_anchors, in_anchors_rel), (shapes, shapes_rel), (out_anchors, out_anchors_rel)
     values = [absolute if absolute is not None else relative for absolute, relative in pairs]
     return Launch(out, (in_ids, *values, *(relative is not None for _, relative in pairs)), mixes=in_ids is not None)  # type: ignore[return-value]
+
+
+def _one_for_all(column: Column) -> Any:
+    """Whether all samples have the same number, sample by sample."""
+    return column == column[0] if isinstance(column, torch.Tensor) else True

@@ -78,7 +78,7 @@ def permute_batch(
     if samples._shapes is None:
         return Launch(like(samples), [numbers], mixes=True)  # type: ignore[return-value]
     rows = samples._shapes[numbers.expand(samples.batch_size).to(torch.int64)]
-    return Launch(empty_packed(rows, samples.dtype, samples._values.device, samples.layout), [numbers], mixes=True)  # type: ignore[return-value]
+    return Launch(empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed), [numbers], mixes=True)  # type: ignore[return-value]
 
 
 def _numbers(batch_size: int, indices: Any) -> torch.Tensor:

@@ -10,6 +10,7 @@ from .._batch import Batch, new_batch
 from .._operand import Operand
 from .._operator import OPERATORS, Launch, Operator, prepared_call
 from .._tensor import Tensor, as_tensor, new_tensor
+from ._columns import extents_of, real
 
 # A row for x and one for y, each with its factors of x and y and its shift: numbers or float64 (1 or N,).
 _Rows = list[list[Any]]
@@ -70,8 +71,7 @@ def _name_of(operator: Any) -> str:
 
 def _extent(batch: Batch, layout: str, letter: str) -> Any:
     """The extent of an axis: a number, or float64 (N,)."""
-    axis = layout.index(letter)
-    return float(batch._values.shape[1 + axis]) if batch._shapes is None else batch._shapes[:, axis].to(torch.float64)
+    return real(extents_of(batch)[layout.index(letter)])
 
 
 def _output(launch: Launch) -> Batch:

@@ -9,6 +9,7 @@ from .. import _native
 from .._batch import Batch, empty_batch, empty_packed, new_batch
 from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, ShapeArg, T, Varying, operator
 from .._tensor import as_tensor
+from ._columns import extents_of
 
 
 @operator(name="random.uniform", kernel="Tensor range, Tensor? values, Tensor rng")
@@ -200,18 +201,14 @@ _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, t
 
 def _joined(choices: Batch, elements: Batch) -> Batch:
     """An unfilled batch with the shapes of the choices followed by those of an element."""
-
-    def extents(of: Batch, first: int) -> list[Any]:
-        return list(of._values.shape[1 + first :]) if of._shapes is None else list(of._shapes[:, first:].unbind(1))
-
-    return empty_batch(choices.batch_size, [*extents(choices, 0), *extents(elements, 1)], choices.dtype, choices._values.device)
+    return empty_batch(choices.batch_size, [*extents_of(choices), *extents_of(elements)[1:]], choices.dtype, choices._values.device)
 
 
 def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_size: Any, device: Any) -> Batch:
     if shape_like is not None:
         if shape is not None:
             raise RuntimeError(f'{op}: argument "shape" cannot be combined with an input whose shape is taken')
-        return new_batch(_native.empty(shape_like._values.shape, dtype, device), shape_like._shapes)
+        return new_batch(_native.empty(shape_like._values.shape, dtype, device), shape_like._shapes, fixed=shape_like._fixed)
     if isinstance(shape, torch.Tensor):
         if shape.ndim > 2:
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")

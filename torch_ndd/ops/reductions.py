@@ -8,6 +8,7 @@ import torch
 
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, T, operator
+from ._columns import extents_of
 
 
 @operator(name="reductions.mean", kernel="int axes")
@@ -287,8 +288,7 @@ def _reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
 
 
 def _unfilled(input: Any, reduced: list[int], keep_dims: bool, dtype: torch.dtype) -> Batch:
-    extents = list(input._values.shape[1:]) if input._shapes is None else list(input._shapes.unbind(1))
-    shape: list[int | torch.Tensor] = [1 if axis in reduced else n for axis, n in enumerate(extents) if keep_dims or axis not in reduced]
+    shape = [1 if axis in reduced else n for axis, n in enumerate(extents_of(input)) if keep_dims or axis not in reduced]
     layout = input._layout
     if layout and not keep_dims:
         layout = "".join(letter for axis, letter in enumerate(layout) if axis not in reduced) or None

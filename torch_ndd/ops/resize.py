@@ -13,6 +13,7 @@ from .. import types
 from .._batch import Batch, new_batch
 from .._operator import DeviceLike, Hint, Launch, Random, ShapeArg, T, operator
 from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ._columns import extents_of, rows
 from ._crop_window import CropArguments
 from ._crop_window import _window as window_in
 from ._outputs import resized
@@ -411,9 +412,7 @@ def _sequence(value: Any) -> Any:
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     """The spatial extents: numbers, or int64 (N,) with one for each sample."""
-    if images._shapes is None:
-        return list(images._values.shape[1 + first : 1 + first + axes])
-    return list(images._shapes[:, first : first + axes].unbind(1))
+    return list(extents_of(images)[first : first + axes])
 
 
 def _result_type(op: str, given: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
@@ -426,7 +425,7 @@ def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
     if images._shapes is None:
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
-        values = torch.stack(tuple(extents), 1).to(torch.int32)
+        values = rows(extents).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
     return new_batch(values.to(images._values.device))
 
 

@@ -10,6 +10,7 @@ from .. import _native
 from .._batch import Batch, empty_batch
 from .._operator import DeviceLike, Launch, PerSample, Random, T, Varying, operator
 from ._boxes import on_host, rows_of
+from ._columns import extents_of
 from ._outputs import columns_of
 
 _FORMATS = ("anchor_shape", "start_end", "box")
@@ -69,8 +70,7 @@ def select_masks(
             raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
         if name != "vertices" and given.dtype is not torch.int32:
             raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
-    columns = rows._values.shape[2] if rows._shapes is None else rows._shapes[:, 1]
-    if not (bool((columns == 3).all()) if isinstance(columns, torch.Tensor) else columns == 3):
+    if rows.batch_size and rows._extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)
     available = rows_of(points)
@@ -79,7 +79,7 @@ def select_masks(
     counts = torch.empty(ids.batch_size, 2, dtype=torch.int64)
     _plan(host_ids._values, host_ids._shapes, host_rows._values, host_rows._shapes, available, bool(reindex_masks), table, counts)
     target = points._values.device
-    width: Any = points._values.shape[2] if points._shapes is None else points._shapes[:, 1]
+    width = extents_of(points)[1]
     out = (
         empty_batch(ids.batch_size, [counts[:, 0], 3], torch.int32, target),
         empty_batch(ids.batch_size, [counts[:, 1], width], points.dtype, target),

@@ -115,4 +115,4 @@ def _part(whole: Batch, k: int, count: int) -> Batch:
         return new_batch(whole._values[k * count : (k + 1) * count], None, whole._layout)
     parts = whole.batch_size // count if count else 1
     length = whole._values.shape[0] // parts
-    return new_batch(whole._values[k * length : (k + 1) * length], whole._shapes[k * count : (k + 1) * count], whole._layout)
+    return new_batch(whole._values[k * length : (k + 1) * length], whole._shapes[k * count : (k + 1) * count], whole._layout, fixed=whole._fixed)

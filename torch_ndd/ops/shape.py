@@ -100,7 +100,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
-    made = new_batch(values.reshape(-1), table, layout)
+    made = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
     return made if torch.compiler.is_compiling() else made.densified()
 
 
@@ -284,7 +284,8 @@ def squeeze(
         axis_names: the same as letters of the layout. One of the two must be given.
 
     Raises:
-        RuntimeError: an extent that is not 1, wrong axes, both or none of ``axes`` and ``axis_names``.
+        RuntimeError: an extent that is not 1, unless there are no elements with and without the axis; wrong axes, both or none of ``axes`` and
+            ``axis_names``.
 
     >>> squeeze(torch.zeros(1, 3, 1), axes=[0]).shape
     (3, 1)
@@ -300,7 +301,7 @@ def squeeze(
     for sample, row in enumerate(chosen):
         for axis in row:
             fits = extents[axis] == 1 if len(chosen) == 1 else at_sample(extents[axis], sample) == 1
-            if not holds(fits):
+            if not holds(fits) and not holds(fits | _stays_empty(extents, row, None if len(chosen) == 1 else sample)):
                 found = first_failure(fits) if len(chosen) == 1 else sample
                 raise RuntimeError(f"squeeze: sample {found}: axis {axis} has the extent {at_sample(extents[axis], found)}, not 1")
     if len(chosen) == 1:
@@ -310,6 +311,12 @@ def squeeze(
     table = rows(extents).expand(len(chosen), arrays.ndim)
     left = torch.stack([table[i][[axis for axis in range(arrays.ndim) if axis not in row]] for i, row in enumerate(chosen)])
     return _as_view(arrays, list(left.unbind(1)), None)  # type: ignore[return-value]
+
+
+def _stays_empty(extents: Sequence[Any], removed: Sequence[int], sample: int | None) -> Any:
+    """Whether samples have no elements, neither with nor without these axes."""
+    left = product([extent if sample is None else at_sample(extent, sample) for axis, extent in enumerate(extents) if axis not in removed])
+    return left == 0
 
 
 @operator(view=True)

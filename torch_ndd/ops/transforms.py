@@ -2,6 +2,7 @@
 """Affine maps as matrices: D by D + 1, the last column is the shift."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def translation(
         float32 (D, D + 1), for frames (F, D, D + 1).
 
     Raises:
-        RuntimeError: more than six dimensions, an input of another dimension or for another number of frames.
+        RuntimeError: more than six dimensions, an input of another dimension or for another number of frames than the arguments.
 
     >>> translation(offset=[3, 5]).torch()
     tensor([[1., 0., 3.],
@@ -138,10 +139,10 @@ def shear(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    angles: PerSample[Sequence[float]] | None = None,
+    angles: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
     center: PerSample[Sequence[float]] | None = None,
     reverse_order: bool = False,
-    shear: PerSample[Sequence[float]] | None = None,
+    shear: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
 ) -> T:
     """The map that moves every coordinate by multiples of the others: ``x -> S (x - center) + center``, where S has a diagonal of ones.
 
@@ -216,7 +217,7 @@ def crop(
     return made.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
 
 
-@operator(name="transforms.combine", kernel="bool reverse_order")
+@operator(name="transforms.combine", kernel="bool reverse_order", per_frame=True)
 def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None, device: DeviceLike | None = None, reverse_order: bool = False) -> T:
     """One map after the other, as a single one: the product of the matrices.
 
@@ -239,8 +240,7 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     dims = [_dims_of(op, one) for one in maps]
     if len(set(dims)) != 1 or len({one.dtype for one in maps}) != 1:
         raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(one.shape[:1], one.dtype) for one in maps]}")
-    out = _unfilled(op, maps, 0, dims[0], maps[0].batch_size, maps[0]._values.device)
-    return Launch(out, [bool(reverse_order)])  # type: ignore[return-value]
+    return Launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0]._values.device), [bool(reverse_order)])  # type: ignore[return-value]
 
 
 class _Maps:
@@ -256,7 +256,7 @@ class _Maps:
             raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MOST_DIMENSIONS}")
         if self.given_dims not in (None, dims):
             raise RuntimeError(f"{self.op}: the input is a map of {self.given_dims} dimensions, the arguments make one of {dims}")
-        frames = single = longest = 0
+        frames = single = 0
         for k, (name, value) in enumerate(self.arguments.items()):
             if value is None:
                 continue
@@ -265,14 +265,8 @@ class _Maps:
             if name not in ("angle", "axis", "shear", "angles") and count not in (1, dims):
                 raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
             single |= (count == 1) << k
-            if value.dim() == 3 or (scalar and value.dim() == 2):
-                frames |= 1 << k
-                length = value.shape[1]
-                if longest not in (0, 1, length) and length != 1:
-                    raise RuntimeError(f"{self.op}: {name} is given for {length} frames, another argument for {longest}")
-                longest = max(longest, length)
-        out = _unfilled(self.op, [] if self.given is None else [self.given], longest, dims, self.batch_size, self.device)
-        return Launch(out, [*values, *more, frames, single, bool(reverse_order)])
+            frames |= (value.dim() == 3 or (scalar and value.dim() == 2)) << k
+        return Launch(partial(_unfilled, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
 
 
 def _elements(value: Any, scalar: bool) -> int:
@@ -285,21 +279,12 @@ def _dims_of(op: str, given: Batch) -> int:
         raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MOST_DIMENSIONS}, got the shape {tuple(shape)}")
     if given._shapes is not None and bool((given._shapes[:, -2:] != given._shapes[:1, -2:]).any()):
         raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {given.shape}")
-    if given.ndim == 3 and not (given._layout or "").startswith("F"):
+    if (given.ndim == 3) != (given._layout or "").startswith("F"):
         raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {given._layout or ''!r}")
     return shape[-2]
 
 
-def _unfilled(op: str, given: list[Batch], frames: int, dims: int, batch_size: int, device: Any) -> Batch:
-    """The result, for the frames of the inputs or of the arguments."""
-    extent: Any = frames
-    for one in given:
-        if one.ndim != 3:
-            continue
-        length: Any = one._values.shape[1] if one._shapes is None else one._shapes[:, 0]
-        both = not isinstance(length, torch.Tensor) and not isinstance(extent, torch.Tensor)
-        if both and extent not in (0, 1, length) and length != 1:
-            raise RuntimeError(f"{op}: maps for {extent} and for {length} frames do not go together")
-        extent = length if not both or extent in (0, 1) else extent
-    shape = [dims, dims + 1] if isinstance(extent, int) and extent == 0 else [extent, dims, dims + 1]
-    return empty_batch(batch_size, shape, torch.float32, device, "**" if len(shape) == 2 else "F**")
+def _unfilled(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
+    """The result, for the frames that inputs and arguments agree on."""
+    shape = [dims, dims + 1] if frames is None else [frames, dims, dims + 1]
+    return empty_batch(batch_size, shape, torch.float32, device, "**" if frames is None else "F**")

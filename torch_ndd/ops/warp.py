@@ -12,7 +12,8 @@ from .. import types
 from .._batch import Batch
 from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, operator
 from ._canvas import rotated_canvas
-from ._outputs import like, resized
+from ._columns import extents_of
+from ._outputs import frames_of, like, resized
 from ._resize_plan import columns, single, spatial_axes
 
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
@@ -98,7 +99,7 @@ def warp_affine(
     fill_value: PerSample[float | Sequence[float]] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
-    matrix: PerSample[Sequence[float]] | None = None,
+    matrix: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
     output_dtype: Any = None,
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
@@ -108,7 +109,7 @@ def warp_affine(
 
     Args:
         data: images or volumes, channels last or first, with or without frames in front.
-        mtx: the matrix as an input, which may be on the GPU.
+        mtx: the matrix as an input, which may be on the GPU. One for each frame, marked with :func:`per_frame`, makes so many frames of an image.
         matrix: the matrix as an argument: 2 by 3, for volumes 3 by 4, or its numbers row by row; per sample or per frame. x comes first.
         inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
         size: extents of the output, depth first, rounded half up; by default those of the input.
@@ -130,9 +131,10 @@ def warp_affine(
     first, spatial, frames = _space(images)
     _check_matrix("warp_affine", images, mtx, matrix, (spatial, spatial + 1), frames)
     canvas = _extents(images, first, spatial) if size is None else _given_size("warp_affine", size, spatial)
-    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype))
+    made = frames_of(images, mtx)  # type: ignore[arg-type]
+    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), made)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return Launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames])  # type: ignore[return-value]
+    return Launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames or made is not None])  # type: ignore[return-value]
 
 
 @operator(
@@ -151,7 +153,7 @@ def warp_perspective(
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
-    matrix: PerSample[Sequence[float]] | None = None,
+    matrix: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
     pixel_origin: str = "corner",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
@@ -161,7 +163,8 @@ def warp_perspective(
 
     Args:
         input: images, channels last or first or none, with or without frames in front.
-        matrix_input: the matrix as an input, which may be on the GPU.
+        matrix_input: the matrix as an input, which may be on the GPU. One for each frame, marked with :func:`per_frame`, makes so many frames of
+            an image.
         matrix: the matrix as an argument: 3 by 3, or its numbers row by row; per sample or per frame.
         inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
         pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
@@ -185,9 +188,11 @@ def warp_perspective(
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
     border, centred = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
-    out = resized(images, (first, first + 1), canvas)
+    made = frames_of(images, matrix_input)  # type: ignore[arg-type]
+    out = resized(images, (first, first + 1), canvas, frames=made)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    return Launch(out, [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), first, frames])  # type: ignore[return-value]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), first, frames or made is not None]
+    return Launch(out, arguments)  # type: ignore[return-value]
 
 
 # 16 copies of one pair of maps took as long as the rest: 43 ms for 16 VGA images.
@@ -209,7 +214,8 @@ def remap(
 
     Args:
         input: images, channels last or first or none, with or without frames in front.
-        mapx, mapy: coordinates of any type, height by width, or for frames with a map each.
+        mapx, mapy: coordinates of any type, height by width, or for frames with a map each; maps that are marked with :func:`per_frame` make so
+            many frames of an image.
         interp: ``INTERP_LINEAR``, ``INTERP_NN``, ``INTERP_CUBIC`` (with a slope of -0.75) or ``INTERP_LANCZOS3``.
         pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
 
@@ -232,8 +238,11 @@ def remap(
         if not torch.compiler.is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
     centred = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
-    out = resized(images, (first, first + 1), (heights, widths))
-    return Launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames])  # type: ignore[return-value]
+    made = frames_of(images, xs)
+    if made is None:
+        made = frames_of(images, ys)
+    out = resized(images, (first, first + 1), (heights, widths), frames=made)
+    return Launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames or made is not None])  # type: ignore[return-value]
 
 
 @operator(
@@ -327,9 +336,7 @@ def _space(images: Batch) -> tuple[int, int, bool]:
 
 def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
     """The spatial extents: numbers, or int64 (N,) with one for each sample."""
-    if images._shapes is None:
-        return list(images._values.shape[1 + first : 1 + first + spatial])
-    return list(images._shapes.unbind(1)[first : first + spatial])
+    return list(extents_of(images)[first : first + spatial])
 
 
 def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
@@ -339,35 +346,48 @@ def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tupl
         raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
     if argument is not None:
         known: Sequence[Any] = argument.shape[1:]
-        samples = argument.shape[0]
+        samples, marked = argument.shape[0], len(known) > 2  # more dimensions than a matrix has only what is marked
     else:
         assert isinstance(given, Batch)
-        samples = given.batch_size
+        samples, marked = given.batch_size, (given._layout or "").startswith("F")
+        known = given._values.shape[1:] if given._shapes is None else [-1, *shape]
         if given._shapes is not None:
-            if not torch.compiler.is_compiling() and (given._shapes.shape[1] != 3 or bool((given._shapes[:, 1:] != torch.tensor(shape)).any())):
-                raise RuntimeError(f"{op}: matrix must be {shape[0]} by {shape[1]} per sample or per frame, got the shapes {given.shape}")
-            return  # the kernel counts the frames
-        known = given._values.shape[1:]
+            right = given._shapes.shape[1] == 2 + marked
+            if not torch.compiler.is_compiling():
+                right = right and bool((given._shapes[:, -2:] == torch.tensor(shape)).all()) and bool((given._shapes > 0).all())
+            if not right:
+                raise RuntimeError(_wrong_matrix(op, shape, given.shape))
     if not samples:
         return
     count = shape[0] * shape[1]
-    total = math.prod(known)
-    per_frame = total // count if frames and total else 1
-    if total != count * per_frame or (len(known) > 1 and tuple(known[-2:]) != shape):
-        raise RuntimeError(f"{op}: matrix must be {shape[0]} by {shape[1]}, or {count} numbers, got the shape {tuple(known)}")
-    if frames and images._shapes is None and per_frame not in (1, images._values.shape[1]):
-        raise RuntimeError(f"{op}: matrix is given for {per_frame} frames, but the sequence has {images._values.shape[1]}")
+    if marked:
+        fits = len(known) == 3 and tuple(known[1:]) == shape and known[0] != 0
+    else:
+        fits = tuple(known) == shape or (len(known) < 2 and math.prod(known) == count)
+    if not fits:
+        raise RuntimeError(_wrong_matrix(op, shape, tuple(known)))
+    if frames and marked and images._shapes is None and known[0] not in (-1, 1, images._values.shape[1]):
+        raise RuntimeError(f"{op}: matrix is given for {known[0]} frames, but the sequence has {images._values.shape[1]}")
+
+
+def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
+    return (
+        f"{op}: matrix must be {shape[0]} by {shape[1]}, or {shape[0] * shape[1]} numbers, per sample; or {shape[0]} by {shape[1]} for each frame, "
+        f"marked with per_frame; got the shape {found}"
+    )
 
 
 def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
     """Height and width of a map: (H, W), with a last dimension of 1, with frames in front, or both."""
     layout, ndim = given._layout or "", given.ndim
-    has_frames = layout.startswith("F") or (not layout and ndim == 4)
+    has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
-    sizes: Any = given._values.shape[1:] if given._shapes is None else given._shapes.unbind(1)
-    if trailing not in (0, 1) or (has_frames and not frames) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
-        raise RuntimeError(f"{op}: {name} must be height by width{' for each frame' if frames else ''}, got {ndim} dimensions, layout {layout!r}")
-    if has_frames and given._shapes is None and images._shapes is None and sizes[0] not in (1, images._values.shape[1]):
+    sizes: Any = extents_of(given)
+    if trailing not in (0, 1) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
+        raise RuntimeError(
+            f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"
+        )
+    if has_frames and frames and given._shapes is None and images._shapes is None and sizes[0] not in (1, images._values.shape[1]):
         raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images._values.shape[1]}")
     return list(sizes[has_frames : has_frames + 2])
 

@@ -12,8 +12,12 @@ from torchdata.nodes import BaseNode
 
 from .._batch import Batch
 from .._cuda import Stream
+from .._states import anything, checked, keys, or_none, whole
 from .._tensor import Tensor
 from ..readers import Reader as AnyReader
+
+_STATE = keys(reader=anything, left=or_none(whole()))
+_STATE_BEHIND = keys(source=anything)
 
 
 class _Node(BaseNode[Any]):
@@ -75,8 +79,9 @@ class Reader(_Node):
         super().reset(initial_state)
         self._left = None
         if initial_state is not None:
-            self._reader.load_state_dict(initial_state["reader"])
-            self._left = initial_state["left"]
+            state = checked("pytorch.nodes.Reader", _STATE, initial_state)
+            self._reader.load_state_dict(state["reader"])
+            self._left = state["left"]
         count, shards = self._batch_size or 1, self._reader._num_shards
         steps = None if self._left is None else math.ceil(self._left / (count * shards))
         self._epoch = self._reader._epoch(self._batch_size, None, steps)
@@ -125,7 +130,7 @@ class _Following(_Node):
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
         """Reset the source, to its state where one is given."""
         super().reset(initial_state)
-        self._source.reset(None if initial_state is None else initial_state["source"])
+        self._source.reset(None if initial_state is None else checked("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
 
     def get_state(self) -> dict[str, Any]:
         """The state of the source."""

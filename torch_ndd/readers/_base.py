@@ -14,10 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
+from .. import _native
 from .._batch import Batch
 from .._context import EvalContext
 from .._device import DeviceLike, torch_device
+from .._states import parsed, whole
 from .._tensor import Tensor
+from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._checked import checked_init
 from ._options import LoaderOptions as LoaderOptions
@@ -47,6 +50,7 @@ class BadSamples(Exception):
 
 
 _MOST_AHEAD = 1000  # batches
+_MOST_PASSES = 10_000  # that a batch may take its samples from: half a second of looking for them
 # A damaged disk may yield millions; the latest are kept.
 _ERRORS_KEPT = 10_000
 
@@ -99,13 +103,14 @@ class Reader(IterableDataset):
         self._on_error: str = options.get("on_error", "raise")
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
         seed = self._whole(options, "seed", -1)
         self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
         self._errors: deque[ReadError] = deque(maxlen=_ERRORS_KEPT)
         self._started = False
         self._order: Order | None = None
+        self._size: int | None = None  # of the data set, once it was looked through
         self._resumed = False  # the next loop of PyTorch's protocol delivers the rest of an epoch
-        self._restored: str | None = None  # a state that was not looked at yet
         self._ahead: deque[Ahead] = deque()
         self._lock = threading.RLock()
 
@@ -182,9 +187,8 @@ class Reader(IterableDataset):
             return 1
         if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") or batch_size <= 0:
             raise RuntimeError(f"{self._op}: batch_size must be a positive int, got {batch_size!r}")
-        if batch_size >= 2**31:
-            raise ValueError(f"{self._op}: batch_size must be less than 2**31, got {batch_size}")
-        return operator.index(batch_size)
+        _native.check_samples(self._op, size := operator.index(batch_size))
+        return size
 
     def _prepared(self) -> Order:
         if self._order is not None:
@@ -195,13 +199,12 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: shuffle_after_epoch and stick_to_shard exclude each other")
         if not 1 <= self._depth <= _MOST_AHEAD:
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
-        size = self._scan()
+        with using(self._url_limits):
+            size = self._size = self._scan()
         if size < self._num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
             )
-        if self._restored is not None:
-            self._restore(self._restored)
         if self._state.size not in (None, size):
             raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
         self._state = self._state._replace(size=size)
@@ -224,8 +227,12 @@ class Reader(IterableDataset):
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
         """One batch or sample of the endless sequence or, with ``walk``, of this pass: None where it ends."""
         count = self._batch_size(batch_size)
-        with self._lock, ctx or nullcontext():
+        with self._lock, ctx or nullcontext(), using(self._url_limits):
             order = self._prepared()
+            if not walk and count > _MOST_PASSES * max(1, order.size // order.num_shards):
+                raise ValueError(
+                    f"{self._op}: batch_size {count} is more than {_MOST_PASSES} passes over the {order.size // order.num_shards} samples"
+                )
             self._started = True
             ahead, position = self._ahead, self._state.position
             if walk and not len(order.rest(position, 1, walk)):
@@ -331,25 +338,23 @@ class Reader(IterableDataset):
 
         Raises:
             TypeError: no ReaderState, str or bytes.
-            ValueError: text that is no base64.
-            RuntimeError: after the first step; at the first step, when the text is no state.
+            ValueError: text that is no base64, or no state.
+            RuntimeError: after the first step.
         """
+        restored = self._check_state(state)
+        self._go_to(restored)
+        self._checkpointing = True
+
+    def _check_state(self, state: ReaderState | str | bytes) -> State:
+        """What :meth:`set_state` sets; its errors."""
         if isinstance(state, bytes):
             state = state.decode("ascii", "replace")
         if not isinstance(state, ReaderState | str):
             raise TypeError(f"{self._op}: a state is a ReaderState, str or bytes, not {type(state).__name__}")
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
-        restored = base64.b64decode(str(state).encode("ascii", "replace"), validate=True).decode(errors="replace")
-        with self._lock:
-            self._restored, self._order = restored, None
-            self._checkpointing = True
-
-    def _restore(self, text: str) -> None:
-        try:
-            self.load_state_dict(json.loads(text))
-        except ValueError as error:
-            raise RuntimeError(f"{self._op}: this is no state of a reader: {error}") from None
+        content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
+        return self._checked_state(parsed(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the consumer, at any moment, as a small dict of numbers. What was read ahead does not count.
@@ -357,8 +362,6 @@ class Reader(IterableDataset):
         It is the state of all ranks: they have taken equally many steps. It fits any number of shards and any batch size.
         """
         with self._lock:
-            if self._restored is not None:
-                self._restore(self._restored)
             return encoded(self._state, self._num_shards, self._shard(self._state.position.passes))
 
     def _shard(self, passes: int) -> int:
@@ -368,18 +371,21 @@ class Reader(IterableDataset):
         """Go to a position, at any moment. The next loop over the reader delivers the rest of the epoch, divided among the shards of now.
 
         Raises:
-            ValueError: what :meth:`state_dict` did not return, or a state of one rank of several that have skipped different numbers of bad samples:
-                ``checkpoint.merge`` makes one of them all.
+            ValueError: what :meth:`state_dict` did not return, with the key; the reader stays where it is. Or a state of one rank of several that
+                have skipped different numbers of bad samples: :func:`readers.merge_states` makes one of them all.
         """
+        self._go_to(self._checked_state(state))
+
+    def _checked_state(self, state: Any) -> State:
+        """A state that :meth:`_go_to` takes."""
         worker = get_worker_info()
-        try:
-            restored = decoded(state, self._num_shards, self._shard, None if worker is None else (worker.id, worker.num_workers))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{self._op}: {error}") from None
+        return decoded(self._op, state, self._size, self._num_shards, self._shard, None if worker is None else (worker.id, worker.num_workers))
+
+    def _go_to(self, state: State) -> None:
         with self._lock:
             self._ahead.clear()
-            self._restored, self._order = None, None
-            self._state, self._resumed = restored, True
+            self._order = None
+            self._state, self._resumed = state, True
 
     # The protocol of PyTorch.
 
@@ -410,13 +416,15 @@ class Reader(IterableDataset):
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make an epoch the next one, as a ``DistributedSampler`` has it; nothing changes when the reader is in that epoch already.
+        """Make an epoch the next one, as a ``DistributedSampler`` has it; nothing changes when the reader is in that epoch already. ValueError for
+        no whole number.
 
         A ``torch.utils.data.DataLoader`` whose workers are not persistent copies the reader anew in each epoch, and needs this for another order.
         """
+        epoch = whole()(epoch, f"{self._op}: epoch")
         with self._lock:
             if epoch != self._state.position.passes:
-                self._state, self._resumed = self._state.moved(Position(operator.index(epoch))), False
+                self._state, self._resumed = self._state.moved(Position(epoch)), False
 
     def __len__(self) -> int:
         """Batches of an epoch."""

@@ -29,22 +29,18 @@ def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | No
     """An epoch as ``next_epoch`` has it, with the calls of the loop's body made ahead for the batch that follows."""
     steps = reader._steps(batch_size)
     recorder, early = Recorder(), None
-    try:
-        for step in range(steps):
-            outputs = _delivered(reader, early)
-            if outputs is None:
-                recorder.forget()
-                outputs = reader._step(batch_size, ctx)
-            recorder.begin(outputs)
-            early = _early(reader, batch_size, ctx) if recorder.has_calls and step + 1 < steps else None
-            if early is not None:
-                recorder.call_ahead(early.outputs)
-            loop.recorder = recorder
-            yield outputs
-            loop.recorder = None
-    finally:
-        if loop.recorder is recorder:
-            loop.recorder = None
+    for step in range(steps):
+        outputs = _delivered(reader, early)
+        if outputs is None:
+            recorder.forget()
+            outputs = reader._step(batch_size, ctx)
+        recorder.begin(outputs)
+        early = _early(reader, batch_size, ctx) if recorder.has_calls and step + 1 < steps else None
+        if early is not None:
+            recorder.call_ahead(early.outputs)
+        loop.recorder = recorder
+        yield outputs
+        loop.recorder = None
     with reader._lock:
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
 

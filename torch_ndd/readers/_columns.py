@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import _native
-from .._batch import Batch, empty, new_batch
+from .._batch import Batch, empty, new_batch, ragged_batch
 from ._base import BadSamples
 from ._ranges import packed_batch
 
@@ -138,4 +138,4 @@ def _lists(array: Any, arrow: Any) -> Batch:
         raise ValueError("a column of lists is damaged")
     if count and (shapes == shapes[0]).all():
         return new_batch(values.view(count, *shapes[0].tolist()))
-    return new_batch(values, torch.from_numpy(shapes))
+    return ragged_batch(values, shapes)

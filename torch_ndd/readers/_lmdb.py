@@ -1,142 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of LMDB databases, in the order of their keys."""
+"""Values of LMDB databases, in the order of their keys. Native code finds them in the file (csrc/readers/lmdb.cpp says why not LMDB itself)."""
 
-import importlib
 import os
-import threading
-import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import Any
+from concurrent.futures import Future
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from .._batch import Batch
+from .._workers import Workers
 from ..io._urls import is_url
 from ._base import BadSamples, LoaderOptions, Reader
-from ._ranges import Path, Sources, as_paths, packed_batch
+from ._ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch
+from ._scan import LMDB, scan
 from ._threads import packed
 
 
-class _Database:
-    """One that is open. A process may open a database only once, so that all its readers share it."""
+class _Database(NamedTuple):
+    """Where it lies, and its keys."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._environment: Any = None
-
-    @property
-    def environment(self) -> Any:
-        """The open database. To be called, and used, under the lock of all databases."""
-        if self._environment is None:
-            lmdb = importlib.import_module("lmdb")
-            # Without locks: nobody writes, and the folder may be read-only. Reading ahead is for disks without random access.
-            options = {"readonly": True, "lock": False, "readahead": False, "create": False, "subdir": os.path.isdir(self.path)}
-            self._environment = lmdb.open(self.path, **options)
-        return self._environment
-
-    def close(self) -> None:
-        """Close it until it is needed again."""
-        if self._environment is not None:
-            self._environment.close()
-            self._environment = None
-
-    def __del__(self) -> None:
-        self.close()
+    file: str
+    stamp: tuple[int, int, int]  # of the file when it was looked through
+    keys: bytes
+    offsets: np.ndarray
 
 
-_databases: "weakref.WeakValueDictionary[str, _Database]" = weakref.WeakValueDictionary()
-# Held while something is read. What is done with a value needs Python's lock anyway.
-_reading = threading.RLock()
-
-
-def _before_fork() -> None:
-    # In the child LMDB may wait for ever when it closes what the parent has opened, and refuses to open it once more.
-    _reading.acquire()
-    for one in list(_databases.values()):
-        one.close()
-
-
-def _in_child() -> None:
-    global _reading
-    _reading = threading.RLock()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=lambda: _reading.release(), after_in_child=_in_child)
-
-
-def database(path: str) -> _Database:
-    """The database of a path, shared by all that use it. Under the lock; RuntimeError where it cannot be opened."""
-    key = os.path.realpath(path)
-    found = _databases.get(key)
-    if found is None:
-        found = _databases[key] = _Database(path)
-    try:
-        _ = found.environment
-    except ImportError:
-        raise RuntimeError("LMDB databases need lmdb: pip install torch_ndd[lmdb]") from None
-    except Exception as error:  # lmdb.Error
-        raise RuntimeError(f'LMDB database "{path}" cannot be opened: {error}') from None
-    return found
+def _stamp(file: str) -> tuple[int, int, int]:
+    found = os.stat(file)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class LmdbReader(Reader):
-    """A reader of the values of some databases."""
+    """A reader of the values of some databases; what is in a value, a subclass says."""
 
-    def __init__(self, max_batch_size: int | None, device: Any, path: Path | Sequence[Path], loader: LoaderOptions) -> None:
-        super().__init__(max_batch_size, device, loader)
+    def __init__(self, max_batch_size: int | None, device: object, path: Path | Sequence[Path], options: LoaderOptions) -> None:
+        super().__init__(max_batch_size, device, options)  # type: ignore[arg-type]
         self._paths = as_paths(path)
-        self._keys: list[tuple[bytes, np.ndarray]] | None = None  # of each database, one after the other, and where they begin
-        self._begins = np.zeros(1, np.int64)
-        self._databases: dict[int, _Database] = {}
-        self._executor: ThreadPoolExecutor | None = None
+        self._databases: list[_Database] | None = None
+        self._begins = np.zeros(1, np.int64)  # the first sample of each database, and how many there are
+        self._ranges: Ranges | None = None
+        self._executor: Workers | None = None
         self._process = 0
 
     def _scan(self) -> int:
-        if self._keys is None:
-            for path in filter(is_url, self._paths):
-                raise RuntimeError(f'{self._op}: path "{path}" is a URL, but LMDB maps a database into memory: download it and give its local folder')
-            keys = []
-            for number, path in enumerate(self._paths):
+        if self._databases is None:
+            for path in self._paths:
+                if is_url(path):
+                    raise RuntimeError(f'{self._op}: path "{path}" is a URL, but the keys of an LMDB database lie all over it: download it')
+            databases, begins, lengths = [], [], []
+            for path in self._paths:
+                file = os.path.join(path, "data.mdb") if os.path.isdir(path) else path
                 try:
-                    with _reading, self._database(number).environment.begin() as transaction, transaction.cursor() as cursor:
-                        found = list(cursor.iternext(keys=True, values=False))
+                    stamp, found = _stamp(file), scan(LMDB, file)
+                except OSError as error:
+                    raise RuntimeError(f'{self._op}: LMDB database "{path}" cannot be read: {error.strerror}') from None
                 except RuntimeError as error:
-                    raise RuntimeError(f"{self._op}: {error}") from None
-                except Exception as error:  # lmdb.Error
-                    raise RuntimeError(f'{self._op}: LMDB database "{path}" cannot be read: {error}') from None
-                keys.append((b"".join(found), np.cumsum([0, *map(len, found)], dtype=np.int64)))
-            if not keys or not sum(len(offsets) - 1 for _, offsets in keys):
+                    raise RuntimeError(f"{self._op}: LMDB database {error}") from None
+                databases.append(_Database(file, stamp, found.names, found.name_offsets))
+                begins.append(found.begin)
+                lengths.append(found.length)
+            counts = list(map(len, begins))
+            if not sum(counts):
                 raise RuntimeError(f"{self._op}: No samples found in {', '.join(self._paths) or 'an empty list of paths'}")
-            self._begins = np.cumsum([0, *(len(offsets) - 1 for _, offsets in keys)])
-            self._keys = keys
+            files = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+            self._ranges = Ranges(b"", *pack_paths([one.file for one in databases]), files, np.concatenate(begins), np.concatenate(lengths))
+            self._begins = np.cumsum([0, *counts])
+            self._databases = databases
         return int(self._begins[-1])
 
-    def _place(self, sample: int) -> tuple[int, bytes]:
-        """Database and key of a sample."""
-        assert self._keys is not None
-        number = 0 if len(self._keys) == 1 else int(np.searchsorted(self._begins, sample, "right")) - 1
-        keys, offsets = self._keys[number]
-        k = sample - self._begins[number]
-        return number, keys[offsets[k] : offsets[k + 1]]
-
-    def _database(self, number: int) -> _Database:
-        if number not in self._databases:
-            self._databases[number] = database(self._paths[number])
-        return self._databases[number]
+    def _database_of(self, sample: int) -> int:
+        return int(np.searchsorted(self._begins, sample, "right")) - 1
 
     def _source(self, sample: int) -> str:
-        number, key = self._place(sample)
-        return f"{self._paths[number]} at key {key.decode(errors='replace')}"
+        assert self._databases is not None
+        number = self._database_of(sample)
+        database, k = self._databases[number], sample - self._begins[number]
+        return f"{self._paths[number]} at key {database.keys[database.offsets[k] : database.offsets[k + 1]].decode(errors='replace')}"
 
     def _start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
         if self._executor is None or self._process != os.getpid():
             # Taking messages apart needs Python's lock: a task for each sample took 6 times as long as one for the batch.
-            self._executor, self._process = ThreadPoolExecutor(1, self._op), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
-        return self._executor.submit(self._read, samples)
+            self._executor, self._process = Workers(1, self._op, self), os.getpid()
+        assert self._ranges is not None
+        return self._executor.submit(self._read, self._ranges.start(samples), samples)
 
     def _finish(self, request: "Future[tuple[Batch, ...]]", samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
@@ -145,31 +93,44 @@ class LmdbReader(Reader):
         outputs[0]._sources = Sources(self._source, samples)
         return outputs
 
-    def _read(self, samples: np.ndarray) -> tuple[Batch, ...]:
-        rows, reasons = [], {}
-        with _reading, ExitStack() as stack:  # values are memory of the database as long as their transaction lasts
-            transactions: dict[int, Any] = {}
-            for k, sample in enumerate(samples.tolist()):
-                try:
-                    number, key = self._place(sample)
-                    if number not in transactions:
-                        transactions[number] = stack.enter_context(self._database(number).environment.begin(buffers=True))
-                    value = transactions[number].get(key)
-                    if value is None:
-                        raise RuntimeError("the key is gone: somebody has written to the database")
-                    rows.append(self._parse(memoryview(value)))
-                except Exception as error:
-                    reasons[k] = str(error) or type(error).__name__
-            if reasons:
-                raise BadSamples(reasons)
-            return tuple(map(_packed, zip(*rows, strict=True)))
+    def _changed(self, samples: np.ndarray) -> dict[int, str]:
+        """What cannot be read because somebody has written to its database: a later tree puts other things into the places of now."""
+        assert self._databases is not None
+        number = np.searchsorted(self._begins, samples, "right") - 1
+        reasons: dict[int, str] = {}
+        for k in np.unique(number).tolist():
+            database = self._databases[k]
+            try:
+                same = _stamp(database.file) == database.stamp
+                reason = "the database was written to, or replaced, since its keys were read: make the reader anew"
+            except OSError as error:
+                same, reason = False, str(error.strerror)
+            if not same:
+                reasons |= dict.fromkeys(np.flatnonzero(number == k).tolist(), reason)
+        return reasons
+
+    def _read(self, request: RangeRequest, samples: np.ndarray) -> tuple[Batch, ...]:
+        ((values, lengths),) = request.parts()
+        reasons = self._changed(samples)  # after reading: what is as it was then, was read as it was
+        if reasons:
+            raise BadSamples(reasons)
+        rows = []
+        content, ends = values.numpy().data, np.cumsum(lengths).tolist()
+        for k, (length, end) in enumerate(zip(lengths.tolist(), ends, strict=True)):
+            try:
+                rows.append(self._parse(content[end - length : end]))
+            except Exception as error:
+                reasons[k] = str(error) or type(error).__name__
+        if reasons:
+            raise BadSamples(reasons)
+        return tuple(map(_packed, zip(*rows, strict=True)))
 
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
         """The outputs of one value; they may share its memory. ValueError for a damaged one."""
         raise NotImplementedError
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_executor": None, "_databases": {}}
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_executor": None}
 
 
 def _packed(arrays: Sequence[np.ndarray]) -> Batch:

@@ -23,6 +23,11 @@ class LoaderOptions(TypedDict, total=False):
     - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` needs no permission.
     - ``on_error``: what to do about samples that cannot be read. ``"raise"`` a RuntimeError; ``"skip"``: go on with the samples that follow, so that
       batches stay full; ``"replace"``: repeat another sample of the batch in its place. ``reader.errors`` lists them.
+    - ``url_max_bytes``: what is at a URL may have so many bytes; by default 4 GiB, and 64 GiB for a container without an index (TFRecord, MXNet and
+      Webdataset), which is copied to look for its records. More is an error of the sample.
+    - ``url_stall_seconds``: give up a URL when fewer than 4096 bytes arrive in so many seconds, over all attempts; by default 30. After a third of
+      that without a byte the request is made anew.
+    - ``url_max_seconds``: seconds for a file, or a range of one, over all attempts; by default 600, and 3600 for a container without an index.
     - ``initial_fill``, ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``: accepted for DALI's sake.
     """
 
@@ -43,6 +48,9 @@ class LoaderOptions(TypedDict, total=False):
     skip_cached_images: bool | None
     stick_to_shard: bool | None
     tensor_init_bytes: int | None
+    url_max_bytes: int | None
+    url_max_seconds: float | None
+    url_stall_seconds: float | None
     enable_checkpointing: bool
 
 

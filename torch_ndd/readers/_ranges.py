@@ -10,6 +10,7 @@ import torch
 
 from .. import _native
 from .._batch import Batch, new_batch
+from .._workers import tell_refused
 from ._base import BadSamples
 
 Path = str | os.PathLike[str]
@@ -82,9 +83,7 @@ class OpenFiles:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.handle = _native.open_files_make()
-
-    def __del__(self, release: Any = _native.open_files_release) -> None:
-        release(self.handle)
+        self._owner = _native.owned(self.handle, _native.OF_FILES)
 
 
 class NativeRequest:
@@ -94,6 +93,8 @@ class NativeRequest:
         self.samples = samples
         self._process = os.getpid()
         self._handle = self._begin()
+        # What a parent's thread was at work on when it forked is left alone.
+        self._owner = _native.owned(self._handle, _native.OF_READ, only_here=True)
 
     def _begin(self) -> int:
         raise NotImplementedError
@@ -102,7 +103,9 @@ class NativeRequest:
         """Wait until all is read. BadSamples with the reason for each that could not be."""
         if self._process != os.getpid():  # the threads that read it are in the parent
             NativeRequest.__init__(self, self.samples)
-        failed = _native.read_wait(self._handle)
+        while (failed := _native.read_wait(self._handle)) < 0:
+            pass  # here Python handles Ctrl-C
+        tell_refused()
         if failed:
             reasons: dict[int, str] = {}
             part = np.empty(1, np.int64)
@@ -110,11 +113,6 @@ class NativeRequest:
                 reason = _native.read_failure(self._handle, k, part.ctypes.data).decode(errors="replace")
                 reasons.setdefault(int(part[0]) % self.samples, reason)
             raise BadSamples(reasons)
-
-    def __del__(self, process: Any = os.getpid, release: Any = _native.read_release) -> None:
-        # What a parent's thread was at work on when it forked is left alone.
-        if getattr(self, "_handle", None) and self._process == process():
-            release(self._handle)
 
 
 class Parts:

@@ -2,14 +2,15 @@
 """Ranges of what is at URLs, as of files."""
 
 import os
-import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, Generic, TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
+from .. import _native
+from .._workers import Workers
 from ..io._urls import Range, fetched, is_url, merged, reason_of
 from ._base import BadSamples
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
@@ -36,7 +37,7 @@ def ranges_of(
 class RemoteRanges(Ranges):
     """The same through fsspec."""
 
-    _executor: ThreadPoolExecutor | None = None
+    _executor: Workers | None = None
     _process = 0
 
     def start(self, numbers: np.ndarray) -> "RemoteRequest":  # type: ignore[override]
@@ -46,8 +47,7 @@ class RemoteRanges(Ranges):
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Exception]]":
         """The bytes of some ranges, or why there are none, on a thread."""
         if self._executor is None or self._process != os.getpid():
-            self._executor, self._process = ThreadPoolExecutor(_THREADS, "torch_ndd fsspec"), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor, self._process = Workers(_THREADS, "torch_ndd fsspec", self), os.getpid()
         return self._executor.submit(self._fetch, numbers.ravel())
 
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Exception]:
@@ -119,15 +119,15 @@ class RemoteNative(Generic[R]):
     def __init__(self, make: Callable[[Ranges, np.ndarray], R], ranges: RemoteRanges, numbers: np.ndarray) -> None:
         self._make, self._fetching, self._whole = make, RemoteRequest(ranges, numbers), ranges.file is None
         self._request: R | None = None
-        self._files: list[BinaryIO] = []
+        self._files: list[_InMemory] = []
 
     def wait(self) -> None:
         """Wait for the bytes and for what the native code does with them. BadSamples for what could not be read."""
         contents = self._fetching.contents()
         lengths = np.array([len(one) for one in contents], np.int64)
         parts = contents if self._whole else [b"".join(contents)]
-        self._files = [_in_memory(part) for part in parts]
-        paths = pack_paths([f"/proc/self/fd/{file.fileno()}" for file in self._files])
+        self._files = [_InMemory(part) for part in parts]
+        paths = pack_paths([file.path for file in self._files])
         numbers = np.arange(len(contents))
         if self._whole:
             local = Ranges(b"", *paths)
@@ -143,13 +143,13 @@ class RemoteNative(Generic[R]):
             self.wait()
         return getattr(self._request, name)
 
-    def __del__(self) -> None:
-        for file in self._files:
-            file.close()
 
+class _InMemory:
+    """A file in memory, which goes with this object."""
 
-def _in_memory(content: bytes) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("torch_ndd"), "w+b")
-    file.write(content)
-    file.flush()
-    return file
+    def __init__(self, content: bytes) -> None:
+        descriptor = os.memfd_create("torch_ndd")
+        self._owner = _native.owned(descriptor, _native.OF_DESCRIPTOR)
+        self.path = f"/proc/self/fd/{descriptor}"
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)

@@ -13,7 +13,7 @@ from ._base import BadSamples
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of
 
-TFRECORD, RECORDIO, TAR = range(3)
+TFRECORD, RECORDIO, TAR, LMDB, UNCHECKED_TFRECORD = range(5)
 Parsed = tuple[np.ndarray, np.ndarray]  # begins and lengths
 
 
@@ -40,7 +40,7 @@ def scan(kind: int, path: str) -> Scan:
         begin, length = np.empty((2, size), np.int64)
         _native.scan_ranges(handle, begin.ctypes.data, length.ctypes.data)
         names, offsets = np.empty(0, np.uint8), np.zeros(size + 1, np.int64)
-        if kind == TAR:
+        if kind in (TAR, LMDB):
             _native.scan_names(handle, offsets.ctypes.data, None)
             names = np.empty(int(offsets[-1]), np.uint8)
             _native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)

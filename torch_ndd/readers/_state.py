@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a reader: what it is and its form as a dict."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._native import MOST_SAMPLES
+from .._states import anything, checked, equal, keys, or_none, row, rows, whole
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -67,56 +68,93 @@ def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
     return made
 
 
-def decoded(state: Any, num_shards: int, shard_of: Any, worker: tuple[int, int] | None) -> State:
-    """What :func:`encoded` was given, for a reader with ``num_shards``. ``shard_of`` is its shard in a pass. ValueError, TypeError or KeyError."""
-    if not isinstance(state, dict) or state.get("version") != VERSION:
-        raise ValueError(f"this is no state of version {VERSION}: {state!r}")
-    passes, epochs, skipped, errors = (_count(state[key]) for key in ("epoch", "epochs", "skipped", "errors"))
-    seed, other = (operator.index(one) for one in state["seeds"])
-    size = None if state["size"] is None else _count(state["size"])
-    *history, (shards, taken) = [_taken(*one) for one in state["taken"]]
-    blocks = Blocks(*map(_count, state["worker"])) if "worker" in state else None
+# More ranks than this no training has. The work on a state grows with the ranks that it names.
+_MOST_SHARDS = 1 << 20
+_MOST_CHANGES = 1000  # of the number of shards, in one pass
+
+
+def _taken(value: Any, name: str) -> Taken:
+    shards, count = row(whole(1, _MOST_SHARDS), anything)(value, name)
+    if isinstance(count, list | tuple):
+        return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
+    return shards, whole()(count, f"{name}[1]")
+
+
+_BLOCKS = row(whole(0, _MOST_SHARDS), whole(1, _MOST_SHARDS), whole(1, MOST_SAMPLES))
+_STATE = keys(
+    {"worker": _BLOCKS},
+    version=equal(VERSION),
+    epoch=whole(),
+    taken=rows(_taken, 1, _MOST_CHANGES),
+    shard=or_none(whole()),
+    skipped=whole(),
+    errors=whole(),
+    epochs=whole(),
+    size=or_none(whole()),
+    seeds=row(*[whole(-(2**63), 2**64 - 1)] * 2),
+)
+
+
+def _checked(op: str, given: Any) -> dict[str, Any]:
+    """The values of a state whose numbers fit together."""
+    state = checked(op, _STATE, given)
+    if "worker" in state:
+        state["worker"] = Blocks(*state["worker"])
+        if state["worker"].worker >= state["worker"].workers:
+            raise ValueError(f"{op}: this is no state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
+    size = state["size"]
+    if sum(shards for shards, _ in state["taken"]) > 4 * _MOST_SHARDS:
+        raise ValueError(f"{op}: this is no state: 'taken' has too many shards")
+    for shards, count in state["taken"]:
+        most = count if isinstance(count, int) else max(count)
+        if size is None:
+            if most:
+                raise ValueError(f"{op}: this is no state: 'taken' says that samples of a data set of unknown 'size' were delivered")
+        elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
+            raise ValueError(f"{op}: this is no state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
+    shards = state["taken"][-1][0]
+    if state["shard"] is not None and state["shard"] >= shards:
+        raise ValueError(f"{op}: this is no state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
+    if state["shard"] is None and isinstance(state["taken"][-1][1], int):
+        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' has not got the counts of all shards")
+    return state
+
+
+def decoded(op: str, given: Any, size: int | None, num_shards: int, shard_of: Any, worker: tuple[int, int] | None) -> State:
+    """What :func:`encoded` was given, for a reader of ``size`` samples (None: not known yet) and ``num_shards``. ``shard_of`` is its shard in a pass.
+
+    ValueError for anything else, with the key.
+    """
+    state = _checked(op, given)
+    passes, skipped = state["epoch"], state["skipped"]
+    if None not in (size, state["size"]) and state["size"] != size:
+        raise ValueError(f"{op}: the 'size' of the state is that of a data set of {state['size']} samples, and here are {size}")
+    *history, (shards, taken) = state["taken"]
+    blocks = state.get("worker")
     if blocks is not None and taken:
         if shards != num_shards:
-            raise ValueError(f"the state of a DataLoader's worker fits the same number of shards only, {shards}, not {num_shards}")
+            raise ValueError(f"{op}: the state of a DataLoader's 'worker' fits the same number of shards only, {shards}, not {num_shards}")
         if worker != blocks[:2]:
-            raise ValueError("this is the state of a worker of a DataLoader; load that of the StatefulDataLoader")
+            raise ValueError(f"{op}: this is the state of a 'worker' of a DataLoader; load that of the StatefulDataLoader")
     offset = 0
     if shards != num_shards:
         if skipped and isinstance(taken, int):
             raise ValueError(
-                f"this is the state of shard {state['shard']} of {shards} alone, which has skipped {skipped} bad samples; "
+                f"{op}: this is the state of shard {state['shard']} of {shards} alone, which has skipped {skipped} bad samples; "
                 "readers.merge_states(states of all shards) fits other numbers of shards"
             )
-        history.append((shards, taken))
+        if state["size"] is not None:
+            history.append((shards, taken))
     elif isinstance(taken, int):
         offset = taken
-        if skipped and state["shard"] != shard_of(passes):
-            raise ValueError(
-                f"this is the state of shard {state['shard']}, which has skipped {skipped} bad samples; this reader has shard {shard_of(passes)}"
-            )
+        here = shard_of(passes)
+        if skipped and state["shard"] != here:
+            alone = f"this is the state of shard {state['shard']}, which has skipped {skipped} bad samples"
+            raise ValueError(f"{op}: {alone}; this reader has shard {here}")
     else:
         offset = taken[shard_of(passes)]
         skipped = offset - min(taken)
-    return State((seed, other), Position(passes, offset), epochs, tuple(history), skipped, errors, size, blocks)
-
-
-def _count(value: Any) -> int:
-    value = operator.index(value)
-    if value < 0:
-        raise ValueError(f"a count must not be negative, got {value}")
-    return value
-
-
-def _taken(shards: Any, count: Any) -> Taken:
-    shards = _count(shards)
-    if isinstance(count, Sequence):
-        if len(count) != shards:
-            raise ValueError(f"{shards} shards, but {len(count)} counts")
-        return shards, tuple(map(_count, count))
-    if shards < 1:
-        raise ValueError("there must be a shard")
-    return shards, _count(count)
+    return State(state["seeds"], Position(passes, offset), state["epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)
 
 
 def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -128,12 +166,13 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         states: what ``state_dict`` returned on each rank, in any order.
 
     Raises:
-        ValueError: a shard is missing or there twice, or the states are not of the same run and epoch.
+        ValueError: a shard is missing or there twice, the states are not of the same run and epoch, or one is no state.
 
     >>> first = {"version": 2, "epoch": 0, "taken": [[2, 4]], "shard": 0, "skipped": 1, "errors": 1, "epochs": 0, "size": 20, "seeds": [0, 0]}
     >>> merge_states([first, {**first, "shard": 1, "taken": [[2, 3]], "skipped": 0, "errors": 0}])["taken"]
     [[2, [4, 3]]]
     """
+    states = [_checked("merge_states", one) for one in states]
     if not states:
         raise ValueError("merge_states: there are no states")
     epoch = min(one["epoch"] for one in states)
@@ -150,8 +189,10 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
             raise ValueError("merge_states: a shard is in the next epoch already")
         if not ended:
             counts[one["shard"]] = one["taken"][-1][1]
-    if len(counts) != len(running) or len(states) != shards or None in counts:
+    if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(one, int) for one in counts.values()):
         raise ValueError(f"merge_states: there must be one state of each of {shards} shards, got those of {sorted(map(str, counts))}")
     everything = first["size"] or 0
     taken = [counts.get(shard, everything) for shard in range(shards)]
-    return {**first, "taken": [*first["taken"][:-1], [shards, taken]], "shard": None, "skipped": 0, "errors": sum(one["errors"] for one in states)}
+    history = [[n, count if isinstance(count, int) else list(count)] for n, count in first["taken"][:-1]]
+    errors = sum(one["errors"] for one in states)
+    return {**first, "seeds": list(first["seeds"]), "taken": [*history, [shards, taken]], "shard": None, "skipped": 0, "errors": errors}

@@ -2,15 +2,16 @@
 """Readers whose samples are made by Python libraries, on threads."""
 
 import os
-import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from .._batch import Batch, empty_packed, new_batch
+from .._extents import lasting
+from .._workers import Workers
 from ..io._urls import reason_of
 from ._base import BadSamples, Reader
 
@@ -27,7 +28,7 @@ class ThreadedReader(Reader):
 
     _layouts: ClassVar[Sequence[str | None]] = ()
     """Layouts of the outputs; those that are not named have none."""
-    _executor: ThreadPoolExecutor | None = None
+    _executor: Workers | None = None
     _process = 0
     _remote = False
     """Whether samples come from URLs; known after :meth:`_scan`."""
@@ -36,10 +37,9 @@ class ThreadedReader(Reader):
         """The outputs of one sample, on a thread. Any Exception makes it a bad sample."""
         raise NotImplementedError
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
-            self._executor, self._process = ThreadPoolExecutor(_WAITING_THREADS if self._remote else _THREADS, self._op), os.getpid()
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor, self._process = Workers(_WAITING_THREADS if self._remote else _THREADS, self._op, self), os.getpid()
         return self._executor
 
     def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
@@ -79,7 +79,8 @@ def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
     first = tensors[0]
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)
-    made = empty_packed(torch.tensor([one.shape for one in tensors], dtype=torch.int64), first.dtype, first.device, layout)
+    shapes = [one.shape for one in tensors]
+    made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
     if made._shapes is None:
         torch.stack(tensors, out=made._values)
     else:

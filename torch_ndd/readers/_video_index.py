@@ -5,12 +5,12 @@ import io
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from .._workers import Workers
 from ..decoders._video import Video, reason
 from ..io._urls import is_url, names_in, read_all
 
@@ -79,7 +79,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, bad: Callable[[str,
             return one.path, reason(error)
         return Span(number, min(start, count), min(end, count))
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with Workers(_THREADS, op) as pool:
         made = list(pool.map(span, range(len(listed))))
     for one in made:
         if not isinstance(one, Span):

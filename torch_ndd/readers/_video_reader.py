@@ -155,7 +155,7 @@ class VideoReader(ThreadedReader):
         frames = self._resized(frames)
         if frames.dtype != self._dtype or self._normalized:
             values = frames._ready().to(self._dtype)
-            frames = new_batch(values / 255 if self._normalized else values, frames._shapes, frames._layout)
+            frames = new_batch(values / 255 if self._normalized else values, frames._shapes, frames._layout, fixed=frames._fixed)
         frames._sources = sources
         return frames, *others
 

@@ -26,14 +26,14 @@ class Caffe(LmdbReader):
         max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
         name: Accepted for DALI's sake, as ``num_inputs``.
         device: ``"cpu"``.
-        path: The folder of a database, or several. No URLs: LMDB maps files into memory.
+        path: The folder of a database, or several. No URLs: keys and values lie all over a database.
         image_available: Deliver images; by default.
         label_available: Deliver labels; by default.
         loader: What all readers take: :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when a database cannot be opened (or ``lmdb`` is missing: ``torch_ndd[lmdb]``), all are empty, or neither
-            images nor labels are wanted; at any step, for a damaged message, with database and key.
+        RuntimeError: at the first step, when a database cannot be read or is damaged or cut off, all are empty, or neither images nor labels are
+            wanted; at any step, for a damaged message, with database and key, and when the database was written to since.
 
     >>> reader = Caffe(path="train_lmdb", random_shuffle=True)
     """
@@ -103,12 +103,13 @@ class Caffe2(LmdbReader):
         label_type: 0: one number, int32 or float32 (1,). 1: numbers of the classes that apply, delivered as 0 and 1, float32 (num_labels,). 2: a
             vector as it is. 3: numbers of classes and in another tensor their weights, delivered as float32 (num_labels,). 4: no label.
         num_labels: The number of classes for types 1 and 3.
-        path: The folder of a database, or several. No URLs: LMDB maps files into memory.
+        path: The folder of a database, or several. No URLs: keys and values lie all over a database.
         loader: What all readers take: :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when a database cannot be opened (or ``lmdb`` is missing: ``torch_ndd[lmdb]``), all are empty, or there is
-            nothing to deliver; at any step, for a damaged message or one that has not got these tensors, with database and key.
+        RuntimeError: at the first step, when a database cannot be read or is damaged or cut off, all are empty, or there is nothing to deliver;
+            at any step, for a damaged message or one that has not got these tensors, with database and key, and when the database was written to
+            since.
 
     >>> reader = Caffe2(path="train_lmdb", label_type=1, num_labels=1000)
     """

@@ -3,9 +3,8 @@
 
 import importlib
 import os
-import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from typing_extensions import Unpack
 
 from .._batch import Batch, new_batch
 from .._device import DeviceLike
+from .._workers import Workers
 from ._base import BadSamples, LoaderOptions, Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
@@ -127,7 +127,7 @@ class COCO(Reader):
         self._parsed = [name for name, value in zip(_PARSED, values, strict=True) if value]
         self._index: CocoIndex | None = None
         self._ranges: Ranges | None = None
-        self._painter: ThreadPoolExecutor | None = None
+        self._painter: Workers | None = None
         self._process = 0
 
     def _scan(self) -> int:
@@ -175,8 +175,7 @@ class COCO(Reader):
         masks = []
         if self._wanted.pixelwise:
             if self._painter is None or self._process != os.getpid():
-                self._painter, self._process = ThreadPoolExecutor(1, self._op), os.getpid()
-                weakref.finalize(self, self._painter.shutdown, wait=False, cancel_futures=True)
+                self._painter, self._process = Workers(1, self._op, self), os.getpid()
             assert self._index is not None
             masks = [self._painter.submit(_paint, self._index, sample) for sample in samples.tolist()]
         return _Request(self._ranges.start(samples), masks, os.getpid())
@@ -221,7 +220,7 @@ def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch
         return new_batch(chosen.view(len(samples), int(counts[0]), *values.shape[1:]))
     shapes = np.empty((len(samples), values.ndim), np.int64)
     shapes[:, 0], shapes[:, 1:] = counts, values.shape[1:]
-    return new_batch(chosen.view(-1), torch.from_numpy(shapes))
+    return new_batch(chosen.view(-1), torch.from_numpy(shapes), fixed=(None, *values.shape[1:]))
 
 
 def _painted(masks: "list[Future[np.ndarray]]") -> Batch:

@@ -17,6 +17,7 @@ from .._device import DeviceLike
 from ..io._urls import is_url, read_all
 from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
+from ._fits_headers import check_headers
 from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
 from ._threads import ThreadedReader
@@ -111,8 +112,10 @@ class Fits(ThreadedReader):
         assert self._ranges is not None
         begin, end = self._ranges.path_offsets[sample : sample + 2]
         path = os.fsdecode(self._ranges.root + self._ranges.paths[begin:end])
-        source = io.BytesIO(read_all(path)) if is_url(path) else path
-        with _astropy().open(source, memmap=False) as file:
+        with io.BytesIO(read_all(path)) if is_url(path) else open(path, "rb") as source:
+            check_headers(source)
+            source.seek(0)
+            file = _astropy().open(source, memmap=False)
             return tuple(_image(file, part, dtype) for part, dtype in zip(self._parts, self._dtypes, strict=True))
 
 

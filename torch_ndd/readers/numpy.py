@@ -10,7 +10,7 @@ import torch
 from typing_extensions import Unpack
 
 from .. import _native
-from .._batch import Batch, new_batch
+from .._batch import Batch, new_batch, ragged_batch
 from .._device import DeviceLike, torch_device
 from .._tensor import Tensor
 from ._base import LoaderOptions, Reader
@@ -207,9 +207,7 @@ class _Headers:
 
     def __init__(self) -> None:
         self.handle = _native.npy_headers_make()
-
-    def __del__(self, release: Any = _native.npy_headers_release) -> None:
-        release(self.handle)
+        self._owner = _native.owned(self.handle, _native.OF_HEADERS)
 
     def __reduce__(self) -> Any:
         return _Headers, ()
@@ -240,7 +238,7 @@ class _NpyRequest(NativeRequest):
         values = torch.ops.ndd.npy_bytes(self._handle).view(_DTYPES[int(kind[0])])
         if (shapes == shapes[0]).all():
             return new_batch(values.view(self.samples, *shapes[0].tolist()))
-        return new_batch(values, torch.from_numpy(shapes))
+        return ragged_batch(values, shapes)
 
 
 def _values(op: str, name: str, value: Any) -> np.ndarray:

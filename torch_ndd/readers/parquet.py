@@ -4,10 +4,9 @@
 import importlib
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,9 @@ from typing_extensions import Unpack
 
 from .._batch import Batch
 from .._device import DeviceLike
-from ..io._urls import again, filesystem, is_url, matching, read_all, reason_of
+from .._workers import Workers
+from ..io._url_files import RangeFile
+from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
 from ._base import BadSamples, LoaderOptions, Reader
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
 from ._ranges import Path, Sources, as_paths
@@ -84,7 +85,7 @@ class Parquet(Reader):
 
     def _reset(self) -> None:
         self._process = 0
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Workers | None = None
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of those that are read
@@ -96,7 +97,7 @@ class Parquet(Reader):
             paths = [one for given in self._given for one in self._found(given)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
-            with ThreadPoolExecutor(8) as executor:
+            with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
             self._plan = self._planned(schema)
@@ -123,10 +124,10 @@ class Parquet(Reader):
             if is_url(given):
                 if any(one in given for one in "*?["):
                     return matching(given)
-                fs, name = filesystem(given)
-                if given.endswith(".parquet") or not again(given, lambda: fs.isdir(name)):
+                fs, _ = filesystem(given)
+                if given.endswith(".parquet") or not asked(given, "isdir", kind="listing"):
                     return [given]
-                found = [fs.unstrip_protocol(one) for one in again(given, lambda: fs.find(name))]
+                found = [fs.unstrip_protocol(one) for one in asked(given, "find", kind="listing")]
             elif os.path.isdir(given):
                 found = [os.path.join(folder, one) for folder, _, names in os.walk(given) for one in names]
             elif any(one in given for one in "*?[") and not os.path.exists(given):
@@ -187,8 +188,7 @@ class Parquet(Reader):
             self._reset()
             self._process = os.getpid()
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(_THREADS, self._op)
-            weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
+            self._executor = Workers(_THREADS, self._op, self)
         return self._executor.submit(self._made, samples)
 
     def _finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
@@ -286,7 +286,7 @@ class Parquet(Reader):
         names = list(dict.fromkeys(one.field for one in self._plan))
         with lock:
             read = partial(file.read_row_group, k, columns=names, use_threads=False)
-            return (again(self._paths[number], read) if is_url(self._paths[number]) else read()).combine_chunks()
+            return read().combine_chunks()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -352,5 +352,4 @@ def _opened(path: str) -> Any:
     parquet = _arrow().parquet
     if not is_url(path):
         return parquet.ParquetFile(path, pre_buffer=False)  # which reads on further threads: 34 ms of CPU time for 52 MB, 29 without
-    fs, name = filesystem(path)
-    return again(path, lambda: parquet.ParquetFile(fs.open(name, "rb"), pre_buffer=True))
+    return parquet.ParquetFile(RangeFile(path), pre_buffer=True)

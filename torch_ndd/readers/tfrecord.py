@@ -16,7 +16,7 @@ from ..tfrecord import Feature, string
 from ._base import LoaderOptions, Reader
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._remote import native_request
-from ._scan import TFRECORD, columns, record_ranges, refuse
+from ._scan import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
 
 _DTYPES = (torch.int64, torch.uint8, torch.float32)
 
@@ -34,6 +34,8 @@ class TFRecord(Reader):
         path: The files, not compressed.
         index_path: Their indices, as ``tfrecord2idx`` or ``python -m torch_ndd.index tfrecord`` write them. Without, the records are found by their
             lengths: less than 1 us a record.
+        verify_checksums: Whether a record whose length has a wrong checksum is an error. A checksum of zero, which was never written, is none; that
+            of the content is not looked at. False reads what other writers leave, as DALI does.
         features: By name, what ``tfrecord.FixedLenFeature`` and ``tfrecord.VarLenFeature`` made.
         loader: What all readers take: :class:`LoaderOptions`.
 
@@ -57,13 +59,14 @@ class TFRecord(Reader):
         features: Mapping[str, Feature],
         index_path: Path | Sequence[Path] | None = None,
         use_o_direct: bool | None = None,
+        verify_checksums: bool = True,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         for key, feature in features.items():
             if not isinstance(feature, Feature):
                 raise TypeError(f'{self._op}: feature "{key}" must come from tfrecord.FixedLenFeature or VarLenFeature, got {feature!r}')
-        self._features = dict(features)
+        self._features, self._verify = dict(features), bool(verify_checksums)
         self._paths, self._indices = as_paths(path), as_paths(index_path or [])
         self._spec = _Spec(self._features)
         self._ranges: Ranges | None = None
@@ -76,14 +79,15 @@ class TFRecord(Reader):
             if feature.dtype == string and (not feature.has_shape or feature.count != 1):
                 raise RuntimeError(f'{self._op}: feature "{key}": there are no tensors of strings; FixedLenFeature([], tfrecord.string, "") is one')
         if self._ranges is None:
-            self._ranges, self._damaged = record_ranges(self._op, TFRECORD, self._paths, self._indices, _index)
+            kind = TFRECORD if self._verify else UNCHECKED_TFRECORD
+            self._ranges, self._damaged = record_ranges(self._op, kind, self._paths, self._indices, _index)
         return self._ranges.size
 
     def _source(self, sample: int) -> str:
         return self._found.place(sample)
 
     def _start(self, samples: np.ndarray) -> Any:
-        return native_request(lambda ranges, numbers: _ExampleRequest(ranges, numbers, self._spec), self._found, samples)
+        return native_request(lambda ranges, numbers: _ExampleRequest(ranges, numbers, self._spec, self._verify), self._found, samples)
 
     def _finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
         refuse(self._damaged, samples)
@@ -117,7 +121,7 @@ def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch
         return new_batch(values.view(len(rows), int(rows[0]), *feature.shape))
     shapes = np.broadcast_to(np.array([0, *feature.shape]), (len(rows), 1 + len(feature.shape))).copy()
     shapes[:, 0] = rows
-    return new_batch(values, torch.from_numpy(shapes))
+    return new_batch(values, torch.from_numpy(shapes), fixed=(None, *feature.shape))
 
 
 class _Spec:
@@ -133,15 +137,15 @@ class _Spec:
 
 
 class _ExampleRequest(RecordRequest):
-    def __init__(self, ranges: Ranges, samples: np.ndarray, spec: _Spec) -> None:
-        self._spec = spec
+    def __init__(self, ranges: Ranges, samples: np.ndarray, spec: _Spec, verify: bool) -> None:
+        self._spec, self._verify = spec, verify
         super().__init__(ranges, samples)
 
     def _begin(self) -> int:
         spec = self._spec
         numbers = (one.ctypes.data for one in (spec.types, spec.counts, spec.rows))
         names, missing = (spec.names, spec.name_offsets.ctypes.data), (spec.missing, spec.missing_offsets.ctypes.data)
-        return _native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types))
+        return _native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types), self._verify)
 
 
 def _index(text: bytes, size: int) -> tuple[np.ndarray, np.ndarray]:

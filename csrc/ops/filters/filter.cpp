@@ -16,12 +16,12 @@ void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor
                 const Tensor& output, const MaybeTensor& output_shapes) {
   const filter::Arguments arguments(data, data_shapes, filter, filter_shapes, fill_value, fill_shapes, anchor, valid, {first_spatial, spatial}, output,
                                     output_shapes);
-  const double cost = arguments.in.mean_volume() * (kNanoseconds + kNanosecondsPerWeight * arguments.weights.mean_volume());
+  const double cost = arguments.out.mean_volume() * (kNanoseconds + kNanosecondsPerWeight * arguments.weights.mean_volume());
   launch_cpu("filter", arguments.in.size(), cost, {}, [=](int64_t i) {
     const Samples &in = arguments.in, &out = arguments.out, &weights = arguments.weights;
-    const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.axes.grid(out, i);
-    for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
-      const int64_t frame = arguments.axes.frame(in, i, image);
+    const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.out_axes.grid(out, i);
+    for (int64_t image = 0; image < arguments.images(i); ++image) {
+      const int64_t frame = arguments.frame(i, image);
       TapWindow window{arguments.reach(i, frame), {}};
       window.weight.resize(int64_t{window.reach[0].size} * window.reach[1].size * window.reach[2].size);
       row_loader(weights.dtype())(static_cast<const char*>(weights.data(i)) + arguments.weights_at(i, frame) * weights.item_bytes(),
@@ -30,8 +30,8 @@ void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor
       if (arguments.fill)
         row_loader(arguments.fill->dtype())(
             static_cast<const char*>(arguments.fill->data(i)) + arguments.fill_at(frame) * arguments.fill->item_bytes(), 1, &fill);
-      correlate(in_grid, out_grid, window, static_cast<Border>(border), fill, static_cast<const char*>(in.data(i)) + image * in_grid.volume() * in.item_bytes(),
-                in.dtype(), static_cast<char*>(out.data(i)) + image * out_grid.volume() * out.item_bytes(), out.dtype());
+      correlate(in_grid, out_grid, window, static_cast<Border>(border), fill, arguments.source(i, image, in_grid), in.dtype(),
+                static_cast<char*>(out.data(i)) + image * out_grid.volume() * out.item_bytes(), out.dtype());
     }
   });
 }

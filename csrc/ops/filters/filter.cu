@@ -17,14 +17,13 @@ void filter_cuda(const Tensor& data, const MaybeTensor& data_shapes, const Tenso
   const Samples &in = arguments.in, &out = arguments.out, &weights = arguments.weights;
   std::vector<stencil::Correlation> images;
   for (int64_t i = 0; i < in.size(); ++i) {
-    const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.axes.grid(out, i);
-    for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
-      const int64_t frame = arguments.axes.frame(in, i, image);
+    const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.out_axes.grid(out, i);
+    for (int64_t image = 0; image < arguments.images(i); ++image) {
+      const int64_t frame = arguments.frame(i, image);
       const auto reach = arguments.reach(i, frame);
       const void* fill = nullptr;
       if (arguments.fill) fill = static_cast<const char*>(arguments.fill->data(i)) + arguments.fill_at(frame) * arguments.fill->item_bytes();
-      images.push_back({static_cast<const char*>(in.data(i)) + image * in_grid.volume() * in.item_bytes(),
-                        static_cast<char*>(out.data(i)) + image * out_grid.volume() * out.item_bytes(),
+      images.push_back({arguments.source(i, image, in_grid), static_cast<char*>(out.data(i)) + image * out_grid.volume() * out.item_bytes(),
                         static_cast<const char*>(weights.data(i)) + arguments.weights_at(i, frame) * weights.item_bytes(), fill, in_grid, out_grid,
                         {reach[0], reach[1], reach[2]}});
     }

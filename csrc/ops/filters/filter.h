@@ -15,15 +15,24 @@ struct Arguments {
   Samples in, weights, out;
   std::optional<Samples> fill;
   AxisArgs<int64_t> anchor;
-  SpatialAxes axes;
+  SpatialAxes axes, out_axes;  // an output with a dimension more than its input has one frame for each filter of that image
   bool valid;
 
   Arguments(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
             const std::optional<Tensor>& fill_value, const MaybeTensor& fill_shapes, const Tensor& anchor, bool valid, SpatialAxes axes,
             const Tensor& output, const MaybeTensor& output_shapes)
-      : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes), valid(valid) {
+      : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes),
+        out_axes{axes.first + out.ndim() - in.ndim(), axes.spatial}, valid(valid) {
     if (fill_value) fill.emplace(*fill_value, fill_shapes);
     for (int64_t i = 0; i < in.size(); ++i) check_shapes(i);
+  }
+
+  // The images of sample i's output, the frame of each and the image of the input that it is made from.
+  int64_t images(int64_t i) const { return out_axes.images(out, i); }
+  int64_t frame(int64_t i, int64_t image) const { return out_axes.frame(out, i, image); }
+  const void* source(int64_t i, int64_t image, const Grid& grid) const {
+    const int64_t own = out.ndim() > in.ndim() ? image % axes.images(in, i) : image;
+    return static_cast<const char*>(in.data(i)) + own * grid.volume() * in.item_bytes();
   }
 
   // The weights of one image of sample i, and the number beyond its border, in elements from the start of their sample.
@@ -47,11 +56,11 @@ struct Arguments {
  private:
   void check_shapes(int64_t i) const {
     const auto refused = [=](const std::string& reason) { return Error(Error::Runtime, "filter: sample " + std::to_string(i) + ": " + reason); };
-    const int64_t frames = axes.first > 0 ? in.shape(i)[0] : 1, outer = weights.ndim() - axes.spatial;
+    const int64_t frames = out_axes.first > 0 ? out.shape(i)[0] : 1, outer = weights.ndim() - axes.spatial;
     if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) throw refused("the filter has no weights");
-    if (outer > 0 && weights.shape(i)[0] < frames)
+    if (outer > 0 && weights.shape(i)[0] != frames)
       throw refused("there are " + std::to_string(frames) + " frames, but filters for " + std::to_string(weights.shape(i)[0]));
-    if (fill && fill->ndim() > 0 && fill->shape(i)[0] < frames)
+    if (fill && fill->ndim() > 0 && fill->shape(i)[0] != frames)
       throw refused("there are " + std::to_string(frames) + " frames, but fill values for " + std::to_string(fill->shape(i)[0]));
     for (int64_t a = 0; a < axes.spatial; ++a) {
       const int64_t size = weights.shape(i)[outer + a], extent = in.shape(i)[axes.first + a];

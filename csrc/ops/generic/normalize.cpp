@@ -133,15 +133,25 @@ Factors factors_of(const Job& job, BatchSums* together, int64_t i) {
   return made;
 }
 
-// Mean and factor of every element of a row that begins at `begin`.
+// Mean and factor of every element of a row that begins at `begin`. Where the innermost axis is kept, its values repeat along a reduced axis around it: the
+// channels of a row of pixels.
 void fill_rows(const Reduction& shape, const Factors& factors, int64_t begin, int64_t n, float* mean, float* factor) {
   const bool inner_kept = shape.kept > 0 && shape.kept_stride[0] == 1;
-  const int64_t run = inner_kept ? shape.kept_extent[0] : shape.reduced > 0 ? shape.reduced_extent[0] : 1;
+  const int64_t period = inner_kept ? shape.kept_extent[0] : 1;
+  const bool around = shape.reduced > 0 && shape.reduced_stride[0] == period;
+  const int64_t run = period * (around ? shape.reduced_extent[0] : 1);
   for (int64_t k = 0; k < n;) {
-    const int64_t part = std::min(n - k, run - (begin + k) % run), o = output_of(shape, begin + k);
-    for (int64_t j = 0; j < part; ++j) {
-      mean[k + j] = factors.mean[o + (inner_kept ? j : 0)];
-      factor[k + j] = factors.factor[o + (inner_kept ? j : 0)];
+    const int64_t at = (begin + k) % run, part = std::min(n - k, run - at), phase = at % period, o = output_of(shape, begin + k - phase);
+    const int64_t once = std::min(part, period);
+    for (int64_t j = 0, c = phase; j < once; ++j, c = c + 1 < period ? c + 1 : 0) {
+      mean[k + j] = factors.mean[o + c];
+      factor[k + j] = factors.factor[o + c];
+    }
+    for (int64_t done = once; done < part;) {
+      const int64_t more = std::min(done, part - done);
+      std::copy_n(mean + k, more, mean + k + done);
+      std::copy_n(factor + k, more, factor + k + done);
+      done += more;
     }
     k += part;
   }

@@ -55,7 +55,7 @@ class TableMaps {
     const int64_t pixels = item.size[0] * item.size[1];
     const auto part = [&](const Samples& map, const char* name) {
       const int64_t given = pixels > 0 ? map.volume(i) / pixels : 1;
-      images_.check_frames(i, given, name);
+      images_.check_frames(i, given, name, true);
       const int64_t own = shared(map) ? 0 : i;
       return static_cast<const char*>(map.data(own)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
     };

@@ -63,3 +63,7 @@ class Case:
     np: Callable[[np.ndarray], Any] | None = None
     data: str = "vga"
     call_only: bool = False  # time the call without waiting for the result
+    layout: str | None = None  # of the samples; without one, images are HWC
+    # Where results are compared: so far apart they may be (infinite where they are random), but for a share of the elements.
+    tolerance: float = 1.0
+    outliers: float = 0.0

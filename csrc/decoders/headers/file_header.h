@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own reading of the headers of image files, in front of nvImageCodec's.
+//
+// The codecs behind nvImageCodec read a file again for themselves, and some write an image of the size that they found into memory of the size that
+// the library's parser found. So a file is handed on only when both agree on its header, and when nobody can read that header in two ways: an ambiguous
+// one is refused, or written anew. These functions are strict where a codec's memory depends on it, and leave all else to the codecs.
+#pragma once
+
+#include "decoders/encoded_image.h"
+#include "ndd/dtypes.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ndd {
+
+struct FileHeader {
+  const char* codec = nullptr;  // as nvImageCodec calls it; null for what is none of its formats
+  int64_t height = 0, width = 0;
+  int channels = 0;
+  DType dtype = DType::uint8;
+  double least_bytes = 0;      // that a whole file with so many pixels has
+  std::string unusual;         // what the CPU codecs may lack for it, as a part of a message
+  bool bitmap = false;         // PNM with a bit a pixel
+  bool needs_rewriting = false;  // `rewritten_pnm` reads the same for everybody
+  size_t raster = 0;           // of PNM: where the pixels begin
+  int64_t largest = 0;         // of PNM: the sample that is white
+};
+
+// Throws for a header that is damaged or that can be read in two ways.
+FileHeader read_file_header(const EncodedImage& file);
+
+FileHeader read_jpeg_header(const EncodedImage& file);
+FileHeader read_png_header(const EncodedImage& file);
+FileHeader read_tiff_header(const EncodedImage& file);
+FileHeader read_bmp_header(const EncodedImage& file);
+FileHeader read_pnm_header(const EncodedImage& file);
+FileHeader read_webp_header(const EncodedImage& file);
+
+// A whole PNM file as P5 or P6, with a plain header and samples from 0 to 255 or 65535.
+std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header);
+
+// "the file is damaged (...)"
+[[noreturn]] void damaged_header(const std::string& what);
+
+// Numbers in a file. The caller has checked that they lie inside of it.
+inline uint32_t big16(const uint8_t* p) { return uint32_t(p[0]) << 8 | p[1]; }
+inline uint32_t big32(const uint8_t* p) { return big16(p) << 16 | big16(p + 2); }
+inline uint32_t little16(const uint8_t* p) { return uint32_t(p[1]) << 8 | p[0]; }
+inline uint32_t little24(const uint8_t* p) { return uint32_t(p[2]) << 16 | little16(p); }
+inline uint32_t little32(const uint8_t* p) { return little16(p + 2) << 16 | little16(p); }
+
+}  // namespace ndd

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// ITU-T T.81, annex B. What differs between readers: which of two frame headers counts, and whether a marker without a length, a restart say, may stand
+// in front of the scan. libjpeg itself refuses a second frame header wherever it stands.
+#include "decoders/headers/file_header.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ndd {
+namespace {
+
+enum Marker : int { kTem = 0x01, kDht = 0xc4, kJpg = 0xc8, kDac = 0xcc, kRst0 = 0xd0, kEoi = 0xd9, kSos = 0xda, kApp1 = 0xe1 };
+
+bool is_frame(int marker) { return marker >= 0xc0 && marker <= 0xcf && marker != kDht && marker != kJpg && marker != kDac; }
+
+const char* unusual_coding(int frame) {
+  switch (frame) {
+    case 0xc0: case 0xc1: case 0xc2: case 0xc9: case 0xca: return nullptr;
+    case 0xc3: case 0xcb: return "lossless JPEG";
+    default: return "hierarchical JPEG";
+  }
+}
+
+// Huffman coding spends a bit at least on each DC coefficient of each block of 8x8 samples and, where it is not progressive, another one on the end of
+// the block; lossless coding one on each sample. Arithmetic coding has no such bound.
+double least_bits(const uint8_t* components, int count, int frame, int64_t height, int64_t width) {
+  int largest_h = 1, largest_v = 1;
+  for (int i = 0; i < count; ++i) {
+    largest_h = std::max(largest_h, components[3 * i + 1] >> 4);
+    largest_v = std::max(largest_v, components[3 * i + 1] & 15);
+  }
+  double bits = 0;
+  for (int i = 0; i < count; ++i) {
+    const double rows = double(height) * (components[3 * i + 1] & 15) / largest_v, columns = double(width) * (components[3 * i + 1] >> 4) / largest_h;
+    const double samples = rows * columns;
+    if (frame == 0xc3) bits += samples;
+    else bits += samples / 64 * (frame == 0xc2 ? 1 : 2);
+  }
+  return frame > 0xc3 ? 0 : bits;
+}
+
+void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& header) {
+  const int count = length >= 8 ? segment[7] : 0;
+  if (count < 1 || length != size_t(8 + 3 * count)) damaged_header("its frame header has the wrong length");
+  const int bits = segment[2];
+  header.height = big16(segment + 3);
+  header.width = big16(segment + 5);
+  header.channels = count;
+  header.dtype = bits <= 8 ? DType::uint8 : DType::uint16;
+  for (int i = 0; i < count; ++i) {
+    const int h = segment[8 + 3 * i + 1] >> 4, v = segment[8 + 3 * i + 1] & 15;
+    if (h < 1 || h > 4 || v < 1 || v > 4) damaged_header("a sampling factor in its frame header is not from 1 to 4");
+  }
+  header.least_bytes = least_bits(segment + 8, count, marker, header.height, header.width) / 8;
+  if (const char* coding = unusual_coding(marker)) header.unusual = coding;
+  if (bits != 8) header.unusual = (header.unusual.empty() ? "JPEG" : header.unusual) + " with " + std::to_string(bits) + " bits a sample";
+}
+
+}  // namespace
+
+FileHeader read_jpeg_header(const EncodedImage& file) {
+  FileHeader header;
+  header.codec = "jpeg";
+  bool framed = false;
+  for (size_t at = 2;;) {
+    while (at + 1 < file.size && file.data[at] == 0xff && file.data[at + 1] == 0xff) ++at;  // fill bytes
+    if (at + 4 > file.size) damaged_header("it ends in its header");
+    const int marker = file.data[at + 1];
+    if (file.data[at] != 0xff || marker == 0) damaged_header("there is no marker behind a segment of its header");
+    if (marker == kTem || (marker >= kRst0 && marker <= kEoi)) damaged_header("a marker stands where it may not, in front of the scan");
+    const uint8_t* segment = file.data + at + 2;
+    const size_t length = big16(segment);
+    if (length < 2 || length > file.size - at - 2) damaged_header("a segment of its header is longer than the file");
+    if (marker == kSos) {
+      if (!framed) damaged_header("its scan has no frame header");
+      return header;
+    }
+    if (is_frame(marker)) {
+      if (framed) damaged_header("it has two frame headers");
+      framed = true;
+      read_frame(segment, length, marker, header);
+    }
+    // nvImageCodec's parser takes the length minus 8 for the length of the EXIF data.
+    if (marker == kApp1 && length < 8 && at + 10 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6)) damaged_header("its EXIF segment is too short");
+    at += 2 + length;
+  }
+}
+
+}  // namespace ndd

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Netpbm's P1 to P6: numbers in text, with white space and comments between them. Comments are what readers differ in: where one may begin and what ends
+// it. nvImageCodec's parser also takes the first pixels of a bitmap (P1, P4) for a number, and the codec leaves samples as they are whose largest value is
+// neither 255 nor 65535. So such files are written anew: with a plain header, pixels of one or two bytes, and the whole range.
+#include "decoders/headers/file_header.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace ndd {
+namespace {
+
+// Where the comment at `at` ends.
+size_t line_end(const EncodedImage& file, size_t at) {
+  while (at < file.size && file.data[at] != '\n' && file.data[at] != '\r') ++at;
+  return at;
+}
+
+// Reads the numbers of a header.
+class Text {
+ public:
+  explicit Text(const EncodedImage& file) : file_(file) {}
+
+  int64_t number(const char* what) {
+    skip_space();
+    int64_t value = 0;
+    const size_t begin = at_;
+    for (; at_ < file_.size && std::isdigit(file_.data[at_]); ++at_) {
+      value = value * 10 + (file_.data[at_] - '0');
+      if (value > INT32_MAX) damaged_header(std::string("its ") + what + " is out of range");
+    }
+    if (at_ == begin || at_ == file_.size) damaged_header(std::string("there is no ") + what + " in its header");
+    if (!std::isspace(file_.data[at_])) damaged_header(std::string("its ") + what + " does not end with white space");
+    return value;
+  }
+
+  size_t at() const { return at_; }
+  bool plain() const { return plain_; }
+
+ private:
+  void skip_space() {
+    for (; at_ < file_.size; ++at_) {
+      if (file_.data[at_] == '#') {
+        plain_ = false;
+        at_ = line_end(file_, at_);
+        if (at_ == file_.size) damaged_header("a comment in its header has no end");
+      } else if (!std::isspace(file_.data[at_])) {
+        return;
+      }
+    }
+  }
+
+  const EncodedImage& file_;
+  size_t at_ = 2;  // behind the P and its digit
+  bool plain_ = true;
+};
+
+// Black is 1. Digits of a plain bitmap may stand without a space between them.
+void unpack_bits(const EncodedImage& file, const FileHeader& header, uint8_t* gray) {
+  const int64_t row_bytes = (header.width + 7) / 8;
+  const uint8_t* row = file.data + header.raster;
+  for (int64_t y = 0; y < header.height; ++y, row += row_bytes) {
+    for (int64_t x = 0; x < header.width; ++x) *gray++ = row[x / 8] >> (7 - x % 8) & 1 ? 0 : 255;
+  }
+}
+
+void unpack_digits(const EncodedImage& file, const FileHeader& header, uint8_t* gray, uint8_t* end) {
+  for (size_t at = header.raster; gray < end; ++at) {
+    if (at >= file.size) damaged_header("it ends in its pixels");
+    const uint8_t c = file.data[at];
+    if (c == '#') {
+      at = line_end(file, at);
+    } else if (c == '0' || c == '1') {
+      *gray++ = c == '0' ? 255 : 0;
+    } else if (!std::isspace(c)) {
+      damaged_header("a pixel is neither 0 nor 1");
+    }
+  }
+}
+
+// Samples of one or two bytes, big endian, that use the whole range.
+class Scaled {
+ public:
+  Scaled(const FileHeader& header, uint8_t* out) : header_(header), out_(out), bytes_(header.dtype == DType::uint16 ? 2 : 1) {}
+
+  void add(int64_t sample) {
+    const int64_t white = bytes_ == 2 ? 65535 : 255;
+    const int64_t scaled = std::min((sample * white + header_.largest / 2) / header_.largest, white);
+    if (bytes_ == 2) *out_++ = uint8_t(scaled >> 8);
+    *out_++ = uint8_t(scaled);
+  }
+
+ private:
+  const FileHeader& header_;
+  uint8_t* out_;
+  const int bytes_;
+};
+
+void scale_bytes(const EncodedImage& file, const FileHeader& header, int64_t samples, Scaled out) {
+  const uint8_t* p = file.data + header.raster;
+  for (int64_t i = 0; i < samples; ++i) out.add(header.dtype == DType::uint16 ? big16(p + 2 * i) : p[i]);
+}
+
+void scale_text(const EncodedImage& file, const FileHeader& header, int64_t samples, Scaled out) {
+  size_t at = header.raster;
+  for (int64_t i = 0; i < samples; ++i) {
+    while (at < file.size && (std::isspace(file.data[at]) || file.data[at] == '#')) {
+      if (file.data[at] == '#') at = line_end(file, at);
+      else ++at;
+    }
+    if (at >= file.size || !std::isdigit(file.data[at])) damaged_header(at >= file.size ? "it ends in its pixels" : "a sample is not a number");
+    int64_t value = 0;
+    for (; at < file.size && std::isdigit(file.data[at]); ++at) value = std::min<int64_t>(value * 10 + (file.data[at] - '0'), header.largest);
+    out.add(value);
+  }
+}
+
+}  // namespace
+
+FileHeader read_pnm_header(const EncodedImage& file) {
+  const char kind = char(file.data[1]);
+  const bool text = kind <= '3';
+  FileHeader header;
+  header.codec = "pnm";
+  header.bitmap = kind == '1' || kind == '4';
+  header.channels = kind == '3' || kind == '6' ? 3 : 1;
+  Text numbers(file);
+  header.width = numbers.number("width");
+  header.height = numbers.number("height");
+  header.largest = header.bitmap ? 255 : numbers.number("largest value");
+  if (header.largest < 1 || header.largest > 65535) damaged_header("its largest value is " + std::to_string(header.largest));
+  header.raster = numbers.at() + 1;
+  header.dtype = header.largest > 255 ? DType::uint16 : DType::uint8;
+
+  const double samples = double(header.height) * double(header.width) * header.channels;
+  double pixels = samples * (header.largest > 255 ? 2 : 1);
+  if (kind == '4') pixels = double(header.height) * double((header.width + 7) / 8);
+  if (kind == '2' || kind == '3') pixels = 2 * samples - 1;  // a digit and a space each
+  header.least_bytes = double(header.raster) + pixels;
+  // Text goes on as bytes: OpenCV wants a character behind the last number.
+  header.needs_rewriting = text || header.bitmap || !numbers.plain() || (header.largest != 255 && header.largest != 65535);
+  return header;
+}
+
+std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header) {
+  const char kind = char(file.data[1]);
+  const int64_t samples = header.height * header.width * header.channels;
+  const std::string plain = std::string(header.channels == 3 ? "P6\n" : "P5\n") + std::to_string(header.width) + " " + std::to_string(header.height) + "\n" +
+                            (header.dtype == DType::uint16 ? "65535\n" : "255\n");
+  std::vector<uint8_t> copy(plain.begin(), plain.end());
+  copy.resize(plain.size() + size_t(samples) * item_bytes(header.dtype));
+  uint8_t* out = copy.data() + plain.size();
+  if (kind == '4') unpack_bits(file, header, out);
+  else if (kind == '1') unpack_digits(file, header, out, copy.data() + copy.size());
+  else if (kind <= '3') scale_text(file, header, samples, {header, out});
+  else scale_bytes(file, header, samples, {header, out});
+  return copy;
+}
+
+}  // namespace ndd

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/vorbis_headers.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ndd/error.h"
+
+namespace ndd {
+namespace {
+
+constexpr size_t kPageHeader = 27;
+constexpr int kContinued = 1, kFirst = 2;
+// Pages with a wrong checksum are skipped, as libogg does, but not for ever: each costs a look at up to 65 kB.
+constexpr int kMostDamaged = 64;
+// The third header, with its codebooks, has some kB; a comment may hold a picture.
+constexpr size_t kLongestPacket = size_t{64} << 20;
+
+[[noreturn]] void refuse(const char* what) { throw Error(Error::Runtime, std::string("the headers of the Ogg Vorbis file are damaged: ") + what); }
+
+uint32_t number(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | uint32_t(bytes[3]) << 24; }
+
+// CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
+uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> made{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      made[i] = i << 24;
+      for (int bit = 0; bit < 8; ++bit) made[i] = (made[i] << 1) ^ (made[i] & 0x80000000u ? 0x04c11db7u : 0u);
+    }
+    return made;
+  }();
+  for (size_t i = 0; i < size; ++i) value = (value << 8) ^ table[(value >> 24) ^ bytes[i]];
+  return value;
+}
+
+struct Page {
+  const uint8_t* begin = nullptr;
+  size_t header = 0, size = 0;  // bytes of the header with its table, and of all
+  int flags() const { return begin[5]; }
+  uint32_t stream() const { return number(begin + 14); }
+  uint32_t place() const { return number(begin + 18); }
+};
+
+class Pages {
+ public:
+  Pages(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+
+  // The next page whose checksum is right; false at the end.
+  bool next(Page& page) {
+    while (size_t(end_ - at_) >= kPageHeader) {
+      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', size_t(end_ - at_)));
+      if (!found || size_t(end_ - found) < kPageHeader) return false;
+      at_ = found;
+      if (is_page(page)) {
+        at_ += page.size;
+        return true;
+      }
+      ++at_;
+    }
+    return false;
+  }
+
+ private:
+  bool is_page(Page& page) {
+    const auto left = size_t(end_ - at_);
+    if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
+    page = {at_, kPageHeader + at_[26], 0};
+    if (left < page.header) return false;
+    page.size = page.header;
+    for (size_t k = kPageHeader; k < page.header; ++k) page.size += at_[k];
+    if (left < page.size) return false;
+    static const uint8_t nothing[4] = {};
+    const uint32_t sum = crc(crc(crc(0, at_, 22), nothing, 4), at_ + 26, page.size - 26);
+    if (sum == number(at_ + 22)) return true;
+    if (++damaged_ > kMostDamaged) refuse("their checksums are wrong");
+    return false;
+  }
+
+  const uint8_t *at_, *end_;
+  int damaged_ = 0;
+};
+
+using Packet = std::vector<uint8_t>;
+
+bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 && packet[0] == kind && memcmp(packet.data() + 1, "vorbis", 6) == 0; }
+
+void check_identification(const Packet& packet) {
+  if (packet.size() < 30 || number(&packet[7]) != 0) refuse("they are of another version");
+  const int small = packet[28] & 15, large = packet[28] >> 4;
+  const bool sane = packet[11] > 0 && int32_t(number(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
+  if (!sane) refuse("channels, rate or block sizes cannot be");
+}
+
+void check_comments(const Packet& packet) {
+  size_t at = 7;
+  const auto skip = [&] {
+    if (packet.size() - at < 4 || number(&packet[at]) > packet.size() - at - 4) refuse("the comments are longer than they can be");
+    at += 4 + number(&packet[at]);
+  };
+  skip();
+  if (packet.size() - at < 4) refuse("the comments end early");
+  const uint32_t count = number(&packet[at]);
+  at += 4;
+  if (count > (packet.size() - at) / 4) refuse("there are more comments than there can be");
+  for (uint32_t k = 0; k < count; ++k) skip();
+  if (at >= packet.size() || (packet[at] & 1) == 0) refuse("the comments end early");
+}
+
+}  // namespace
+
+void check_vorbis_headers(const uint8_t* data, size_t size) {
+  if (size < kPageHeader + 8 || memcmp(data, "OggS", 4) != 0) return;
+  const size_t table = kPageHeader + data[26];
+  if (size < table + 7 || memcmp(data + table, "\x01vorbis", 7) != 0) return;
+  Pages pages(data, size);
+  Page page;
+  Packet packet;
+  uint32_t stream = 0, place = 0;
+  int packets = 0;
+  bool open = false;  // a packet that goes on in the next page
+  for (int count = 0; packets < 3; ++count) {
+    if (!pages.next(page)) refuse("they are not complete");
+    if (count == 0) {
+      if (!(page.flags() & kFirst)) refuse("the first page is missing");
+      stream = page.stream();
+    } else if (page.stream() != stream) {
+      return;  // several streams: libsndfile looks for the one that it can read
+    } else if (page.place() != place + 1 || open != ((page.flags() & kContinued) != 0)) {
+      refuse("a page is missing");
+    }
+    place = page.place();
+    const uint8_t* content = page.begin + page.header;
+    for (size_t k = kPageHeader; k < page.header && packets < 3; ++k) {
+      const size_t bytes = page.begin[k];
+      if (packet.size() + bytes > kLongestPacket) refuse("they are too long");
+      packet.insert(packet.end(), content, content + bytes);
+      content += bytes;
+      open = bytes == 255;
+      if (open) continue;
+      if (!is_header(packet, uint8_t(1 + 2 * packets))) refuse("one is missing");
+      if (packets == 0) check_identification(packet);
+      if (packets == 1) check_comments(packet);
+      ++packets;
+      packet.clear();
+    }
+  }
+}
+
+}  // namespace ndd

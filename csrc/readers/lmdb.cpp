@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values of an LMDB database, by its B+tree as it lies in the file.
+//
+// LMDB itself maps the file and believes every number in it: a file that is cut off, before or while it is read, ends the process with SIGBUS, and a
+// damaged page makes it read beside the map. Here each page is read by pread, once, and everything in it is checked; values become ranges of the
+// file, which are read ahead as those of other containers. Nobody writes, so that a tree is all there is to know: no locks, no transactions, no maps
+// that a fork has to close.
+//
+// The format (data version 1, machines with 64 bits): pages 0 and 1 are headers, of which the one of the later transaction counts. A page begins with
+// its number (8 bytes), 2 unused, flags (2), and the ends of the table of nodes and of the free space (2 each) or the number of its pages (4).
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "readers/file_window.h"
+#include "readers/scan.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kHeader = 16, kNode = 8, kTree = 48, kMeta = kHeader + 24 + 2 * kTree + 16;
+constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
+constexpr uint64_t kNoPage = ~uint64_t{0};
+constexpr int kBranch = 1, kLeaf = 2, kOverflow = 4, kMetaPage = 8, kKinds = kBranch | kLeaf | kOverflow | kMetaPage | 0x20 | 0x40;
+constexpr int kElsewhere = 1, kDatabase = 2, kDuplicates = 4;  // flags of nodes
+constexpr int kSortedDuplicates = 4;                             // flag of a tree
+constexpr int kDeepest = 32;                                     // LMDB's own limit
+
+template <class T>
+T loaded(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+[[noreturn]] void damaged(uint64_t page, const std::string& what) {
+  throw std::runtime_error("page " + std::to_string(page) + " of the database is damaged: " + what);
+}
+
+struct Header {
+  uint64_t page_bytes, flags, depth, entries, root, last_page, transaction;
+};
+
+class Tree {
+ public:
+  explicit Tree(const std::string& path) : file_(path) {
+    header_ = header_at(0);
+    const Header other = header_at(int64_t(header_.page_bytes));
+    if (other.page_bytes != header_.page_bytes) throw std::runtime_error("the two headers of the database have different sizes of pages");
+    if (other.transaction > header_.transaction) header_ = other;
+    bytes_ = int64_t(header_.page_bytes);
+    pages_ = uint64_t(file_.size()) / header_.page_bytes;
+    if (header_.flags & kSortedDuplicates) throw std::runtime_error("a database with several values of a key, which is not supported");
+    if (header_.root == kNoPage ? header_.entries != 0 || header_.depth != 0 : header_.depth < 1 || header_.depth > uint64_t{kDeepest}) {
+      throw std::runtime_error("the header of the database is damaged: a tree of depth " + std::to_string(header_.depth));
+    }
+    seen_.assign(size_t(pages_), false);
+  }
+
+  Scan scan() {
+    if (header_.root != kNoPage) walk(header_.root, 1);
+    if (scan_.begins.size() != header_.entries) {
+      throw std::runtime_error("the header of the database counts " + std::to_string(header_.entries) + " keys, and there are " +
+                               std::to_string(scan_.begins.size()));
+    }
+    return std::move(scan_);
+  }
+
+ private:
+  Header header_at(int64_t begin) {
+    const char* page = file_.at(begin, kMeta);
+    if (!page) throw std::runtime_error("the file ends within the header of the database");
+    const char *meta = page + kHeader, *tree = meta + 24 + kTree, *end = tree + kTree;
+    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) throw std::runtime_error("this is no LMDB database");
+    if (loaded<uint32_t>(meta + 4) != kVersion) {
+      throw std::runtime_error("an LMDB database of version " + std::to_string(loaded<uint32_t>(meta + 4)) + ", which is not supported");
+    }
+    const uint64_t page_bytes = loaded<uint32_t>(meta + 24);
+    if (page_bytes < 256 || page_bytes > 32768 || (page_bytes & (page_bytes - 1)) != 0) {
+      throw std::runtime_error("the header of the database is damaged: pages of " + std::to_string(page_bytes) + " bytes");
+    }
+    return {page_bytes, loaded<uint16_t>(tree + 4), loaded<uint16_t>(tree + 6), loaded<uint64_t>(tree + 32), loaded<uint64_t>(tree + 40),
+            loaded<uint64_t>(end), loaded<uint64_t>(end + 8)};
+  }
+
+  // `count` pages that have not been seen before. Then no tree is endless, whatever it says.
+  void see(uint64_t page, uint64_t count) {
+    if (page < 2 || page >= pages_ || count > pages_ - page) {
+      std::string text = "page " + std::to_string(page) + " of the database is beyond the end of the file, which has " + std::to_string(pages_) + " pages";
+      if (header_.last_page >= pages_) text += " of " + std::to_string(header_.last_page + 1) + ": it is cut off";
+      throw std::runtime_error(text);
+    }
+    for (uint64_t k = page; k < page + count; ++k) {
+      if (seen_[size_t(k)]) damaged(k, "it is used twice");
+      seen_[size_t(k)] = true;
+    }
+  }
+
+  // `length` bytes from the beginning of a page.
+  std::string read(uint64_t page, int64_t length) {
+    const char* bytes = file_.at(int64_t(page) * bytes_, length);
+    if (!bytes) throw std::runtime_error("the file became shorter while it was read");
+    if (loaded<uint64_t>(bytes) != page) damaged(page, "it says that it is page " + std::to_string(loaded<uint64_t>(bytes)));
+    return {bytes, size_t(length)};
+  }
+
+  void walk(uint64_t number, uint64_t depth) {
+    see(number, 1);
+    const std::string page = read(number, bytes_);
+    const bool leaf = depth == header_.depth;
+    const int kind = loaded<uint16_t>(page.data() + 10) & kKinds;
+    if (kind != (leaf ? kLeaf : kBranch)) damaged(number, "it is of kind " + std::to_string(kind));
+    const int64_t lower = loaded<uint16_t>(page.data() + 12), upper = loaded<uint16_t>(page.data() + 14);
+    if (lower < kHeader + 2 || lower % 2 != 0 || lower > upper || upper > bytes_) damaged(number, "its table of nodes does not fit into it");
+    for (int64_t at = kHeader; at < lower; at += 2) {
+      const int64_t node = loaded<uint16_t>(page.data() + at);
+      if (node < upper || node > bytes_ - kNode) damaged(number, "a node lies outside");
+      const char* const head = page.data() + node;
+      const uint64_t low = loaded<uint16_t>(head), high = loaded<uint16_t>(head + 2), flags = loaded<uint16_t>(head + 4);
+      const int64_t key = loaded<uint16_t>(head + 6), left = bytes_ - node - kNode - key;
+      if (left < 0) damaged(number, "a key ends outside");
+      if (!leaf) {
+        walk(low | high << 16 | flags << 32, depth + 1);
+        continue;
+      }
+      const auto length = int64_t(low | high << 16);
+      if (flags & (kDatabase | kDuplicates)) throw std::runtime_error("a database with databases in it, or several values of a key, which is not supported");
+      scan_.names.emplace_back(head + kNode, size_t(key));
+      scan_.lengths.push_back(length);
+      scan_.begins.push_back(flags & kElsewhere ? elsewhere(number, head + kNode + key, left, length) : int64_t(number) * bytes_ + node + kNode + key);
+      if (!(flags & kElsewhere) && length > left) damaged(number, "a value ends outside");
+    }
+  }
+
+  // Where a value begins that has pages for itself.
+  int64_t elsewhere(uint64_t page, const char* pointer, int64_t left, int64_t length) {
+    if (left < 8) damaged(page, "a value's page lies outside");
+    const auto first = loaded<uint64_t>(pointer);
+    const auto pages = uint64_t((kHeader + length + bytes_ - 1) / bytes_);
+    see(first, pages);
+    const std::string head = read(first, kHeader);
+    if (!(loaded<uint16_t>(head.data() + 10) & kOverflow) || loaded<uint32_t>(head.data() + 12) < pages) damaged(first, "it does not hold the value");
+    return int64_t(first) * bytes_ + kHeader;
+  }
+
+  FileWindow file_;
+  Header header_{};
+  int64_t bytes_ = 0;
+  uint64_t pages_ = 0;
+  std::vector<bool> seen_;
+  Scan scan_;
+};
+
+}  // namespace
+
+Scan scan_lmdb(const std::string& path) { return Tree(path).scan(); }
+
+}  // namespace ndd

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decodes damaged sounds, arrays, videos and FITS files in processes that may die."""
+
+import io
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+import numpy as np  # noqa: E402
+from attack import Attack, main  # noqa: E402
+from media_headers import CONTRADICTORY  # noqa: E402
+
+
+def _sources(kind: str) -> list[bytes]:
+    from _mutations import array, sound, video
+
+    if kind in ("fits", "fits_tiles"):
+        from astropy.io import fits
+
+        pixels = np.arange(40 * 60, dtype=np.int16).reshape(40, 60)
+        made = []
+        for unit in (
+            (fits.CompImageHDU(pixels), fits.CompImageHDU(pixels, compression_type="GZIP_1")) if kind == "fits_tiles" else (fits.ImageHDU(pixels),)
+        ):
+            file = io.BytesIO()
+            fits.HDUList([fits.PrimaryHDU(pixels.astype(np.float32)), unit]).writeto(file)
+            made.append(file.getvalue())
+        return made
+    makers: dict[str, Callable[[], list[bytes]]] = {
+        "wav": lambda: [sound("WAV", one) for one in ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM", "MS_ADPCM")],
+        "flac": lambda: [sound("FLAC", "PCM_16"), sound("FLAC", "PCM_24")],
+        "vorbis": lambda: [sound("OGG", "VORBIS")],
+        "opus": lambda: [sound("OGG", "OPUS")],
+        "mp3": lambda: [sound("MP3", "MPEG_LAYER_III")],
+        "npy": lambda: [array("C"), array("F")],
+        "mp4": lambda: [video("mp4")],
+        "webm": lambda: [video("webm")],
+    }
+    return makers[kind]()
+
+
+def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
+    """The attack on one kind of file: the decoder, and the reader where it has code of its own."""
+    from _mutations import mutated
+
+    import torch_ndd as ndd
+
+    files, path = _sources(kind), folder / "a"
+
+    def decode(data: bytes) -> None:
+        if kind in ("fits", "fits_tiles"):
+            path.write_bytes(data)
+            for (one,) in ndd.experimental.readers.Fits(files=[str(path)], hdu_indices=[2]).next_epoch():
+                one.torch()
+            return
+        file = ndd.tensor(np.frombuffer(data, np.uint8))
+        if kind in ("mp4", "webm"):
+            np.asarray(ndd.decoders.video(file))
+        elif kind == "npy":
+            path.write_bytes(data)
+            try:
+                ndd.decoders.numpy(file).torch()
+            finally:
+                for (one,) in ndd.readers.Numpy(files=[str(path)]).next_epoch():
+                    one.torch()
+        else:
+            np.asarray(ndd.decoders.audio(file)[0])
+
+    for one in files:
+        decode(one)  # whole ones can be read
+
+    def attack(number: int) -> bytes:
+        draw = random.Random(f"{seed} {kind} {way} {number}")
+        source = files[number % len(files)]
+        data = mutated(source, number // len(files) % 6, draw) if way == "mutated" else CONTRADICTORY[kind](source, draw)
+        decode(data)
+        return data
+
+    return attack
+
+
+if __name__ == "__main__":
+    every = ("mutated", "headers")
+    main(make, __file__, dict.fromkeys(CONTRADICTORY, every), {"mutated": 20_000, "headers": 10_000}, 6 << 30)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Web servers of this process that answer badly: without end, slowly, not at all, or something else than they say."""
+
+import gzip
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+Write = Callable[[bytes], None]
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+# A server stops by itself, whatever the client does.
+_SECONDS = 8.0
+
+
+def _endless(write: Write, head: bytes, part: bytes, pause: float = 0.0) -> None:
+    end = time.monotonic() + _SECONDS
+    write(head)
+    while time.monotonic() < end:
+        write(part)
+        time.sleep(pause)
+
+
+def _silent(write: Write, head: bytes) -> None:
+    if head:
+        write(head)
+    time.sleep(_SECONDS)
+
+
+_CHUNK = b"10000\r\n" + bytes(65536) + b"\r\n"
+_GZIP = gzip.compress(bytes(4_000_000))
+ANSWERS: dict[str, Callable[[Write], None]] = {
+    "an endless body": lambda write: _endless(write, _HEAD + b"Connection: close\r\n\r\n", bytes(65536)),
+    "endless chunks": lambda write: _endless(write, _HEAD + b"Transfer-Encoding: chunked\r\n\r\n", _CHUNK),
+    "a large Content-Length": lambda write: write(_HEAD + b"Content-Length: 999999999999\r\n\r\nabc"),
+    "a byte now and then": lambda write: _endless(write, _HEAD + b"Content-Length: 100000\r\n\r\n", b"x", 0.02),
+    "silence": lambda write: _silent(write, b""),
+    "silence after the headers": lambda write: _silent(write, _HEAD + b"Content-Length: 10\r\n\r\n"),
+    "slow headers": lambda write: _endless(write, _HEAD, b"X-A: b\r\n", 0.02),
+    "endless headers": lambda write: _endless(write, _HEAD, b"X-A: " + b"b" * 1000 + b"\r\n"),
+    "an endless header": lambda write: _endless(write, _HEAD + b"X-A: ", b"b" * 1000),
+    "endless early answers": lambda write: _endless(write, b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", 0.001),
+    "compressed": lambda write: write(_HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(_GZIP) + _GZIP),
+    "a redirect to itself": lambda write: write(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+    "an end that is too early": lambda write: write(_HEAD + b"Content-Length: 1000\r\n\r\nabc"),
+}
+REASONS = {
+    "an endless body": r"more than 300000 bytes \(url_max_bytes\)",
+    "endless chunks": r"more than 300000 bytes \(url_max_bytes\)",
+    "a large Content-Length": r"more than 300000 bytes \(url_max_bytes\)",
+    "a byte now and then": r"fewer than 4096 bytes have arrived in 0\.6 s \(url_stall_seconds\)",
+    "silence": r"fewer than 4096 bytes have arrived in 0\.6 s \(url_stall_seconds\)",
+    "silence after the headers": r"fewer than 4096 bytes have arrived in 0\.6 s \(url_stall_seconds\)",
+    "slow headers": r"fewer than 4096 bytes have arrived in 0\.6 s \(url_stall_seconds\)",
+    "endless headers": r".",
+    "an endless header": r".",
+    "endless early answers": r"fewer than 4096 bytes have arrived in 0\.6 s \(url_stall_seconds\)",
+    "compressed": r"Content-Encoding gzip",
+    "a redirect to itself": r"([Rr]edirect|302)",
+    "an end that is too early": r"([Pp]ayload|[Nn]ot enough)",
+}
+LIMITS = {"url_max_bytes": 300_000, "url_stall_seconds": 0.6, "url_max_seconds": 5.0}
+
+
+@contextmanager
+def answering(answer: Callable[[Write], None]) -> Iterator[str]:
+    """The URL of a server that gives one answer to everything."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)
+
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.settimeout(_SECONDS)
+            connection.recv(65536)
+            answer(connection.sendall)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``str(error)`` says of queued work that failed, on all ways to a result: operator, sample, file and reason, then the line of the program."""
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import torch_ndd as ndd
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The second of three is damaged behind its header."""
+    folder = tmp_path_factory.mktemp("damaged")
+    file = io.BytesIO()
+    Image.effect_noise((60, 60), 50).save(file, "JPEG")
+    for k in range(3):
+        (folder / f"{k}.jpg").write_bytes(file.getvalue()[: 700 if k == 1 else None])
+    return [str(folder / f"{k}.jpg") for k in range(3)]
+
+
+def decoded(jpegs: Any) -> Any:
+    return ndd.flip(ndd.decoders.image(jpegs))
+
+
+def files(paths: list[str]) -> ndd.Batch:
+    ((jpegs, _),) = ndd.readers.File(files=paths).next_epoch(batch_size=3)
+    return jpegs
+
+
+def loaded(paths: list[str], prefetch: int) -> None:
+    list(ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, _: decoded(jpegs), batch_size=3, prefetch=prefetch))
+
+
+def captured(paths: list[str]) -> None:
+    for jpegs, _ in ndd.readers.File(files=[paths[0], paths[2], paths[0], paths[0], paths[2], paths[0], *paths]).next_epoch(3, capture=True):
+        decoded(jpegs).evaluate()
+
+
+def compiled(paths: list[str]) -> None:
+    images = decoded(files(paths))
+    torch.compile(lambda x: ndd.brightness(x, brightness=2.0), backend="eager")(images)
+
+
+def synchronous(paths: list[str]) -> None:
+    images = decoded(files(paths))
+    with ndd.EvalMode.sync_cpu:
+        ndd.brightness(images)
+
+
+ROUTES: dict[str, Callable[[list[str]], Any]] = {
+    "evaluate": lambda paths: decoded(files(paths)).evaluate(),
+    "torch": lambda paths: decoded(files(paths)).torch(pad=True),
+    "numpy": lambda paths: np.asarray(decoded(files(paths)).select(1)),
+    "a sample": lambda paths: decoded(files(paths)).tensors[1].torch(),
+    "further operators": lambda paths: (ndd.brightness(decoded(files(paths))) * 2).evaluate(),
+    "imread": lambda paths: ndd.imread(paths).evaluate(),
+    "a loader": lambda paths: loaded(paths, 2),
+    "a loader without a thread": lambda paths: loaded(paths, 0),
+    "a captured loop": captured,
+    "a compiled graph": compiled,
+    "a call that does not return before": synchronous,
+}
+
+
+@pytest.mark.parametrize("mode", [ndd.EvalMode.eager, ndd.EvalMode.deferred])
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+def test_the_text_says_it_all(route: Callable[[list[str]], Any], mode: ndd.EvalMode, paths: list[str]) -> None:
+    with mode, pytest.raises(RuntimeError) as caught:
+        route(paths)
+    first, second = str(caught.value).split("\n")
+    assert re.fullmatch(rf"decoders\.image: sample 1 \({re.escape(paths[1])}\): .+", first)
+    call = r"lambda paths: ndd\.imread\(" if route is ROUTES["imread"] else r"return ndd\.flip\(ndd\.decoders\.image\(jpegs\)\)"
+    assert re.search(rf"^called at {re.escape(__file__)}:\d+: .*{call}", second)
+    assert "called at" not in str(caught.value.__cause__)

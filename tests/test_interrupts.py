@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C: Python raises KeyboardInterrupt wherever its code is, and drops what is raised in code that runs because an object goes."""
+
+import gc
+import io
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from _forks import Forks
+from PIL import Image
+
+import torch_ndd as ndd
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("images")
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30), (200, 10, 10)).save(file, "JPEG")
+    made = [folder / f"{k}.jpg" for k in range(16)]
+    for path in made:
+        path.write_bytes(file.getvalue())
+    return [str(path) for path in made]
+
+
+def images(paths: list[str]) -> Iterator[Any]:
+    for jpegs, labels in ndd.readers.File(files=paths).next_epoch(batch_size=4):
+        yield ndd.flip(ndd.resize(ndd.decoders.image(jpegs), size=(20, 30))), labels
+
+
+def pending() -> Any:
+    return ndd.brightness(ndd.batch(np.ones((4, 200, 200, 3), np.uint8), layout="HWC"))
+
+
+def in_a_context() -> Any:
+    with ndd.EvalContext(num_threads=2) as context:
+        return context, pending()
+
+
+def left(iterator: Iterator[Any]) -> Any:
+    next(iterator)
+    return iterator
+
+
+def loader(paths: list[str]) -> Any:
+    made = ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, labels: ndd.decoders.image(jpegs), batch_size=4)
+    return iter(made)
+
+
+def in_memory() -> list[str]:
+    file = io.BytesIO()
+    np.save(file, np.arange(3))
+    for k in range(8):
+        fsspec.filesystem("memory").pipe_file(f"/interrupts/{k}.npy", file.getvalue())
+    return [f"memory://interrupts/{k}.npy" for k in range(8)]
+
+
+# What a program lets go of, by what makes it.
+THINGS: dict[str, Callable[[list[str]], Any]] = {
+    "a result": lambda paths: pending(),
+    "a result with sources": lambda paths: next(images(paths)),
+    "what is being read": lambda paths: left(ndd.readers.File(files=paths).next_epoch(batch_size=2)),
+    "a numpy reader": lambda paths: ndd.readers.Numpy(files=paths),
+    "a context": lambda paths: in_a_context(),
+    "a thread pool": lambda paths: ndd.ThreadPool(2),
+    "a generator": lambda paths: ndd.random.RNG(1),
+    "a loop": lambda paths: left(images(paths)),
+    "a captured loop": lambda paths: left(ndd.readers.File(files=paths).next_epoch(batch_size=2, capture=True)),
+    "a loader and its loop": lambda paths: left(loader(paths)),
+    "a reader with threads": lambda paths: left(ndd.readers.File(files=in_memory()).next_epoch(batch_size=2)),
+    "what native code takes apart": lambda paths: left(ndd.readers.Numpy(files=in_memory()).next_epoch(batch_size=2)),
+}
+
+
+@pytest.mark.parametrize("make", THINGS.values(), ids=THINGS)
+def test_no_python_runs_where_something_goes(make: Callable[[list[str]], Any], paths: list[str]) -> None:
+    thing = make(paths)
+    lines: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line":
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        return note
+
+    before = sys.gettrace()
+    gc.collect()
+    gc.disable()
+    try:
+        sys.settrace(note)
+        del thing
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    assert lines == []
+
+
+def test_threads_end_with_their_owner(forks: Forks) -> None:
+    code = """
+import os, threading, time
+from torch_ndd._workers import Workers
+
+class Owner:
+    pass
+
+def end() -> bool:
+    owner = Owner()
+    workers = Workers(2, "of a test", owner)
+    workers.submit(int).result()
+    (thread,) = [one for one in threading.enumerate() if one.name.startswith("of a test")]
+    del owner, workers
+    thread.join(20)
+    return not thread.is_alive()
+
+here = end()
+child = os.fork()
+if not child:
+    os._exit(0 if end() else 3)
+print(here, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = forks.run(code)
+    assert (done.wait(), done.output, done.errors) == (0, "True 0\n", "")
+
+
+# A training that is interrupted at random moments: what it has in hand at each is let go of, at another one.
+TRAINING = """
+import os, random, signal, sys, threading, time
+import torch_ndd as ndd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
+count, paths = int(sys.argv[1]), sys.argv[2:]
+ready, done, lost = threading.Event(), threading.Event(), []
+
+def interrupt():
+    generator = random.Random(1)
+    for k in range(count):
+        ready.wait()
+        ready.clear()
+        time.sleep(generator.uniform(0, 0.01))
+        os.kill(os.getpid(), signal.SIGINT)
+        if not ready.wait(10):
+            lost.append(k)
+            ready.set()
+    done.set()
+
+def train():
+    while not done.is_set():
+        for jpegs, labels in ndd.readers.File(files=paths, random_shuffle=True, pad_last_batch=True).next_epoch(batch_size=4):
+            images = ndd.resize(ndd.decoders.image(jpegs), size=(32, 32))
+            for _ in range(20):
+                images = ndd.brightness(images, brightness=ndd.random.uniform(range=[0.5, 1.5], batch_size=4))
+            images.torch().float().mean()
+            if done.is_set():
+                return
+
+caught = 0
+threading.Thread(target=interrupt, daemon=True).start()
+while True:
+    try:
+        ready.set()
+        train()
+        break
+    except KeyboardInterrupt:
+        caught += 1
+print(caught, lost, flush=True)
+os._exit(0)
+"""
+
+
+def test_no_ctrl_c_is_lost(forks: Forks, paths: list[str]) -> None:
+    """200 of them; with 1,000 before the native destructors, 16 were lost."""
+    done = forks.run(TRAINING, 200, *paths)
+    assert (done.wait(), done.output, done.errors) == (0, "200 []\n", "")

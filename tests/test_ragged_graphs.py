@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators on ragged images among others in a compiled graph, which knows of them what all samples share: channels, the size after a resize.
+
+Every operator of the registry that has a case with images; that each compiles alone is in ``test_operators.py``. The graphs are shared by the
+operators that have the same images, and run uncompiled behind Dynamo (``backend="eager"``), which is where numbers that are not known would be
+asked for: a graph for each operator takes ten times as long.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _cases import Case, as_tuple
+from test_operators import CASES, values
+from torch._dynamo.utils import counters
+
+import torch_ndd as ndd
+from torch_ndd import Batch
+from torch_ndd._operator import OPERATORS
+from torch_ndd.ops._crop_window import CROP_LAYOUTS
+
+Images = list[np.ndarray]
+
+
+@pytest.fixture(autouse=True)
+def _new_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def takes(operator: str, layout: str | None) -> bool:
+    """Whether an operator takes this layout."""
+    return layout in (OPERATORS[operator].layouts or ())
+
+
+def content(case: Case) -> tuple[Any, ...]:
+    """What makes the images of two cases the same."""
+    (dense, *_), (ragged, *_) = case.inputs(False), case.inputs(True)
+    return case.layout, ragged[0].dtype, dense[0].shape, b"".join(one.tobytes() for one in ragged)
+
+
+def groups() -> dict[str, list[Case]]:
+    """A case with ragged images for every operator that has one, by what the images are. ``Case.uncompiled`` says why others cannot compile."""
+    cases = [case for case in CASES if case.ragged and not case.uncompiled and takes("resize", case.layout) and {"H", "W"} <= set(case.layout or "")]
+    count = Counter(content(case) for case in cases)
+    cases.sort(key=lambda case: -count[content(case)])
+    made: dict[Any, list[Case]] = {}
+    for case in {case.operator: case for case in reversed(cases)}.values():
+        made.setdefault(content(case), []).append(case)
+    return {f"{layout}-{dtype}-{found[0].operator}": found for (layout, dtype, *_), found in made.items()}
+
+
+GROUPS = groups()
+
+
+def extents(case: Case, letters: str) -> list[int]:
+    """Those of the dense samples, with which every case works."""
+    return [case.inputs(False)[0][0].shape[axis] for axis, letter in enumerate(case.layout or "") if letter in letters]
+
+
+Step = Callable[[Batch], Batch]
+
+
+def as_it_is(images: Batch) -> Batch:
+    return images
+
+
+def flipped(images: Batch) -> Batch:
+    return ndd.flip(images) if takes("flip", images.layout) else images
+
+
+def resized(**size: Any) -> Step:
+    return lambda images: ndd.resize(images, **size) if takes("resize", images.layout) else images
+
+
+def normalized(images: Batch) -> Batch:
+    return ndd.crop_mirror_normalize(images, mean=3.0) if images.layout in CROP_LAYOUTS else ndd.normalize(images, mean=1.0, stddev=2.0)
+
+
+# What stands before the operators, and what behind each of them.
+CHAINS: dict[str, Callable[[Case], tuple[Step, Step]]] = {
+    "behind a resize to one size": lambda case: (resized(size=extents(case, "DHW")), as_it_is),
+    "behind a resize to one width": lambda case: (resized(resize_x=extents(case, "W")[0]), as_it_is),
+    "behind a resize to fit": lambda case: (resized(size=extents(case, "DHW"), mode="not_larger"), as_it_is),
+    "before a resize": lambda case: (as_it_is, resized(size=7)),
+    "between flip and normalize": lambda case: (flipped, normalized),
+}
+
+
+def call_of(case: Case, after: Step) -> Callable[..., list[Batch]]:
+    """The case and what follows it, as a function of its inputs."""
+    function, args = case.function, {name: value for name, value in case.arguments().items() if name != "rng"}
+    return lambda *inputs: [after(one) for one in as_tuple(function(*inputs, **args))]
+
+
+def far(ours: list[Batch], theirs: list[Batch]) -> float:
+    """The largest difference; infinite where shapes, types or layouts are others."""
+    if [(one.shape, one.dtype, one.layout) for one in ours] != [(one.shape, one.dtype, one.layout) for one in theirs]:
+        return float("inf")
+    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(values(tuple(ours)), values(tuple(theirs)), strict=True)]
+    return max((float(np.abs(a - b).max(initial=0)) for a, b in pairs), default=0.0)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_operator_in_a_chain(group: str, chain: str) -> None:
+    """Equal to the same calls outside of graphs, also where they draw random numbers."""
+    cases = GROUPS[group]
+    before, after = CHAINS[chain](cases[0])
+    calls, inputs = [call_of(case, after) for case in cases], [case.batches(True) for case in cases]
+    images, others = inputs[0][0], [given[1:] for given in inputs]
+    alike = [[one.shape == images.shape for one in given[1:]] for given in inputs]  # images that go the same way
+
+    def results(numbers: list[int], images: Batch, others: list[tuple[Batch, ...]]) -> list[list[Batch]]:
+        first = before(images)
+        return [calls[k](first, *(before(one) if same else one for one, same in zip(others[k], alike[k], strict=True))) for k in numbers]
+
+    def refuses(k: int) -> bool:
+        try:
+            values(tuple(results([k], images, others)[0]))
+        except RuntimeError:
+            return True
+        return False
+
+    refused = [k for k in range(len(cases)) if refuses(k)]
+    assert all(others[k] for k in refused)  # a second input that is for the images as they were
+    numbers = [k for k in range(len(cases)) if k not in refused]
+    ndd.random.set_seed(1)
+    expected = results(numbers, images, others)
+    ndd.random.set_seed(1)
+    made = torch.compile(lambda *given: results(numbers, *given), fullgraph=True, backend="eager")(images, others)
+    for k, ours, theirs in zip(numbers, made, expected, strict=True):
+        assert far(ours, theirs) <= cases[k].tolerance, cases[k].operator

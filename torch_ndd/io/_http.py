@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fsspec reads by HTTP, with limits: the body is counted while it arrives, silence ends an attempt, and nothing is decompressed."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from ._limits import LimitError, Meter, meter
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+
+
+class _Counted:
+    """The body of a response."""
+
+    def __init__(self, stream: Any, counts: Meter, most: int) -> None:
+        self._stream, self._meter, self._most = stream, counts, most
+        self._count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def readany(self) -> bytes:
+        return self._counted(await self._stream.readany())
+
+    async def read(self, n: int = -1) -> bytes:
+        if n >= 0:
+            return self._counted(await self._stream.read(n))
+        parts = []
+        while part := await self.readany():
+            parts.append(part)
+        return b"".join(parts)
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        while part := await self.read(n):
+            yield part
+
+    def _counted(self, part: bytes) -> bytes:
+        self._count += len(part)
+        self._meter.received(len(part))
+        if self._count > self._most:
+            if self._most < self._meter.most:
+                raise LimitError(f"the server has sent more than the {self._most} bytes that it was asked for")
+            self._meter.check_size(self._count)
+        return part
+
+
+class _Response(aiohttp.ClientResponse):
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        counts = meter.get() or Meter()
+        counts.counts = True
+        await super().start(connection)
+        if 200 <= self.status < 300 and self.headers.get("Content-Encoding", "identity") not in ("identity", ""):
+            raise LimitError(f"the server has sent it with Content-Encoding {self.headers['Content-Encoding']}, though asked for it as it is")
+        most = counts.most
+        asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
+        counts.ignored_range = "Range" in self.request_info.headers and self.status == 200
+        if asked is not None and self.status == 206:
+            most = min(most, int(asked[2]) - int(asked[1]) + 1)
+        if self.method != "HEAD" and (self.content_length or 0) > counts.most:
+            counts.check_size(self.content_length or 0)
+        self.content = _Counted(self.content, counts, most)  # type: ignore[assignment]
+        return self
+
+
+async def client(**options: Any) -> aiohttp.ClientSession:
+    """The session of an fsspec file system for HTTP, with the options that the user has configured for it."""
+    given = dict(options.pop("headers", None) or {})
+    headers = {**{name: value for name, value in given.items() if name.lower() != "accept-encoding"}, "Accept-Encoding": "identity"}
+    # Where somebody else waits for it, as a zip file system that reads by HTTP; otherwise the limits of the operation end it before.
+    timeout = options.pop("timeout", None) or aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
+    return aiohttp.ClientSession(**{**options, "auto_decompress": False}, headers=headers, timeout=timeout, response_class=_Response)

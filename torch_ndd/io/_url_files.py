@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is at a URL, as a file."""
+
+import io
+from collections import OrderedDict
+
+from . import _limits
+from ._urls import Range, fetched, file_size
+
+# Of a video, a block a request, and few blocks in memory: FFmpeg goes through it once and then to some frames.
+_BLOCK, _BLOCKS = 4 * 1024 * 1024, 4
+
+
+class RangeFile(io.RawIOBase):
+    """What is at a URL, as a file of which each read is a request. It is read on any thread, with the limits of the one that has made it."""
+
+    _as_sent = False
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url, self._limits = url, _limits.current()
+        self._position = 0
+        self._size: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = 0 if whence == io.SEEK_SET else self._position if whence == io.SEEK_CUR else self.size()
+        self._position = max(start + offset, 0)
+        return self._position
+
+    def size(self) -> int:
+        """How many bytes there are. RuntimeError where that cannot be found out."""
+        if self._size is None:
+            with _limits.using(self._limits):
+                self._size = file_size(self._url)
+        return self._size
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(self.size() - self._position, 0)
+        left = left if count is None or count < 0 else min(left, count)
+        part = self._bytes(self._position, left) if left else b""
+        self._position += len(part)
+        return part
+
+    def _bytes(self, begin: int, length: int) -> bytes:
+        with _limits.using(self._limits):
+            (content,) = fetched([Range(self._url, begin, length)], self._as_sent)
+        if isinstance(content, Exception):
+            raise content
+        return content
+
+
+class RemoteFile(RangeFile):
+    """The same in blocks, for C libraries, which no exception may pass through: ``error`` has it, and the file seems to end."""
+
+    _as_sent = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self.error: BaseException | None = None
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        try:
+            return super().seek(offset, whence)
+        except BaseException as error:  # a Ctrl-C too: who reads raises it
+            self.error = error
+            return -1
+
+    def size(self) -> int:
+        """How many bytes there are. RuntimeError where that cannot be found out."""
+        if self._size is None and not self._blocks:
+            self._block(0)  # most videos of data sets are one block, and their size is then known without another request
+        return super().size()
+
+    def read(self, count: int = -1) -> bytes:
+        try:
+            left = self.size() - self._position
+            left = left if count is None or count < 0 else min(left, count)
+            parts = []
+            while left > 0:
+                number, first = divmod(self._position, _BLOCK)
+                part = self._block(number)[first : first + left]
+                if not part:
+                    raise EOFError(f"{self._url}: it ends at byte {self._position} of {self._size}")
+                parts.append(part)
+                self._position += len(part)
+                left -= len(part)
+            return b"".join(parts)
+        except BaseException as error:
+            self.error = error
+            return b""
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            begin = number * _BLOCK
+            content = self._bytes(begin, _BLOCK)
+            if len(content) > _BLOCK:  # a web server that knows no ranges
+                self._size = len(content)
+                self._blocks = OrderedDict((k // _BLOCK, content[k : k + _BLOCK]) for k in range(0, len(content), _BLOCK))
+                return self._blocks[number]
+            if len(content) < _BLOCK and self._size is None:
+                self._size = begin + len(content)
+            self._blocks[number] = content
+            if len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(number)
+        return self._blocks[number]

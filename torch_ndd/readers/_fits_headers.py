@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers in the headers of a FITS file that say how large its parts are, looked at before astropy does what they say.
+
+astropy counts to TFIELDS and allocates what ZNAXISn say: ``TFIELDS = 1000000000000`` in a file of 20 kB has no end.
+"""
+
+import math
+import re
+from typing import BinaryIO
+
+_BLOCK, _CARD = 2880, 80
+_MOST_AXES = 999  # the standard's limit, also of columns
+_MOST_BLOCKS = 10_000  # of a header: 360,000 cards
+# Of pixels that a compressed image unfolds to, for each byte of the file. Of a plain one RICE and GZIP make a thousandth.
+_MOST_UNFOLDED = 20_000
+_NUMBER = re.compile(rb"(NAXIS|TFIELDS|ZNAXIS|ZTILE|PCOUNT|GCOUNT|BITPIX|ZBITPIX)(\d*) *= *([+-]?\d+) *(/|$)")
+_COUNTS = ("NAXIS", "TFIELDS", "ZNAXIS")
+
+
+def check_headers(file: BinaryIO) -> None:
+    """ValueError for headers that contradict themselves, or the size of the file. What is no FITS file passes: astropy says so."""
+    size = file.seek(0, 2)
+    begin = 0
+    number = 0
+    while begin + _BLOCK <= size:
+        file.seek(begin)
+        number += 1
+        numbers, groups, begin = _header(file, number)
+        if not numbers:
+            return
+        axes = [numbers.get(f"NAXIS{k}", 0) for k in range(1, numbers.get("NAXIS", 0) + 1)]
+        if groups and axes and axes[0] == 0:
+            axes = axes[1:]
+        pixels = math.prod(axes) if axes else 0
+        held = abs(numbers.get("BITPIX", 8)) // 8 * numbers.get("GCOUNT", 1) * (numbers.get("PCOUNT", 0) + pixels)
+        if held > size - begin:
+            raise ValueError(f"HDU {number} has {held} bytes, and the file ends after {size - begin}")
+        if "ZNAXIS" in numbers:
+            unfolded = math.prod(numbers.get(f"ZNAXIS{k}", 0) for k in range(1, numbers["ZNAXIS"] + 1))
+            tile = math.prod(numbers.get(f"ZTILE{k}", 1) for k in range(1, numbers["ZNAXIS"] + 1))
+            if max(unfolded, tile) > _MOST_UNFOLDED * size:
+                raise ValueError(f"HDU {number} unfolds to {max(unfolded, tile)} pixels, which a file of {size} bytes cannot hold")
+        begin += -(-held // _BLOCK) * _BLOCK
+
+
+def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, int]:
+    """The numbers of a header, whether it is of random groups, and where it ends. No numbers where there is no header."""
+    numbers: dict[str, int] = {}
+    groups = False
+    for block in range(_MOST_BLOCKS):
+        content = file.read(_BLOCK)
+        if len(content) < _BLOCK or (block == 0 and not content.startswith((b"SIMPLE", b"XTENSION"))):
+            return {}, False, 0
+        for at in range(0, _BLOCK, _CARD):
+            card = content[at : at + _CARD]
+            if card.startswith(b"END") and not card[3:8].strip():
+                return numbers or {"NAXIS": 0}, groups, file.tell()
+            groups = groups or re.match(rb"GROUPS  = +T", card) is not None
+            found = _NUMBER.match(card.rstrip())
+            if found is None:
+                continue
+            key, value = (found[1] + found[2]).decode(), int(found[3])
+            most = _MOST_AXES if key in _COUNTS else 64 if key.endswith("BITPIX") else 2**62
+            if not (-64 if key.endswith("BITPIX") else 0) <= value <= most:
+                raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {value}")
+            if numbers.setdefault(key, value) != value:
+                raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {numbers[key]} and {value}")
+    raise ValueError(f"the header of HDU {hdu} has no end")
