@@ -2,6 +2,7 @@
 """The native library: loading it, and the definition of its operators from Python signatures."""
 
 import ctypes
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-PATH = Path(__file__).with_name("_C.so")
+# TORCH_NDD_LIBRARY names another build of the library: one with a sanitizer, or one that emulates a GPU.
+PATH = Path(os.environ.get("TORCH_NDD_LIBRARY") or Path(__file__).with_name("_C.so")).absolute()
 if not PATH.exists():
     raise ImportError(f"torch_ndd: the native library {PATH} is missing; install the package with: pip install .")
 torch.ops.load_library(str(PATH))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a package whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
+"""Build a library whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
 
 Everything is real but the GPU: the shares of the engines, what falls back to what, staging and uploads, orientation and types in the CUDA kernel, and
 above all who waits for which stream. nvImageCodec's CPU decoders stand in for its GPU decoders. The tests of the image decoders then run as ever:
 
-    python decoders.py <folder of a CPU build of csrc> <package folder>
-    NDD_EMULATED_DECODERS=1 PYTHONPATH=<package folder>:tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
+    python decoders.py <folder of a CPU build of csrc> <folder>
+    NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
 """
 
 import shutil
@@ -46,10 +46,8 @@ def _changed(file: str) -> str:
     return text.replace(".run([&] {", ".run([=] {")  # it runs when the launcher has returned
 
 
-def build(cpu_build: Path, package: Path) -> None:
+def build(cpu_build: Path, work: Path) -> None:
     """Compile the decoders anew and link them with the rest of a CPU build."""
-    work = package / "build"
-    work.mkdir(parents=True, exist_ok=True)
     for file in CHANGES:
         path = work / "csrc" / (f"{file}.cpp" if file.endswith(".cu") else file)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,14 +73,8 @@ def build(cpu_build: Path, package: Path) -> None:
         "decoders/gpu_pixels.cu.cpp.o",
     )
     others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
-    library = package / "torch_ndd" / "_C.so"
-    library.parent.mkdir(exist_ok=True)
     link = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
-    subprocess.run(["g++", "-shared", "-o", str(library), *others, *map(str, objects), *link], check=True)
-    for path in (ROOT / "torch_ndd").iterdir():
-        target = library.parent / path.name
-        if path.name not in ("_C.so", "__pycache__") and not target.is_symlink():
-            target.symlink_to(path)
+    subprocess.run(["g++", "-shared", "-o", str(work / "_C.so"), *others, *map(str, objects), *link], check=True)
 
 
 if __name__ == "__main__":
