@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same program under DALI and torch_ndd. A test module that imports this is skipped where DALI is missing."""
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -9,12 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
 
 import torch_ndd as ndd  # noqa: E402
 
 Program = Callable[[Any], Any]  # takes a module: dali or ndd
+
+
+def _damaged() -> np.ndarray:
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(3).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(file, "PNG")
+    data = np.frombuffer(bytearray(file.getvalue()), np.uint8)
+    begin = file.getvalue().index(b"IDAT") + 4
+    data[begin : begin + 64] = 0
+    return data
+
+
+DAMAGED = _damaged()
+"""An image with a good header, whose data cannot be decoded: what is known only when the work runs."""
 
 
 @dataclass

@@ -312,7 +312,9 @@ def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
 def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
     if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
         raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
-    stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2) and (argument.matrix or values.shape[1] != 1)
+    stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2)
+    if stacked and not argument.matrix:
+        stacked = values[0].numel() not in values.shape[1:]  # a row or a column is in one dimension too
     if stacked and argument.vector and not argument.varying and not per_frame:
         raise RuntimeError(
             f"{call.name}: argument {argument.name!r} takes {'a matrix' if argument.matrix else 'numbers in one dimension'} per sample, got an "

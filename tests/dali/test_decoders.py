@@ -44,6 +44,9 @@ def test_dali_extra() -> None:
             try:
                 theirs = run(dali, file, adjust_orientation=adjust_orientation)
             except RuntimeError:
+                if path.name == "cat-3449999_640_grayscale_8bit.jpg":  # lossless: ours decodes it
+                    assert run(ndd, file).shape == (426, 640, 3)
+                    continue
                 with pytest.raises(RuntimeError):
                     run(ndd, file, adjust_orientation=adjust_orientation)
                 continue

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _dali import dali
+from _dali import DAMAGED, dali
 
 import torch_ndd as ndd
 
@@ -94,7 +94,7 @@ def test_no_streams_without_a_gpu() -> None:
 
 def after_an_error(m: Any) -> Any:
     with m.EvalMode.deferred:
-        failing = m.brightness(m.batch([np.ones((5, 2, 2, 3))], layout="FHWC"), brightness=m.tensor(np.float32([1, 2]), layout="F"))
+        failing = m.decoders.image(m.batch([DAMAGED]))
     with pytest.raises(RuntimeError):
         failing.evaluate()
     return m.EvalContext.current().evaluate_all()  # the program was told already
