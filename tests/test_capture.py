@@ -323,3 +323,18 @@ def test_invariant_is_taken_everywhere(paths: list[Path]) -> None:
     size = invariant([20, 20])
     for jpegs, _ in ndd.readers.File(files=[str(path) for path in paths]).next_epoch(batch_size=invariant(13), capture=invariant(True)):
         assert ndd.resize(ndd.decoders.image(jpegs), size=size).torch().shape == (13, 20, 20, 3)
+
+
+@pytest.mark.parametrize("kind", ["reader", "source"])
+def test_an_error_that_is_kept_does_not_keep_the_loop(kind: str, paths: list[Path]) -> None:
+    source = ndd.ExternalSource(lambda: np.zeros((4, 5, 3), np.uint8), layout="HWC")
+
+    def loop() -> None:
+        for batch in ndd.readers.File(files=paths).next_epoch(batch_size=2, capture=True) if kind == "reader" else source.captured(2):
+            ndd.flip(batch[0] if kind == "reader" else batch, nonsense=1)
+
+    with pytest.raises(TypeError, match="nonsense") as kept:
+        loop()
+    assert kept.value.__traceback__ is not None  # its frames have the recorder
+    assert _capture.current.recorder is None
+    assert isinstance(source(), ndd.Tensor)

@@ -71,6 +71,7 @@ THINGS: dict[str, Callable[[list[str]], Any]] = {
     "a generator": lambda paths: ndd.random.RNG(1),
     "a loop": lambda paths: left(images(paths)),
     "a captured loop": lambda paths: left(ndd.readers.File(files=paths).next_epoch(batch_size=2, capture=True)),
+    "a captured source": lambda paths: left(ndd.ExternalSource(lambda: np.ones((4, 5, 3), np.uint8)).captured(2)),
     "a loader and its loop": lambda paths: left(loader(paths)),
     "a reader with threads": lambda paths: left(ndd.readers.File(files=in_memory()).next_epoch(batch_size=2)),
     "what native code takes apart": lambda paths: left(ndd.readers.Numpy(files=in_memory()).next_epoch(batch_size=2)),

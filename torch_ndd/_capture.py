@@ -15,6 +15,7 @@ So values, order and the state of generators are those of plain execution, whate
 
 import enum
 import itertools
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -83,10 +84,15 @@ class _Call:
     rng: RNG | None = field(default=None)
 
 
+class Owner:
+    """What a loop alone holds, as long as it goes on."""
+
+
 class Recorder:
     """The calls of a loop's body. It is active in the thread of the loop while the body runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: "weakref.ref[Any]") -> None:
+        self.owner = owner  # what lives as long as the loop goes on
         self.batch_size: int | None = None  # of this step; None where it has no Batch
         self._calls: dict[Any, _Call] = {}
         self._numbers = itertools.count(1)

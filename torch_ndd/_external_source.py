@@ -4,10 +4,12 @@
 import inspect
 import operator
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from ._batch import Batch, as_batch, repeated
@@ -27,13 +29,7 @@ class _Outcome(NamedTuple):
 
     item: Any
     error: Exception | None
-
-
-class _Early(NamedTuple):
-    """A batch that was made before its turn."""
-
-    made: Any
-    items: list[_Outcome]
+    traceback: TracebackType | None = None  # that of the source, without whoever asked
 
 
 class ExternalSource:
@@ -110,7 +106,8 @@ class ExternalSource:
                 f"ExternalSource: source must be callable, iterable or a generator function without parameters, not {type(source).__name__}"
             )
         self._items: Iterator[Any] | None = None
-        self._captured_by: object = None  # the loop that is going on
+        self._loop: weakref.ref[_Loop] | None = None  # that is going on
+        self._taken: list[_Outcome] = []  # what it has taken early
         self._returned: deque[_Outcome] = deque()  # what a loop has taken early and not used
         self._noted: list[_Outcome] | None = None  # what is being taken early
         self._lock = threading.RLock()
@@ -128,7 +125,7 @@ class ExternalSource:
             RuntimeError: in such a loop, at the end of the source or for a ``batch_size`` that is not the loop's; or a loop over this source goes on.
             ValueError: a Batch of another size.
         """
-        if self._captured_by is not None:
+        if self._has_loop():
             raise RuntimeError("ExternalSource: it was already used through the .captured() method, whose loop is not over")
         loop = running.recorder
         if loop is None or loop.batch_size is None:
@@ -159,46 +156,31 @@ class ExternalSource:
         Raises:
             RuntimeError: at the first step, inside another such loop over this source.
         """
-        if self._captured_by is not None:
-            raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
-        self._captured_by = loop = object()
-        recorder, early = Recorder(), None
-        try:
-            while True:
-                if early is None:
-                    recorder.forget()
-                    try:
-                        with ctx or nullcontext():
-                            made = self._next(batch_size)
-                    except StopIteration:
-                        return
-                else:
-                    made, early = early.made, None
-                made = _own(made)  # the source may use its buffer again when it is asked for the next item
-                recorder.begin(made)
-                if recorder.has_calls:
-                    early = self._taken_early(batch_size, ctx)
-                if early is not None:
-                    recorder.call_ahead(early.made)
-                running.recorder = recorder
-                yield made
-                running.recorder = None
-        finally:
-            if running.recorder is recorder:
-                running.recorder = None
-            if early is not None:
-                self._give_back(early.items)
-            if self._captured_by is loop:
-                self._captured_by = None
+        return _Loop(self, batch_size, ctx)
 
-    def _taken_early(self, batch_size: int, ctx: EvalContext | None) -> "_Early | None":
+    def _has_loop(self) -> bool:
+        """Whether a loop over this goes on. What one that was dropped has taken early is the next item."""
+        if self._loop is None:
+            return False
+        if self._loop() is not None:
+            return True
+        self._end_loop()
+        return False
+
+    def _end_loop(self) -> None:
+        self._loop = None
+        taken, self._taken = self._taken, []
+        self._give_back(taken)
+
+    def _taken_early(self, batch_size: int, ctx: EvalContext | None) -> Any:
         """The next batch. None where there is none: in its turn the same items are taken again, to raise what went wrong."""
-        self._noted = items = []
+        self._noted = self._taken = []
         try:
             with ctx or nullcontext():
-                return _Early(_own(self._next(batch_size)), items)
+                return _own(self._next(batch_size))
         except Exception:
-            self._give_back(items)
+            taken, self._taken = self._taken, []
+            self._give_back(taken)
             return None
         finally:
             self._noted = None
@@ -226,11 +208,11 @@ class ExternalSource:
             try:
                 outcome = _Outcome(ask(), None)
             except Exception as error:
-                outcome = _Outcome(None, error)
+                outcome = _Outcome(None, error, error.__traceback__)
         if self._noted is not None:
             self._noted.append(outcome)
         if outcome.error is not None:
-            raise outcome.error
+            raise outcome.error.with_traceback(outcome.traceback)
         return outcome.item
 
     def _next_item(self) -> Any:
@@ -312,6 +294,78 @@ class ExternalSource:
             most_text = "at most one parameter, the number of the sample" if most else "no parameters"
             raise ValueError(f"ExternalSource: source must be a callable with {most_text}, got {inspect.signature(source)}")
         return len(positional)
+
+
+class _Loop:
+    """The batches of a source, one taken early. It is no generator: Ctrl-C that falls into the ``finally`` of one that is dropped is lost."""
+
+    def __init__(self, source: ExternalSource, batch_size: int, ctx: EvalContext | None) -> None:
+        self._steps = _Steps(source, batch_size, ctx, weakref.ref(self))
+
+    def __iter__(self) -> "_Loop":
+        return self
+
+    def __next__(self) -> Any:
+        take = self._steps.take
+        del self  # this frame stays in the traceback of an error that is kept, and the loop must end when the program lets it go
+        return take()
+
+    def close(self) -> None:
+        """End the loop: what was taken early is the next item."""
+        self._steps.end()
+
+
+class _Steps:
+    """What a :class:`_Loop` does."""
+
+    def __init__(self, source: ExternalSource, batch_size: int, ctx: EvalContext | None, loop: "weakref.ref[_Loop]") -> None:
+        self._source, self._batch_size, self._ctx, self._loop = source, batch_size, ctx, loop
+        self._recorder: Recorder | None = None  # until it has begun
+        self._early: Any = None
+        self._over = False
+
+    def take(self) -> Any:
+        """The next batch."""
+        if self._over:
+            raise StopIteration
+        try:
+            return self._step()
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Give back what was taken early."""
+        self._over, self._early = True, None
+        if self._recorder is not None and running.recorder is self._recorder:
+            running.recorder = None
+        if self._source._loop is self._loop:
+            self._source._end_loop()
+
+    def _step(self) -> Any:
+        source = self._source
+        if self._recorder is None:
+            if source._has_loop():
+                raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
+            source._loop = self._loop
+            self._recorder = Recorder(self._loop)
+        else:
+            running.recorder = None
+        recorder = self._recorder
+        if self._early is None:
+            recorder.forget()
+            with self._ctx or nullcontext():
+                made = source._next(self._batch_size)
+        else:
+            made, self._early, source._taken = self._early, None, []
+        made = _own(made)  # the source may use its buffer again when it is asked for the next item
+        recorder.begin(made)
+        if recorder.has_calls:
+            self._early = source._taken_early(self._batch_size, self._ctx)
+        if self._early is not None:
+            recorder.call_ahead(self._early)
+        running.recorder = recorder
+        return made
 
 
 def _own(made: Any) -> Any:

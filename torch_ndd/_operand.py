@@ -2,7 +2,6 @@
 """What a tensor and a batch have in common: a buffer that may still be filled, and the arithmetic operators."""
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,20 +18,21 @@ TorchTensor: TypeAlias = torch.Tensor
 
 
 class _Loop(threading.local):
-    """What _capture.py does in this thread. The recorder belongs to the generator of the loop: it goes with that, and no ``finally`` is needed where
-    a loop is left, which a Ctrl-C could get lost in."""
+    """What _capture.py does in this thread. The recorder of a loop goes on as long as its owner lives, so that no ``finally`` is needed where a loop
+    is left, which a Ctrl-C could get lost in. The recorder itself may live longer: tracebacks of errors in the body hold it."""
 
-    _reference: Any = None
+    _recorder: Any = None
 
     @property
     def recorder(self) -> Any:
         """The recorder of the loop whose body runs; None outside of such loops."""
-        reference = self._reference
-        return None if reference is None else reference()
+        if self._recorder is not None and self._recorder.owner() is None:
+            self._recorder = None
+        return self._recorder
 
     @recorder.setter
     def recorder(self, recorder: Any) -> None:
-        self._reference = None if recorder is None else weakref.ref(recorder)
+        self._recorder = recorder
 
 
 loop = _Loop()

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._capture import Recorder
+from .._capture import Owner, Recorder
 from .._capture import current as loop
 from .._context import EvalContext
 from ._state import State
@@ -28,7 +29,8 @@ class Early(NamedTuple):
 def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """An epoch as ``next_epoch`` has it, with the calls of the loop's body made ahead for the batch that follows."""
     steps = reader._steps(batch_size)
-    recorder, early = Recorder(), None
+    owner = Owner()  # goes with this generator
+    recorder, early = Recorder(weakref.ref(owner)), None
     for step in range(steps):
         outputs = _delivered(reader, early)
         if outputs is None:
