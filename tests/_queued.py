@@ -12,7 +12,8 @@ from torch_ndd import EvalMode, _native
 
 QUEUED = [EvalMode.deferred, EvalMode.eager]
 SYNC = [EvalMode.sync_cpu, EvalMode.sync_full]
-CAUSE = "brightness: sample 1 has 5 frames, its arguments are for 3"
+CAUSE = "grid_mask: sample 1: Tile argument must be positive, got 0"
+TILES = ndd.batch([9, 0, 9])
 
 
 def videos(size: int = 4) -> ndd.Batch:
@@ -21,7 +22,7 @@ def videos(size: int = 4) -> ndd.Batch:
 
 def failing(size: int = 4, given: ndd.Batch | None = None) -> ndd.Batch:
     """Fails in the kernel; with a ``size`` of 200 in another thread."""
-    return ndd.brightness(videos(size) if given is None else given, brightness=ndd.tensor([1.0, 2.0, 3.0], layout="F"))
+    return ndd.grid_mask(videos(size) if given is None else given, tile=TILES)
 
 
 def ones(size: int = 300, count: int = 8) -> ndd.Batch:

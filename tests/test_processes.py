@@ -119,12 +119,12 @@ def test_exit_with_pending_work(code: str, forks: Forks) -> None:
 def test_an_uncaught_error_shows_the_call(forks: Forks) -> None:
     done = run_python(
         forks,
-        "c = ndd.brightness(ndd.batch([np.ones((5, 2, 2, 3))], layout='FHWC'), brightness=ndd.tensor([1., 2.], layout='F'))\n\nc.torch()",
+        "c = ndd.grid_mask(ndd.batch([np.ones((2, 2, 3))], layout='HWC'), tile=0)\n\nc.torch()",
     )
     assert done.returncode == 1
     cause, _, wrapper = done.errors.partition("The above exception was the direct cause")
-    assert "line 4, in <module>\nRuntimeError: brightness: sample 0 has 5 frames" in cause
-    assert re.search(r"RuntimeError: brightness: sample 0 has 5 frames.*\ncalled at <program>:4, in <module>\s*$", wrapper)
+    assert "line 4, in <module>\nRuntimeError: grid_mask: sample 0: Tile argument" in cause
+    assert re.search(r"RuntimeError: grid_mask: sample 0: Tile argument.*\ncalled at <program>:4, in <module>\s*$", wrapper)
 
 
 def test_ctrl_c_ends_a_wait(forks: Forks) -> None:

@@ -134,7 +134,7 @@ def test_queued_work_raises_when_it_is_used(mode: EvalMode, size: int) -> None:
         assert type(error) is RuntimeError
         first, second = str(error).split("\n")
         assert first == CAUSE
-        assert re.fullmatch(r"called at \S+_queued\.py:\d+: return ndd\.brightness\(.*", second)
+        assert re.fullmatch(r"called at \S+_queued\.py:\d+: return ndd\.grid_mask\(.*", second)
         assert type(error.__cause__) is RuntimeError
         assert str(error.__cause__) == CAUSE
 
@@ -157,7 +157,7 @@ def test_the_cause_shows_the_line_of_the_call(mode: EvalMode, size: int) -> None
     lines = traceback.extract_tb(cause.__traceback__)
     assert [line.name for line in lines[-4:]] == ["test_the_cause_shows_the_line_of_the_call", "outer", "inner", "failing"]
     assert [line.line for line in lines[-4:-1]] == ["result = outer(size)", "return inner(size)", "return failing(size)"]
-    assert (lines[-1].line or "").startswith("return ndd.brightness(")
+    assert (lines[-1].line or "").startswith("return ndd.grid_mask(")
     assert all("torch_ndd" + os.sep not in line.filename for line in lines)
 
 

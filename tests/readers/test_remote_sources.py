@@ -261,7 +261,7 @@ def test_a_missing_container(put: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [ndd.readers.Caffe, ndd.readers.Caffe2])
 def test_databases_are_local(kind: Any) -> None:
-    with pytest.raises(RuntimeError, match=rf'readers\.{kind.__name__}: path "s3://bucket/db" is a URL, but LMDB .* local folder'):
+    with pytest.raises(RuntimeError, match=rf'readers\.{kind.__name__}: path "s3://bucket/db" is a URL, but the keys .*download it'):
         next(kind(path=["s3://bucket/db"]).next_epoch())
 
 
