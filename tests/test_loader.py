@@ -253,8 +253,7 @@ def test_statistics(images: list[Path]) -> None:
     stats = loader.stats
     assert (stats.batches, stats.samples, stats.bytes) == (6, 23, 23 * (3 * 24 * 24 + 1) * 4)
     assert all(value >= 0 for value in stats)
-    assert stats.decode > 0
-    assert stats.augment > 0
+    assert stats.decode > 0  # other operators on images as small as these may run at the call, which is not counted
     assert 0 <= stats.waited <= 1
 
 

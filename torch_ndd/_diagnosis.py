@@ -115,12 +115,12 @@ class Stopwatch:
 
     def stats(self) -> Stats:
         """All figures, to this moment."""
-        decode, augment = (now - before for now, before in zip(worked(), self._worked_before, strict=True))
+        decode, augment = ((now - before) * 1e-9 for now, before in zip(worked(), self._worked_before, strict=True))
         return Stats(self._batches, self.samples, self._bytes, self._read, self._call, self._wait, self._model, decode, augment)
 
 
-def worked() -> tuple[float, float]:
-    """Seconds that all threads together have been decoding, and at other operators."""
+def worked() -> tuple[int, int]:
+    """Nanoseconds that all threads together have been decoding, and at other operators."""
     times = [line.rsplit(" ", 1) for line in _native.worked().decode().splitlines()]
     decode = sum(int(nanoseconds) for op, nanoseconds in times if op.startswith("decoders."))
-    return decode * 1e-9, sum(int(nanoseconds) for _, nanoseconds in times) * 1e-9 - decode * 1e-9
+    return decode, sum(int(nanoseconds) for _, nanoseconds in times) - decode
