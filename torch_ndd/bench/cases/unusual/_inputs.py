@@ -22,7 +22,7 @@ def _photographs() -> np.ndarray:
     return vga_images(8)
 
 
-def _odd(dtype: type[np.generic] = np.uint8, scale: int = 1) -> np.ndarray:
+def _odd(dtype: Any = np.uint8, scale: int = 1) -> np.ndarray:
     return np.ascontiguousarray(_photographs()[:, 100:313, 100:421]).astype(dtype) * np.asarray(scale, dtype)
 
 
