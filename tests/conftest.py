@@ -110,6 +110,15 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     ndd.set_num_threads(None)
 
 
+@pytest.fixture
+def new_compiler() -> Iterator[None]:
+    """A compiler that has compiled nothing, and has counted nothing, before the test."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
 @pytest.fixture(autouse=True)
 def _default_threads() -> Iterator[None]:
     yield

@@ -5,7 +5,7 @@ That every operator compiles, dense and ragged, is in ``test_operators.py``; wha
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from torch_ndd._launch import Launched
 from torch_ndd.ops import _formulas
 from torch_ndd.random import RNG
 
+pytestmark = pytest.mark.usefixtures("new_compiler")
+
 # Operators that torch.compile(fullgraph=True) refuses on all input.
 UNCOMPILED = {
     "decoders.inflate": "it runs in Python",
@@ -32,14 +34,6 @@ UNCOMPILED = {
     "optical_flow": "OpenCV is called from Python",
 }
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
-
-
-@pytest.fixture(autouse=True)
-def _new_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:

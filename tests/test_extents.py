@@ -3,7 +3,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,8 @@ from torch.utils import _pytree as pytree
 import torch_ndd as ndd
 from torch_ndd import Batch, _extents
 
+pytestmark = pytest.mark.usefixtures("new_compiler")
 SIZES = ((8, 9), (10, 13), (6, 9))
-
-
-@pytest.fixture(autouse=True)
-def _new_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 def images(*sizes: tuple[int, int], channels: int = 3, layout: str | None = "HWC", seed: int = 0) -> Batch:

@@ -75,19 +75,22 @@ def reader_of(files: list[Path], **options: Any) -> ndd.readers.File:
     return ndd.readers.File(3, files=files, labels=range(len(files)), random_shuffle=True, seed=5, **options)
 
 
+def refusal(load: Callable[[Any], Any], state: Any) -> str:
+    """What is said of a state that is not taken."""
+    try:
+        load(state)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def attack(load: Callable[[Any], Any], state: Callable[[], Any], use: Callable[[], Any], good: Any, count: int) -> tuple[int, int]:
     """How many states were taken and refused."""
     taken = refused = 0
     load(good)
     for hostile in mutations(good, count, 1):
         before = json.dumps(state())
-        try:
-            load(hostile)
-        except ValueError as error:
-            said = str(error)
-        else:
-            said = ""
-        if said:
+        if said := refusal(load, hostile):
             refused += 1
             assert len(said) < 1000
             assert json.dumps(state()) == before, said
@@ -215,13 +218,7 @@ def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
         except (TypeError, ValueError):
             continue
         before = later.serialize()
-        try:
-            later.deserialize(text)
-        except ValueError as error:
-            said = str(error)
-        else:
-            said = ""
-        if said:
+        if said := refusal(later.deserialize, text):
             refused += 1
             assert said.startswith("Checkpoint: this is no state")
             assert later.serialize() == before

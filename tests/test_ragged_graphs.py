@@ -7,7 +7,7 @@ asked for: a graph for each operator takes ten times as long.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,15 @@ import pytest
 import torch
 from _cases import Case, as_tuple
 from test_operators import CASES, values
-from torch._dynamo.utils import counters
 
 import torch_ndd as ndd
 from torch_ndd import Batch
 from torch_ndd._operator import OPERATORS
 from torch_ndd.ops._crop_window import CROP_LAYOUTS
 
+pytestmark = pytest.mark.usefixtures("new_compiler")
+
 Images = list[np.ndarray]
-
-
-@pytest.fixture(autouse=True)
-def _new_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 def takes(operator: str, layout: str | None) -> bool:

@@ -277,11 +277,12 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
         values = _even_rows(call, argument, value, has_frames)
     if value._external:
         values = values.clone()
-    per_frame = has_frames and (value._layout or "").startswith("F")
-    if not argument.vector and not has_frames and (value._layout or "").startswith("F"):
+    marked = (value._layout or "").startswith("F")
+    per_frame = has_frames and marked
+    if not argument.vector and not has_frames and marked:
         raise RuntimeError(f"{call.name}: argument {argument.name!r} is for the frames of a sequence, but input 0 has none")
     if per_frame:
-        call.agree(f"argument {argument.name!r}", value._shapes[:, 0] if isinstance(value, Batch) and value._shapes is not None else values.shape[1])
+        call.agree(f"argument {argument.name!r}", value._frames() if isinstance(value, Batch) else values.shape[1])
     if per_frame and argument.vector and values.dim() == 2:
         values = values[..., None]  # (rows, frames, 1): one number for all elements, told from one number per element
     return _rows(call, argument, values.contiguous(), per_frame)

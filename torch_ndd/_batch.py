@@ -95,6 +95,10 @@ class Batch(Operand):
         column = self._shapes.numpy()[:, axis]
         return int(column[0]) if (column == column[0]).all() else None
 
+    def _frames(self) -> "int | TorchTensor":
+        """The first extent of the samples: a number where the batch is dense, else int64 (N,) with one for each."""
+        return self._values.shape[1] if self._shapes is None else self._shapes[:, 0]
+
     # --- samples ---
 
     @property

@@ -366,7 +366,7 @@ def _count_frames(op: Operator, state: Call, inputs: Sequence[Batch | None]) -> 
     state.fixed = not op.per_frame
     for k, one in enumerate(inputs):
         if one is not None and (one._layout or "").startswith("F") and (state.frames is None or op.per_frame):
-            state.agree(f"input {k}", one._values.shape[1] if one._shapes is None else one._shapes[:, 0])
+            state.agree(f"input {k}", one._frames())
     return state.frames is not None
 
 

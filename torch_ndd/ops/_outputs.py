@@ -41,7 +41,7 @@ def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
     """For how many frames ``given`` is marked, where the input has none: it has so many in the output. None where nothing changes."""
     if given is None or (input._layout or "").startswith("F") or not (given._layout or "").startswith("F"):
         return None
-    return given._values.shape[1] if given._shapes is None else given._shapes[:, 0]
+    return given._frames()
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
