@@ -27,12 +27,13 @@ build: | $(VENV)/build.stamp
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check torch_ndd tests examples
+	$(BIN)/ruff format --check torch_ndd benchmarks tests examples
+	find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(VENV)/test.stamp
-	$(BIN)/python -m torch_ndd.bench main
-	$(BIN)/python -m torch_ndd.bench ops
+	$(BIN)/python -m benchmarks main
+	$(BIN)/python -m benchmarks ops
 
 # The tests with a library that reports bad accesses to memory and undefined arithmetic: a short selection, or `make asan TESTS="tests/ops -k resize"`.
 # TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own.

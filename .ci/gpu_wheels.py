@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that the lent GPU machine lacks, made small enough to travel: this writes ``.gpu/base.tar.xz`` and ``.gpu/dali.0`` and so on.
+"""Make the packages that a GPU machine without a network lacks small enough to travel, as ``.gpu/base.tar.xz``, ``.gpu/dali.0`` and so on.
 
-Nothing can be fetched there, and 64 MiB travel with a call, the repository included. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code
-for other GPUs and other versions of Python: that is left out, or overwritten with zeros where the file's addresses must stay.
+The machine is assumed to take 64 MiB per transfer, including the repository. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code for
+other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change.
 """
 
 import argparse

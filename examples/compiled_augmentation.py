@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile an augmentation with torch.compile: its operators on pixels become one kernel.
+"""Compile an augmentation with torch.compile: its pixel operators become one kernel.
 
     python examples/compiled_augmentation.py
 
-The function is the same with and without, and so are its random numbers. It takes and returns Batches, dense or of images of different sizes.
+The compiled function has the same results and random numbers. It takes and returns Batches, dense or of images of different sizes.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def augment(images: ndd.Batch) -> ndd.Batch:
 
 
 def speed(function: Augmentation, batches: list[ndd.Batch]) -> float:
-    """Images per second."""
-    for images in batches[:2]:  # which compiles it
+    """Return images per second."""
+    for images in batches[:2]:  # compiles it
         function(images).torch()
     begin = time.perf_counter()
     for images in batches:

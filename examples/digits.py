@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples share: scikit-learn's 1797 handwritten digits as JPEG files, and a small network."""
+"""Shared by the examples: scikit-learn's 1797 handwritten digits as JPEG files, and a small network."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 def write_digits(folder: Path) -> None:
-    """Write the digits as 32x32 JPEGs into ``folder/0`` ... ``folder/9``, unless they are there."""
+    """Write the digits as 32x32 JPEGs to ``folder/0`` ... ``folder/9``, unless they exist."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
@@ -21,7 +21,7 @@ def write_digits(folder: Path) -> None:
 
 
 def small_cnn(classes: int) -> nn.Module:
-    """Four convolutions; it takes images of any size."""
+    """Four convolutions, for images of any size."""
 
     def block(inputs: int, outputs: int) -> list[nn.Module]:
         return [

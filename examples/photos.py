@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Photos for the examples: parts of the two that come with scikit-learn, as JPEG files of different sizes."""
+"""Photos for the examples: crops of the two that come with scikit-learn, as JPEG files of different sizes."""
 
 from pathlib import Path
 
 
 def write_photos(folder: Path, count: int = 256) -> None:
-    """Write ``count`` JPEGs into ``folder/china`` and ``folder/flower``, unless there are as many."""
+    """Write ``count`` JPEGs to ``folder/china`` and ``folder/flower``, unless there are as many."""
     import numpy as np
     from PIL import Image
     from sklearn.datasets import load_sample_image

@@ -2,9 +2,9 @@
 """Decode and augment on many machines with Ray Data, and train on the result.
 
     python examples/ray_preprocess.py /tmp/digits            # a local Ray with two CPUs
-    RAY_ADDRESS=... python examples/ray_preprocess.py ...    # a cluster; the folder must be one that all machines see
+    RAY_ADDRESS=... python examples/ray_preprocess.py ...    # a cluster; the folder must be visible to all machines
 
-Use this where the CPUs beside the GPUs are too few, or to preprocess once and store: on one machine `ndd.DataLoader` does the same with less copying.
+Use this if the CPUs next to the GPUs are too few, or to preprocess once and store: on one machine `ndd.DataLoader` does the same with less copying.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from torch_ndd.ray import map_batches
 
 
 def augment(jpegs: ndd.Batch) -> dict[str, ndd.Batch]:
-    """Runs in Ray's workers: the bytes of files in, columns out."""
+    """Decode in Ray's workers: file contents in, columns out."""
     images = ndd.decoders.image(jpegs)
     images = ndd.random_resized_crop(images, size=[32, 32], random_area=[0.8, 1.0])
     return {"image": ndd.crop_mirror_normalize(images, mean=[127.5], std=[63.75])}

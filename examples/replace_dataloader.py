@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training with torch's DataLoader and torchvision, and with ndd.DataLoader.
 
-    python examples/replace_dataloader.py                    # made of two photos
-    python examples/replace_dataloader.py --folder flowers   # your own, one subfolder for each class
+    python examples/replace_dataloader.py                    # crops of two photos
+    python examples/replace_dataloader.py --folder flowers   # your own images, one subfolder per class
 
-What changes are the lines of `with_torchvision` to those of `with_ndd`; the training loop stays.
+The lines of `with_torchvision` become those of `with_ndd`; the training loop does not change.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def with_torchvision(folder: Path, batch_size: int) -> Iterable[tuple[torch.Tens
 
 def with_ndd(folder: Path, batch_size: int) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
     def transform(jpegs: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch]:
-        images = ndd.decoders.image_random_crop(jpegs)  # decodes only the part
+        images = ndd.decoders.image_random_crop(jpegs)  # decodes only the crop
         images = ndd.resize(images, size=[SIZE, SIZE])
         mirror = ndd.random.coin_flip(batch_size=images.batch_size)
         mean, std = [255 * value for value in MEAN], [255 * value for value in STD]
@@ -54,7 +54,7 @@ def with_ndd(folder: Path, batch_size: int) -> Iterable[tuple[torch.Tensor, torc
 
 
 def train(batches: Iterable[tuple[torch.Tensor, torch.Tensor]], steps: int) -> float:
-    """Some epochs; returns images per second."""
+    """Run some epochs; return images per second."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 16, 8, stride=8), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(100))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that may be killed at any moment, and goes on exactly where it was when it is started again.
+"""Training that may be killed at any time and resumes exactly where it was when it is started again.
 
     python examples/resume_training.py /tmp/digits      # kill it, with kill -9 if you like, and start it again
 
-The checkpoint has the states of model, optimizer and loader. The loader's is a small dict of numbers: the position in the data and in the random
-numbers of the augmentation. What was prepared ahead does not count. So the model sees the same batches, bit for bit, as without the interruption.
+The checkpoint contains the states of model, optimizer and loader. The loader's is a small dict of numbers: the position in the data and in the random
+numbers of the augmentation. Batches prepared ahead do not count. The model sees the same batches, bit for bit, as without the interruption.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> nn.Module:
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        loader.load_state_dict(saved["loader"])  # the first loop delivers the rest of its epoch
+        loader.load_state_dict(saved["loader"])  # the first loop yields the rest of its epoch
         step = saved["step"]
         print(f"going on after step {step}")
 
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> nn.Module:
             if step % options.save_every == 0:
                 states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict(), "step": step}
                 torch.save(states, checkpoint.with_suffix(".new"))
-                checkpoint.with_suffix(".new").replace(checkpoint)  # whenever the process is killed, the file is whole
+                checkpoint.with_suffix(".new").replace(checkpoint)  # atomic: the file is complete whenever the process is killed
         print(f"step {step}: loss {loss.item():.3f}")
     return model
 

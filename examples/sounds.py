@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sounds to learn from when there are none: five kinds of them, in noise."""
+"""Synthetic audio to learn from: five kinds of sounds, in noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("rising", "falling", "steady", "warbling", "clicking")
 
 
 def make_sound(kind: str, generator: np.random.Generator) -> np.ndarray:
-    """A sound of half a second to a second, in quieter noise, with silence before and behind it."""
+    """Return a sound of half a second to a second, in quieter noise, with silence before and after it."""
     time = np.arange(int(RATE * generator.uniform(0.5, 1.0))) / RATE
     low, high = generator.uniform(200, 800), generator.uniform(1500, 5000)
     progress = time / time[-1]
@@ -32,7 +32,7 @@ def make_sound(kind: str, generator: np.random.Generator) -> np.ndarray:
 
 
 def write_sounds(folder: Path, count: int) -> None:
-    """Write ``count`` sounds of each kind as FLAC files into ``folder/<kind>``."""
+    """Write ``count`` sounds of each kind as FLAC files to ``folder/<kind>``."""
     import soundfile
 
     generator = np.random.default_rng(0)

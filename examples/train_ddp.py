@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train with several processes, each on its part of the data.
+"""Train with several processes, each on its shard of the data.
 
     torchrun --nproc-per-node 2 examples/train_ddp.py /tmp/digits
-    torchrun --nproc-per-node 3 examples/train_ddp.py /tmp/digits --epochs 4   # goes on where the other has stopped, also inside of an epoch
+    torchrun --nproc-per-node 3 examples/train_ddp.py /tmp/digits --epochs 4   # resumes where the other stopped, even in the middle of an epoch
 
-All processes together see each image exactly once in an epoch. The state of one loader is that of all, so that rank 0 alone saves it.
+Together the processes see each image exactly once per epoch. All loaders have the same state, so that only rank 0 saves it.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     files = sorted(options.folder.glob("*/*.jpg"))
     digits = torch.tensor([int(file.parent.name) for file in files])
 
-    # The numbers of the images serve as labels here, so that what was seen can be written down.
+    # The indices of the images serve as labels here, to record what was seen.
     reader = ndd.readers.File(files=files, labels=range(len(files)), random_shuffle=True, seed=1, **ndd.distributed.shard())
     loader = ndd.DataLoader(reader, augment, batch_size=options.batch_size, seed=1)
     torch.manual_seed(0)
@@ -62,12 +62,12 @@ def main() -> None:
         if rank == 0:
             states = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict()}
             torch.save({**states, "epoch": epoch, "step": step}, checkpoint.with_suffix(".new"))
-            checkpoint.with_suffix(".new").replace(checkpoint)  # whenever the process is killed, the file is whole
+            checkpoint.with_suffix(".new").replace(checkpoint)  # atomic: the file is complete whenever the process is killed
 
     log = options.seen and options.seen / f"{step}-{rank}.txt"
     for epoch in range(first_epoch, options.epochs):
         seen = torch.zeros(())
-        with model.join():  # one process may have an image, and so a batch, more than another
+        with model.join():  # one process may have one image, and so one batch, more than another
             for images, numbers in loader:
                 numbers = numbers.flatten()
                 loss = nn.functional.cross_entropy(model(images), digits[numbers])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a small object detector on a COCO data set.
 
-    python examples/train_detection.py                    # a data set of coloured shapes that it makes, a minute on two cores
+    python examples/train_detection.py                    # a generated data set of colored shapes, a minute on two cores
     python examples/train_detection.py ~/coco/val2017     # a folder with images/ and instances.json
 
-Boxes move together with their images: cropped by ``random_bbox_crop``, mirrored, resized, and turned with the matrix of
-the rotation. ``box_encoder`` makes the targets. Every fifth image is held out; the share of its objects that are found
-is measured on those. One augmented batch is written as a picture with its boxes, so that you see what the network sees.
+Boxes follow their images: cropped by ``random_bbox_crop``, mirrored, resized, and rotated by the matrix of the rotation. ``box_encoder`` makes the
+targets. Every fifth image is held out to measure the share of objects found. One augmented batch is written as a picture with its boxes, which shows
+what the network sees.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ import torch_ndd as ndd
 HELD_OUT = 5  # every fifth image
 SIDE = 128  # of the training images, in pixels
 CELLS = 8  # rows and columns of the network's output
-SIZES = (0.2, 0.35, 0.55)  # sides of the anchors in each cell, in parts of the image
-STDS = [0.1, 0.1, 0.2, 0.2]  # what differences from the anchors are divided by
+SIZES = (0.2, 0.35, 0.55)  # sides of the anchors in each cell, relative to the image
+STDS = [0.1, 0.1, 0.2, 0.2]  # divisors of the differences from the anchors
 MEAN, STD = [127.5, 127.5, 127.5], [63.75, 63.75, 63.75]  # of red, green and blue, in 0 to 255
 FOUND = 0.5  # intersection over union of an object that counts as found
 COLOURS = ("#ffb000", "#ff3b6b", "#4cc2ff", "#7dff6a")
 
 
 def make_shapes(folder: Path, count: int = 400) -> None:
-    """Write a COCO data set: squares, circles and triangles of any colour, one to three in an image."""
+    """Write a COCO data set: squares, circles and triangles of any color, one to three per image."""
     draw_random = random.Random(0)
     names = ("square", "circle", "triangle")
     images, annotations = [], []
@@ -66,7 +66,7 @@ def make_shapes(folder: Path, count: int = 400) -> None:
 
 
 def make_anchors() -> list[float]:
-    """Left, top, right and bottom of the squares in each cell; the cells row by row."""
+    """Return left, top, right and bottom of the squares in each cell; the cells row by row."""
     anchors = []
     for row in range(CELLS):
         for column in range(CELLS):
@@ -80,7 +80,7 @@ ANCHORS = make_anchors()
 
 
 class Detector(nn.Module):
-    """Convolutions down to the cells; for every anchor the scores of the classes and the differences of the box."""
+    """Convolutions down to the cells; class scores and box differences for every anchor."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -95,17 +95,17 @@ class Detector(nn.Module):
         self.classes = classes
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(N, anchors, classes), the first class is background, and (N, anchors, 4)."""
+        """Return (N, anchors, classes), the first class being background, and (N, anchors, 4)."""
         features = self.features(images)
         scores, boxes = self.scores(features).permute(0, 2, 3, 1), self.boxes(features).permute(0, 2, 3, 1)
         return scores.reshape(len(images), -1, self.classes), boxes.reshape(len(images), -1, 4)
 
 
 def augmented(jpegs: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
-    """Normalised images, and the boxes and labels that they still show; all boxes are in parts of the image's size."""
+    """Return normalized images, and the boxes and labels that they still show; all boxes are relative to the image's size."""
     images = ndd.decoders.image(jpegs)
 
-    # A random window that shows some of the boxes; the boxes of objects outside it are gone.
+    # A random window that shows some of the boxes; boxes of objects outside it are dropped.
     start, shape, boxes, labels = ndd.random_bbox_crop(
         boxes,
         labels,
@@ -117,9 +117,9 @@ def augmented(jpegs: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch) -> tuple[nd
         num_attempts=20,
     )
     images = ndd.slice(images, start, shape, axis_names="WH", normalized_anchor=True, normalized_shape=True)
-    images = ndd.resize(images, size=[SIDE, SIDE])  # boxes in parts of the image do not notice
+    images = ndd.resize(images, size=[SIDE, SIDE])  # relative boxes do not change
 
-    # Boxes follow any operator on pixels by its matrix.
+    # Boxes follow any pixel operator by its matrix.
     angle = ndd.random.uniform(range=[-10.0, 10.0], batch_size=images.batch_size)
     turn = ndd.transforms.of(ndd.rotate, images, angle=angle, keep_size=True)
     images = ndd.rotate(images, angle=angle, keep_size=True, fill_value=127.5)
@@ -154,7 +154,7 @@ def draw_boxes(images: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch, names: li
 
 
 def detection_loss(scores: torch.Tensor, boxes: torch.Tensor, classes: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of the anchors with an object and of the three times as many worst ones without, and the distance of the boxes."""
+    """Return the cross entropy of anchors with an object and of three times as many hard negatives, plus the distance of the boxes."""
     entropy = nn.functional.cross_entropy(scores.flatten(0, 1), classes.flatten(), reduction="none")
     matched = classes.flatten() > 0
     count = max(1, int(matched.sum()))
@@ -164,7 +164,7 @@ def detection_loss(scores: torch.Tensor, boxes: torch.Tensor, classes: torch.Ten
 
 
 def decoded(boxes: torch.Tensor) -> torch.Tensor:
-    """Left, top, right and bottom from differences to the anchors: the inverse of ``box_encoder``."""
+    """Return left, top, right and bottom from differences to the anchors: the inverse of ``box_encoder``."""
     corners = torch.tensor(ANCHORS).reshape(-1, 4)
     centres, sizes = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
     differences = boxes * torch.tensor(STDS)
@@ -173,7 +173,7 @@ def decoded(boxes: torch.Tensor) -> torch.Tensor:
 
 
 def overlaps(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Intersection over union of a box with others."""
+    """Return the intersection over union of a box with others."""
     low, high = torch.maximum(one[:2], others[:, :2]), torch.minimum(one[2:], others[:, 2:])
     both = (high - low).clamp(min=0).prod(1)
     return both / ((one[2:] - one[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - both)
@@ -181,7 +181,7 @@ def overlaps(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def evaluate(model: Detector, reader: ndd.readers.COCO, batch_size: int) -> float:
-    """The share of the objects, in percent, that one of the ten surest boxes of an image finds, with the right class."""
+    """Return the percentage of objects that one of the ten most confident boxes of an image finds, with the right class."""
     model.eval()
     found = total = 0
     for jpegs, boxes, labels in reader.next_epoch(batch_size=batch_size):
@@ -199,7 +199,7 @@ def evaluate(model: Detector, reader: ndd.readers.COCO, batch_size: int) -> floa
 
 
 def main(arguments: list[str] | None = None) -> float:
-    """Train and return the share of the held-out objects that are found, in percent."""
+    """Train and return the percentage of held-out objects that are found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="images/ and instances.json; without it those of DALI_EXTRA_PATH, or coloured shapes")
     parser.add_argument("--epochs", type=int, default=15)
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> float:
 
 
 def train(options: argparse.Namespace, folder: Path) -> float:
-    """The training loop."""
+    """Run the training loop."""
     if not (folder / "instances.json").exists():
         raise SystemExit(f"{folder} needs a file instances.json, and a folder images with what it names")
     annotations = json.loads((folder / "instances.json").read_text())
@@ -241,7 +241,7 @@ def train(options: argparse.Namespace, folder: Path) -> float:
             annotations_file=folder / "instances.json",
             images=images,
             ltrb=True,  # left, top, right, bottom
-            ratio=True,  # in parts of the image's size
+            ratio=True,  # relative to the image's size
             skip_empty=True,
             random_shuffle=random_shuffle,
             seed=0,
@@ -253,7 +253,7 @@ def train(options: argparse.Namespace, folder: Path) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps)
 
-    def batches() -> Iterator[tuple[ndd.Batch, ...]]:  # all epochs, one after the other
+    def batches() -> Iterator[tuple[ndd.Batch, ...]]:  # all epochs
         for _ in range(options.epochs):
             yield from reader.next_epoch(batch_size=options.batch_size)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small convolutional network on a folder of images, with one subfolder for each class.
+"""Train a small convolutional network on a folder of images, with one subfolder per class.
 
     python examples/train_images.py                     # handwritten digits, less than a minute on two cores
     python examples/train_images.py ~/flowers           # your own images
 
-Without a folder, scikit-learn's 1797 handwritten digits are written as JPEGs and used. Every fifth image is held out;
-the accuracy is measured on those. One augmented batch is written as a picture, so that you see what the network sees.
+Without a folder, scikit-learn's 1797 handwritten digits are written as JPEGs and used. Every fifth image is held out to measure the accuracy. One
+augmented batch is written as a picture, which shows what the network sees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
 
 
 def list_images(folder: Path) -> tuple[list[str], list[int], list[str]]:
-    """The image files, their labels, and the names of the classes."""
+    """Return the image files, their labels, and the names of the classes."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     files, labels = [], []
     for label, name in enumerate(classes):
@@ -42,7 +42,7 @@ def list_images(folder: Path) -> tuple[list[str], list[int], list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> float:
-    """Train and return the accuracy on the images held out, in percent."""
+    """Train and return the accuracy on the held-out images, in percent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="one subfolder for each class; without it, handwritten digits")
     parser.add_argument("--epochs", type=int, default=10)
@@ -62,12 +62,12 @@ def main(arguments: list[str] | None = None) -> float:
         return train(options, options.folder, options.size or 128, area=0.25, flip=0.5)
     with tempfile.TemporaryDirectory() as folder:
         write_digits(Path(folder))
-        # A mirrored digit is no digit, and a part of one may be another: no flip, and crops of nearly the whole image.
+        # A mirrored digit is not a digit, and a part of one may be another: no flip, and crops of nearly the whole image.
         return train(options, Path(folder), options.size or 32, area=0.8, flip=0.0)
 
 
 def train(options: argparse.Namespace, folder: Path, size: int, area: float, flip: float) -> float:
-    """The training loop; `area` is the least share of an image in a crop, `flip` the probability of a mirror."""
+    """Run the training loop; `area` is the smallest part of an image in a crop, `flip` the probability of mirroring."""
     files, labels, classes = list_images(folder)
     train_files = [file for i, file in enumerate(files) if i % HELD_OUT != 0]
     train_labels = [label for i, label in enumerate(labels) if i % HELD_OUT != 0]
@@ -79,7 +79,7 @@ def train(options: argparse.Namespace, folder: Path, size: int, area: float, fli
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps)
 
-    def batches() -> Iterator[tuple[ndd.Batch, ndd.Batch]]:  # all epochs, one after the other
+    def batches() -> Iterator[tuple[ndd.Batch, ndd.Batch]]:  # all epochs
         for _ in range(options.epochs):
             yield from reader.next_epoch(batch_size=options.batch_size)
 
@@ -113,7 +113,7 @@ def train(options: argparse.Namespace, folder: Path, size: int, area: float, fli
 
 @torch.no_grad()
 def evaluate(model: nn.Module, files: list[str], labels: list[int], size: int, batch_size: int) -> int:
-    """How many of the images the model recognises."""
+    """Return how many of the images the model recognizes."""
     model.eval()
     reader = ndd.readers.File(files=files, labels=labels, pad_last_batch=True)
     predictions = []
@@ -122,7 +122,7 @@ def evaluate(model: nn.Module, files: list[str], labels: list[int], size: int, b
         images = ndd.resize(images, size=[size, size], mode="not_smaller")
         images = ndd.crop_mirror_normalize(images, crop=[size, size], mean=MEAN, std=STD)
         predictions.append(model(images.torch()).argmax(1))
-    # The last batch is filled up with repetitions of the last image; they do not count.
+    # The last batch is padded with repetitions of the last image; they do not count.
     return int((torch.cat(predictions)[: len(files)] == torch.tensor(labels)).sum())
 
 

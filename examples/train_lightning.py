@@ -3,7 +3,7 @@
 
     python examples/train_lightning.py /tmp/digits
 
-Interrupt it at any moment and run it again: it goes on with the batch that would have followed its last checkpoint.
+Interrupt it at any time and run it again: it resumes with the batch after its last checkpoint.
 """
 
 import argparse

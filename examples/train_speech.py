@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small convolutional network on a folder of sounds, with one subfolder for each class.
+"""Train a small convolutional network on a folder of audio files, with one subfolder per class.
 
-    python examples/train_speech.py                     # five kinds of made sounds, less than a minute on two cores
+    python examples/train_speech.py                     # five kinds of synthetic sounds, less than a minute on two cores
     python examples/train_speech.py ~/speech_commands   # your own WAV, FLAC, OGG or MP3 files
 
-Every sound becomes a spectrogram in mel bands and decibels, of which bands of time and of frequencies are hidden at random
-(SpecAugment). Every fifth file is held out; the accuracy is measured on those. Needs `pip install torch_ndd[audio]`.
+Every sound becomes a log-mel spectrogram, with random time and frequency masks (SpecAugment). Every fifth file is held out to measure the accuracy.
+Needs `pip install torch_ndd[audio]`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUFFIXES = {".wav", ".flac", ".ogg", ".mp3", ".aiff"}
 
 
 def features(files: ndd.Batch) -> ndd.Batch:
-    """The log-mel spectrograms of encoded sounds, (bands, time), with mean 0 and standard deviation 1."""
+    """Return the log-mel spectrograms of encoded audio, (bands, time), with mean 0 and standard deviation 1."""
     signals, _ = ndd.decoders.audio(files, downmix=True, sample_rate=float(RATE))
     signals = ndd.preemphasis_filter(signals)
     spectra = ndd.spectrogram(signals, nfft=512, window_length=400, window_step=160)  # 25 ms every 10 ms
@@ -37,12 +37,12 @@ def features(files: ndd.Batch) -> ndd.Batch:
 
 
 def padded(spectra: ndd.Batch) -> torch.Tensor:
-    """All of them with one channel, as long as the longest; 0 is their mean."""
+    """Stack them with one channel, padded with their mean, 0, to the longest."""
     return spectra.torch(pad=True)[:, None]
 
 
 def small_cnn(classes: int) -> nn.Module:
-    """Three convolutions; it takes sounds of any length."""
+    """Three convolutions, for audio of any length."""
 
     def block(inputs: int, outputs: int) -> list[nn.Module]:
         return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
@@ -52,7 +52,7 @@ def small_cnn(classes: int) -> nn.Module:
 
 
 def list_sounds(folder: Path) -> tuple[list[str], list[int], list[str]]:
-    """The sound files, their labels, and the names of the classes."""
+    """Return the audio files, their labels, and the names of the classes."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     files, labels = [], []
     for label, name in enumerate(classes):
@@ -66,7 +66,7 @@ def list_sounds(folder: Path) -> tuple[list[str], list[int], list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> float:
-    """Train and return the accuracy on the sounds held out, in percent."""
+    """Train and return the accuracy on the held-out files, in percent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="one subfolder for each class; without it, made sounds")
     parser.add_argument("--epochs", type=int, default=8)
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> float:
 
 
 def train(options: argparse.Namespace, folder: Path) -> float:
-    """The training loop."""
+    """Run the training loop."""
     files, labels, classes = list_sounds(folder)
     train_files = [file for i, file in enumerate(files) if i % HELD_OUT != 0]
     train_labels = [label for i, label in enumerate(labels) if i % HELD_OUT != 0]
@@ -101,7 +101,7 @@ def train(options: argparse.Namespace, folder: Path) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=steps)
 
-    def batches() -> Iterator[tuple[ndd.Batch, ndd.Batch]]:  # all epochs, one after the other
+    def batches() -> Iterator[tuple[ndd.Batch, ndd.Batch]]:  # all epochs
         for _ in range(options.epochs):
             yield from reader.next_epoch(batch_size=options.batch_size)
 
@@ -131,11 +131,11 @@ def train(options: argparse.Namespace, folder: Path) -> float:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, files: list[str], labels: list[int], batch_size: int) -> int:
-    """How many of the sounds the model recognises."""
+    """Return how many of the sounds the model recognizes."""
     model.eval()
     reader = ndd.readers.File(files=files, labels=labels, pad_last_batch=True)
     predictions = [model(padded(features(sounds))).argmax(1) for sounds, _ in reader.next_epoch(batch_size=batch_size)]
-    # The last batch is filled up with repetitions of the last sound; they do not count.
+    # The last batch is padded with repetitions of the last sound; they do not count.
     return int((torch.cat(predictions)[: len(files)] == torch.tensor(labels)).sum())
 
 

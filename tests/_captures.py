@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what loops with ``next_epoch(capture=True)`` make ahead."""
+"""Count the calls that loops with ``next_epoch(capture=True)`` issue ahead."""
 
 from typing import Any
 
 import pytest
 
-from torch_ndd import _capture
+from torch_ndd._core import capture
 
 
 class Counted:
-    """How many calls were replaced by what was made ahead, of how many."""
+    """How many calls were replaced by results made ahead, and of how many."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = self.made = 0
-        fits, made_ahead = _capture.Recorder._fits, _capture.Recorder._made_ahead
+        fits, made_ahead = capture.Recorder._fits, capture.Recorder._made_ahead
 
         def counting(recorder: Any, *arguments: Any) -> bool:
             self.taken += (taken := fits(recorder, *arguments))
@@ -23,5 +23,5 @@ class Counted:
             self.made += (made := made_ahead(recorder, *arguments)) is not None
             return made
 
-        monkeypatch.setattr(_capture.Recorder, "_fits", counting)
-        monkeypatch.setattr(_capture.Recorder, "_made_ahead", making)
+        monkeypatch.setattr(capture.Recorder, "_fits", counting)
+        monkeypatch.setattr(capture.Recorder, "_made_ahead", making)

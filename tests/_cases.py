@@ -18,24 +18,24 @@ from typing import Any
 import numpy as np
 
 import torch_ndd as ndd
-from torch_ndd._arguments import Role
-from torch_ndd._operator import OPERATORS, Operator
+from torch_ndd._core.arguments import Role
+from torch_ndd._core.operator import OPERATORS, Operator
 
 Samples = list[np.ndarray]
-# From whether the shapes shall differ to the samples of every positional input.
+# Makes the samples of every positional input; the flag says whether their shapes differ.
 Inputs = Callable[[bool], tuple[Samples, ...]]
 
 COUNT = 3  # samples of a case
-# Operators that take host memory; ``device="gpu"`` says where their result is.
+# Operators whose input is host memory; ``device="gpu"`` selects the device of their result.
 FROM_HOST = ("decoders.image", "decoders.image_random_crop", "decoders.image_crop", "decoders.image_slice")
-# Operators that work in host memory alone, as their documentation says.
+# Operators that work only in host memory, as documented.
 HOST_ONLY = ("decoders.audio", "decoders.numpy", "decoders.video", "io.file.read", "optical_flow", "peek_image_shape")
 EXTENTS = {"F": 3, "C": 3, "D": 5, "H": 17, "W": 23}
 
 
 @dataclass(frozen=True)
 class Each:
-    """An argument with one value a sample; in a batch it is given as a Batch, for a sample as that sample's value."""
+    """An argument with one value per sample; a batch gets it as a Batch, a single sample as that sample's value."""
 
     values: Sequence[Any]
 
@@ -43,7 +43,7 @@ class Each:
 def arrays(
     shape: tuple[int, ...], dtype: str = "uint8", *, axes: Sequence[int] = (0, 1), count: int = COUNT, low: float = 0, high: float = 256
 ) -> Inputs:
-    """Samples of random numbers from ``low`` to ``high``; the extents of ``axes`` differ where the shapes shall."""
+    """Return samples of random numbers from ``low`` to ``high``; the extents of ``axes`` differ if the shapes should."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         generator = np.random.default_rng(7)
@@ -54,7 +54,7 @@ def arrays(
 
 
 def images(layout: str = "HWC", dtype: str = "uint8", *, count: int = COUNT, low: float = 0, high: float = 256, **extents: int) -> Inputs:
-    """Random images, sequences or volumes of a layout; height and width differ where the shapes shall. ``extents`` overrides ``EXTENTS``."""
+    """Return random images, sequences or volumes of a layout; height and width differ if the shapes should. ``extents`` overrides ``EXTENTS``."""
     shape = tuple((EXTENTS | extents)[letter] for letter in layout)
     axes = [k for k, letter in enumerate(layout) if letter in "HW"]
     return arrays(shape, dtype, axes=axes, count=count, low=low, high=high)
@@ -100,6 +100,8 @@ class Case:
     @property
     def definition(self) -> Operator:
         """What ``@operator`` knows about the operator."""
+        if self.operator not in OPERATORS:
+            raise LookupError(f"there is no operator {self.operator}: torch_ndd/__init__.py must import the function with @operator")
         return OPERATORS[self.operator]
 
     @property
@@ -142,7 +144,7 @@ class Case:
         return as_tuple(self.function(*inputs, **self.arguments(), **where, **changes))
 
     def placed(self, ragged: bool = False, device: str = "cpu") -> tuple[tuple[ndd.Batch, ...], dict[str, str]]:
-        """The inputs where the operator takes them, and the keyword argument that makes it work on ``device`` where they do not."""
+        """Return the inputs if the operator has any, else the keyword argument that makes it run on ``device``."""
         inputs = self.batches(ragged, "cpu" if self.operator in FROM_HOST else device)
         return inputs, {} if device == "cpu" or (inputs and self.operator not in FROM_HOST) else {"device": device}
 
@@ -168,10 +170,10 @@ def _each(value: Each) -> ndd.Batch:
 
 
 def public(name: str) -> Any:
-    """What ``torch_ndd.<name>`` is; the name may have dots."""
+    """Return ``torch_ndd.<name>``; the name may have dots."""
     return functools.reduce(getattr, name.split("."), ndd)
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
-    """Several results as they are, one in a tuple."""
+    """Return several results unchanged, one as a tuple."""
     return result if isinstance(result, tuple) else (result,)

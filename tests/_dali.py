@@ -29,12 +29,12 @@ def _damaged() -> np.ndarray:
 
 
 DAMAGED = _damaged()
-"""An image with a good header, whose data cannot be decoded: what is known only when the work runs."""
+"""An image with a valid header and undecodable data, which fails only when the work runs."""
 
 
 @dataclass
 class Result:
-    """What a program made."""
+    """The result of a program."""
 
     samples: list[np.ndarray]
     is_batch: bool
@@ -50,7 +50,7 @@ class Result:
 
 
 def outcome(program: Program, module: ModuleType) -> Result | type[Exception]:
-    """The result, or the type of the error, be it raised at the call or when the result is read."""
+    """Return the result, or the type of the error, raised at the call or when the result is read."""
     try:
         made = program(module)
         is_batch = hasattr(made, "batch_size")
@@ -60,7 +60,7 @@ def outcome(program: Program, module: ModuleType) -> Result | type[Exception]:
 
 
 def outcomes(program: Program) -> tuple[Result, Result] | None:
-    """torch_ndd's result and DALI's; None where both failed with the same type of error."""
+    """Return torch_ndd's result and DALI's; None if both failed with the same type of error."""
     ours, theirs = outcome(program, ndd), outcome(program, dali)
     if isinstance(ours, type) or isinstance(theirs, type):
         assert ours == theirs
@@ -69,14 +69,14 @@ def outcomes(program: Program) -> tuple[Result, Result] | None:
 
 
 def assert_alike(program: Program) -> None:
-    """Equal in everything but the values."""
+    """Check that everything but the values is equal."""
     if (results := outcomes(program)) is not None:
         ours, theirs = results
         assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
 
 
 def assert_same(program: Program, tolerance: float = 0.0) -> None:
-    """Equal in everything; ``tolerance`` is relative."""
+    """Check that everything is equal; ``tolerance`` is relative."""
     assert_alike(program)
     if (results := outcomes(program)) is not None:
         for one, other in zip(results[0].samples, results[1].samples, strict=True):
@@ -84,5 +84,5 @@ def assert_same(program: Program, tolerance: float = 0.0) -> None:
 
 
 def with_dtype(module: ModuleType, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the module's type of the name that ``dtype`` is."""
+    """Return the arguments with ``dtype``, a name, replaced by the module's type."""
     return {key: getattr(torch if module is ndd else dali, value) if key == "dtype" else value for key, value in args.items()}

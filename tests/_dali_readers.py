@@ -25,7 +25,7 @@ ORDERS: list[tuple[int | None, dict[str, Any]]] = [
 
 
 def epochs(module: ModuleType, name: str, batch_size: int | None, options: Mapping[str, Any], count: int = 3) -> list[Any]:
-    """All samples of some epochs, "end" after each, and the metadata. ``dtype`` is a name."""
+    """Return all samples of some epochs, "end" after each, and the metadata. ``dtype`` is a name."""
     options = {key: getattr(module, value) if key == "dtype" else value for key, value in options.items()}
     reader = getattr(module.readers, name)(**options)
     result: list[Any] = []
@@ -42,7 +42,7 @@ def _samples(one: Any) -> list[Any]:
 
 
 def assert_same_epochs(name: str, batch_size: int | None, options: Mapping[str, Any], tolerance: float = 0.0, count: int = 3) -> None:
-    """Equal in shapes, types, layouts, order, metadata and values; ``tolerance`` is absolute."""
+    """Check that shapes, types, layouts, order, metadata and values are equal; ``tolerance`` is absolute."""
     theirs, ours = (epochs(module, name, batch_size, options, count) for module in (dali, ndd))
     assert len(ours) == len(theirs)
     assert ours[-1] == theirs[-1]
@@ -56,7 +56,7 @@ def assert_same_epochs(name: str, batch_size: int | None, options: Mapping[str, 
 
 
 def assert_same_error(name: str, options: Mapping[str, Any]) -> None:
-    """Both fail with the same type of error."""
+    """Check that both fail with the same type of error."""
     found = []
     for module in (dali, ndd):
         with pytest.raises(Exception) as error:  # noqa: PT011  (the type is what is compared)

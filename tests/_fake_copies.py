@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU that is none, whose copies are made: those from pinned memory later, when the "device" gets to them, the others at the call, as CUDA does."""
+"""A fake GPU that performs copies: those from pinned memory later, in stream order, the others at the call, like CUDA."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +8,13 @@ import pytest
 import torch
 from _fake_cuda import FakeCuda
 
-from torch_ndd import _native
+from torch_ndd._core import native
 
 PLAIN_TO, PLAIN_EMPTY, PLAIN_COPY = torch.Tensor.to, torch.empty, torch.Tensor.copy_
 
 
 class GpuTensor(torch.Tensor):
-    """Host memory that says it were on the GPU."""
+    """Host memory that claims to be on the GPU."""
 
     fake: "FakeCopies"
     device = property(lambda self: torch.device("cuda", 0))  # type: ignore[assignment]
@@ -30,13 +30,13 @@ class GpuTensor(torch.Tensor):
 
 
 class FakeCopies(FakeCuda):
-    """``queued`` are the copies that the device has not made yet; ``log`` also says when the host waited for it."""
+    """``queued`` holds the copies that the device has not performed yet; ``log`` also records when the host waited for it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.queued: list[Callable[[], Any]] = []
         self.made = 0
-        self.pinned: dict[int, torch.UntypedStorage] = {}  # never freed, so that no other memory has the address
+        self.pinned: dict[int, torch.UntypedStorage] = {}  # never freed, so that no other memory gets the address
         self.pinned_left = 1 << 40
         fake = self
 
@@ -66,7 +66,7 @@ class FakeCopies(FakeCuda):
         super().install(monkeypatch)
         GpuTensor.fake = self
         monkeypatch.setattr(torch, "empty", self.empty)
-        monkeypatch.setattr(_native, "_pin_sizes", lambda sizes: None)  # the native library knows no FakeCopies
+        monkeypatch.setattr(native, "_pin_sizes", lambda sizes: None)  # the native library does not use FakeCopies
         monkeypatch.setattr(torch.Tensor, "is_pinned", lambda values: values.untyped_storage().data_ptr() in self.pinned)
         monkeypatch.setattr(torch.Tensor, "to", lambda values, *args, **kwargs: self.to(values, *args, **kwargs))
 

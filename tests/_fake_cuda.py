@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two GPUs that are none: what torch_ndd asks of ``torch.cuda`` is answered and written down, so that the rules can be tested anywhere."""
+"""Two fake GPUs: ``torch.cuda`` is replaced by a log of its calls, so that stream rules can be tested without a GPU."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ import torch
 
 
 class FakeCuda:
-    """Stands for ``torch.cuda``; ``log`` has what was done to streams."""
+    """Replaces ``torch.cuda``; ``log`` records the operations on streams."""
 
     def __init__(self, devices: int = 2) -> None:
         self.devices = devices
@@ -93,7 +93,7 @@ class FakeCuda:
 
 
 class FakeTensor:
-    """A tensor on such a GPU, as far as streams are concerned."""
+    """A tensor on a fake GPU, as far as streams are concerned."""
 
     def __init__(self, fake: FakeCuda, name: str, device: int = 0) -> None:
         self.fake, self.name, self.device = fake, name, torch.device("cuda", device)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that have imported everything already: importing torch takes each process of a test 4 seconds of a core.
+"""Processes forked from one that has imported everything: importing torch takes each test process 4 CPU seconds.
 
-A server imports modules and then only forks. A child runs a program as ``python -c`` does, from its first line to the end of the interpreter, and may
-be killed. What importing does is not part of such a test.
+A server imports modules and then only forks. A child runs a program like ``python -c``, from its first line to the end of the interpreter, and may be
+killed. Tests of the import itself cannot use it.
 """
 
 import json
@@ -51,7 +51,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def torchrun_variables(processes: int) -> list[dict[str, str]]:
-    """What ``torchrun`` sets for each of its processes on one machine; without its own process, which takes a third of the time."""
+    """Return what ``torchrun`` sets for each of its processes on one machine; without torchrun's own process, which takes a third of the time."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,11 +61,11 @@ def torchrun_variables(processes: int) -> list[dict[str, str]]:
 
 
 class Forks:
-    """A server that has imported ``modules``. It ends with the context, and with the process that has made it."""
+    """A server that has imported ``modules``. It ends with the context, and with the process that created it."""
 
     def __init__(self, *modules: str) -> None:
         command = [sys.executable, "-W", "ignore", "-c", SERVER, *modules]
-        variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenMP looks at it when torch is imported
+        variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # OpenMP reads it when torch is imported
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables)
         self._folder = tempfile.TemporaryDirectory(prefix="torch_ndd_forks_")
         self._count = 0
@@ -105,7 +105,7 @@ class Forked:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """Return what it has printed so far."""
         return self._out.read_text()
 
     @property
@@ -118,7 +118,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float = 120) -> int:
-        """Until it has ended, or it is killed when it does not."""
+        """Wait until it has ended; kill it on timeout."""
         end = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > end:
@@ -128,7 +128,7 @@ class Forked:
         return code
 
     def wait_for(self, text: str, timeout: float = 120) -> None:
-        """Until it has printed a text."""
+        """Wait until it has printed a text."""
         end = time.monotonic() + timeout
         while text not in self.output:
             assert self.poll() is None, self.errors

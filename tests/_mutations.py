@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes damaged files: ``python _mutations.py COUNT SEED FORMAT...`` prints a line of JSON for each format, with what became of its files.
 
-It is a process of its own, which may crash: the format whose line is missing is to blame.
+It is a separate process, which may crash: the format whose line is missing is to blame.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import numpy as np
 
 import torch_ndd as ndd
 
-WARM_UP = 4  # the part of the files after which the memory is looked at first
+WARM_UP = 4  # the part of the files after which memory is first measured
 
 
 def image(codec: str, **options: Any) -> bytes:
@@ -88,7 +88,7 @@ FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[ndd.Tensor], Any]]
 
 
 def mutated(file: bytes, kind: int, draw: random.Random) -> bytes:
-    """Zero length and wrong magic now and then; bits and bytes anywhere, in the first 64 and the first 400; pieces lost or repeated; an early end."""
+    """Empty files and wrong magic numbers now and then; flipped bits and bytes anywhere or near the start; pieces lost or repeated; truncation."""
     data = bytearray(file)
     at = draw.randrange(len(data))
     if kind == 0:

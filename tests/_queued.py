@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work for the CPU stream: what takes time, what fails, and whether it is done."""
+"""Work for the CPU stream that takes time or fails, and whether it is done."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, _native
+from torch_ndd import EvalMode
+from torch_ndd._core import native
 
 QUEUED = [EvalMode.deferred, EvalMode.eager]
 SYNC = [EvalMode.sync_cpu, EvalMode.sync_full]
@@ -21,7 +22,7 @@ def videos(size: int = 4) -> ndd.Batch:
 
 
 def failing(size: int = 4, given: ndd.Batch | None = None) -> ndd.Batch:
-    """Fails in the kernel; with a ``size`` of 200 in another thread."""
+    """Return a call that fails in the kernel; with a ``size`` of 200 on another thread."""
     return ndd.grid_mask(videos(size) if given is None else given, tile=TILES)
 
 
@@ -36,7 +37,7 @@ def brighter(value: Any, times: int = 1) -> Any:
 
 
 def is_done(value: Any) -> bool:
-    return value._pending is None or bool(_native.done(value._pending.handle))
+    return value._pending is None or bool(native.done(value._pending.handle))
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Videos of plain frames whose colours say which video and which frame they are."""
+"""Videos of plain frames whose colors encode the video and the frame."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ HEIGHT, WIDTH, RATE = 32, 48, 10
 
 
 def encoders() -> object:
-    """torchcodec's encoders; the tests are skipped where torchcodec or FFmpeg is missing, but for CI, which installs them."""
+    """Return torchcodec's encoders; skip the tests if torchcodec or FFmpeg is missing, except in CI, which installs them."""
     try:
         import torchcodec.encoders as found
     except (ImportError, RuntimeError) as error:
@@ -35,7 +35,7 @@ def encode(frames: np.ndarray, container: str = "mp4") -> np.ndarray:
 
 
 def identity(frames: np.ndarray) -> list[str]:
-    """Which video and frame each is: ``a3``; ``-`` for black."""
+    """Decode video and frame of each: ``a3``; ``-`` for black."""
     made = []
     for frame in frames.astype(np.float64):
         video, number = (frame[..., 0].mean() - 30) / 60, frame[..., 1].mean() / 10

@@ -7,7 +7,7 @@ import torch_ndd as ndd
 
 
 class ThreadsOfAWorker(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """What the worker takes for the number of threads, before and after its first work."""
+    """Reports the worker's number of threads, before and after its first work."""
 
     def __len__(self) -> int:
         return 3

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures and options. Under CI (the environment variable ``CI``) nothing that the suite needs may be missing: what is a skip elsewhere fails."""
+"""Fixtures and options. In CI (the environment variable ``CI``) a missing dependency is a failure rather than a skip."""
 
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from _forks import Forks
 
 import torch_ndd as ndd
-from torch_ndd import _native
+from torch_ndd._core import native
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONAL = (
@@ -33,8 +34,10 @@ OPTIONAL = (
     "transformers",
     "webdataset",
 )
+# Last, so that an installed torch_ndd stays in front of the checkout's: for the package `benchmarks`.
+sys.path.append(str(ROOT))
 CI = bool(os.environ.get("CI"))
-HAS_CUDA_KERNELS = any(backend == "CUDA" for _, backend in _native.KERNELS)
+HAS_CUDA_KERNELS = any(backend == "CUDA" for _, backend in native.KERNELS)
 
 if "DALI_EXTRA_PATH" not in os.environ and (data := ROOT.parent / "shared" / "dali_extra").is_dir():
     os.environ["DALI_EXTRA_PATH"] = str(data)
@@ -64,14 +67,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """``-m device`` chooses what ``--device`` makes a difference for."""
+    """Let ``-m device`` select the tests on which ``--device`` has an effect."""
     for item in items:
         if "device" in getattr(item, "fixturenames", ()):
             item.add_marker("device")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what tests with the marker ``figures`` have counted."""
+    """Print the counts of tests with the marker ``figures``."""
     figures = [(report.nodeid, report.capstdout) for report in terminalreporter.stats.get("passed", ()) if "figures" in report.keywords]
     if any(text for _, text in figures):
         terminalreporter.section("figures")
@@ -82,14 +85,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """Where tests get processes from."""
+    """A server of processes for tests."""
     with Forks("torch_ndd") as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> str:
-    """Where operators run: ``cpu``, or ``gpu`` under ``--device=cuda``."""
+    """Where operators run: ``cpu``, or ``gpu`` with ``--device=cuda``."""
     return "gpu" if request.config.getoption("--device") == "cuda" else "cpu"
 
 
@@ -104,7 +107,7 @@ def dali_extra() -> Path:
 
 @pytest.fixture(params=[1, 4], ids=["1 thread", "4 threads"])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Runs the test with 1 and with 4 threads."""
+    """Run the test with 1 and with 4 threads."""
     ndd.set_num_threads(request.param)
     yield request.param
     ndd.set_num_threads(None)
@@ -112,7 +115,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.fixture
 def new_compiler() -> Iterator[None]:
-    """A compiler that has compiled nothing, and has counted nothing, before the test."""
+    """A compiler with no compiled functions and zeroed counters."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     yield
@@ -122,5 +125,5 @@ def new_compiler() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _default_threads() -> Iterator[None]:
     yield
-    if ndd.get_num_threads() != ndd._context._default_threads():
+    if ndd.get_num_threads() != ndd._core.pools._default_threads():
         ndd.set_num_threads(None)

@@ -51,7 +51,7 @@ BAD = {
 
 @contextmanager
 def refused(pattern: str) -> Iterator[None]:
-    """A RuntimeError with this text in it."""
+    """Return a matcher for a RuntimeError with this text."""
     with pytest.raises(RuntimeError, match=pattern):
         yield
 
@@ -60,7 +60,7 @@ def array(file: bytes) -> np.ndarray:
     return np.frombuffer(file, np.uint8)
 
 
-# The random window would often miss the part that a truncated file lacks.
+# A random window would often miss the part that a truncated file lacks.
 WHOLE = {"random_area": [1.0, 1.0], "random_aspect_ratio": [64 / 48, 64 / 48]}
 
 
@@ -98,7 +98,7 @@ def corrupt(file: bytes) -> bytes:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_flat() -> None:
-    # A JPEG with damaged data is the interesting one: nvImageCodec loses the whole decoded image.
+    # A JPEG with damaged data is the interesting case: nvImageCodec drops the whole decoded image.
     big = encoded("JPEG", 300, 400)
     bad = [array(file) for file in (b"text", GOOD[:300], corrupt(GOOD), corrupt(big), big[:2000])]
 
@@ -125,14 +125,14 @@ class Child:
     process: Forked
 
     def output(self) -> tuple[int, list[dict[str, Any]], str]:
-        """How it ended, what it has counted, and what it wrote to stderr."""
+        """Return how it ended, its counts, and its stderr."""
         code = self.process.wait(280)
         return code, [json.loads(line) for line in self.process.output.splitlines()], self.process.errors
 
 
 @pytest.fixture(scope="module")
 def children(forks: Forks) -> Iterator[dict[str, Child]]:
-    """All formats, in processes side by side."""
+    """Run all formats in parallel processes."""
     started = {}
     script = Path(__file__).with_name("_mutations.py")
     for formats in PROCESSES:
@@ -166,7 +166,7 @@ CONTRADICTORY = 250  # files of each format
 
 @pytest.mark.parametrize("name", PROCESSES[0])
 def test_contradictory_headers(forks: Forks, tmp_path: Path, name: str) -> None:
-    # tests/fuzz is the long form of this, under checks of the heap. Here images are decoded in front of a page that nobody may touch.
+    # tests/fuzz is the long form of this, under heap checks. Here images are decoded in front of a guard page.
     progress = tmp_path / "progress"
     progress.write_bytes(bytes(32))
     script = Path(__file__).parent / "fuzz" / "images.py"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input from the file to the operator: what is raised and what it names, that the reader and the stream go on, and that nothing grows.
+"""Bad input from the file to the operator: which error names what, that the reader and the stream continue, and that memory does not grow.
 
-``test_bad_images.py`` has every kind of damaged file and ``test_operators.py`` the mistakes that every operator must refuse; ``test_readers.py``
-has the reader's own and ``test_stream.py`` the ways in which an error comes back.
+``test_bad_images.py`` has every kind of damaged file, ``test_operators.py`` the mistakes that every operator must reject, ``test_readers.py`` the
+reader's own, and ``test_stream.py`` the ways in which an error is reported.
 """
 
 import io
@@ -47,7 +47,7 @@ BAD_FILES = {
 
 
 def reader_of(folder: Path, kind: str) -> ndd.readers.File:
-    """Two good files, and between them a bad one."""
+    """Two good files with a bad one between them."""
     for name in ("0.jpg", "2.jpg"):
         (folder / name).write_bytes(GOOD)
     content = BAD_FILES[kind]
@@ -81,7 +81,7 @@ def decode_an_epoch(reader: ndd.readers.File) -> None:
 
 @each_mode
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_bad_file_is_named_and_the_epoch_goes_on(tmp_path: Path, kind: str, mode: EvalMode, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_is_named_and_the_epoch_continues(tmp_path: Path, kind: str, mode: EvalMode, capfd: pytest.CaptureFixture[str]) -> None:
     reader = reader_of(tmp_path, kind)
     by = "readers.File" if kind in ("missing", "folder") else "decoders.image"
     with mode:
@@ -99,8 +99,8 @@ def test_a_bad_file_is_named_and_the_epoch_goes_on(tmp_path: Path, kind: str, mo
     assert capfd.readouterr().err == ""
 
 
-def test_a_good_sample_beside_a_bad_one(tmp_path: Path) -> None:
-    """The other samples of the epoch are there one by one; the damaged one alone fails."""
+def test_a_good_sample_next_to_a_bad_one(tmp_path: Path) -> None:
+    """The other samples of the epoch are read one by one; only the damaged one fails."""
     decoded = 0
     for file, _ in reader_of(tmp_path, "truncated").next_epoch():
         with suppress(RuntimeError):
@@ -150,7 +150,7 @@ def turned() -> Any:
 
 
 CUT = {"crop": [25, 8]}
-# What is called, the type of the exception, and what its text names.
+# The call, the type of the exception, and what its text names.
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "crop outside": (lambda: ndd.crop(images(), **CUT), RuntimeError, r"crop: sample 0: the window .* axis H of extent 24 .*crop_h"),
     "normalised crop outside": (
@@ -271,7 +271,7 @@ each_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPER
 
 @each_operator
 def test_every_type_of_elements(operator: Callable[[Any], Any]) -> None:
-    """All of them are taken; what a type can hold does not depend on it."""
+    """All element types are accepted; the result does not depend on the type."""
     pixels = torch.arange(6 * 8 * 3).reshape(6, 8, 3) % 2
     expected = operator(ndd.as_tensor(pixels.to(torch.float32), layout="HWC"))
     for name in TYPES:
@@ -303,7 +303,7 @@ def test_batches_without_samples(operator: Callable[[Any], Any]) -> None:
 @each_operator
 @pytest.mark.parametrize("shape", [(0, 8, 3), (6, 0, 3), (6, 8, 0), (0, 0, 0)], ids=str)
 def test_images_without_pixels(operator: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
-    """An error that says so or a result, never a crash."""
+    """Either an error that says so or a result, never a crash."""
     for one in (np.zeros(shape, np.uint8), np.zeros(shape, np.float32)):
         try:
             operator(ndd.as_tensor(one, layout="HWC")).evaluate()

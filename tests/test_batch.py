@@ -74,7 +74,7 @@ def test_constructors(make: Any) -> None:
         ([[1]], {"device": "tpu"}, ValueError, "tpu"),
     ],
 )
-def test_what_is_no_batch(data: Any, options: dict[str, Any], error: Any, text: str) -> None:
+def test_non_batches(data: Any, options: dict[str, Any], error: Any, text: str) -> None:
     for make in (ndd.batch, ndd.as_batch, ndd.Batch):
         with pytest.raises(error, match=text):
             make(data, **options)
@@ -337,7 +337,7 @@ def test_devices() -> None:
             batch.gpu()
 
 
-def test_what_a_batch_has_not() -> None:
+def test_attributes_a_batch_lacks() -> None:
     batch = ndd.batch([[1], [2]])
     for wrong in (len, hash, lambda b: b[0]):
         with pytest.raises(TypeError):

@@ -14,9 +14,11 @@ import pytest
 from PIL import Image
 
 import torch_ndd as ndd
+from benchmarks import _photos, _process, _report, _results, unusual
+from benchmarks.cases import CASES, DATA, Case
 from torch_ndd import types
-from torch_ndd.bench import _photos, _process, _report, _results, unusual
-from torch_ndd.bench.cases import CASES, DATA, Case
+
+ROOT = Path(_results.__file__).parents[1]
 
 
 def test_percentile_is_a_measured_value() -> None:
@@ -95,7 +97,7 @@ def test_competitors_deliver_as_much_and_of_the_same_type(case: Case) -> None:
 
 def bench(*arguments: str) -> dict[str, Any]:
     file = arguments[arguments.index("--json") + 1]
-    subprocess.run([sys.executable, "-m", "torch_ndd.bench", *arguments], check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "benchmarks", *arguments], check=True, capture_output=True, timeout=300, cwd=ROOT)
     return json.loads(Path(file).read_text())
 
 
@@ -123,7 +125,7 @@ def test_unusual_arguments_agree_with_dali(tmp_path: Path) -> None:
     row = report["results"]["slice: a fill a channel"]
     assert row["difference"] == ""
     assert set(row["ms"]) == {"torch_ndd", "DALI"}
-    assert any("x DALI" in line for line in _results.page([report], []))
+    assert any("x DALI" in line for line in _results.section(report))
 
 
 def test_results_that_differ_are_found() -> None:

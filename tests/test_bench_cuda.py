@@ -16,12 +16,12 @@ from rich.console import Console
 from torch._C._autograd import DeviceType
 
 import torch_ndd as ndd
+from benchmarks import _report, _results, main_job
+from benchmarks.__main__ import main as main_of_bench
+from benchmarks._process import PeerError
+from benchmarks.cuda import _cases, _rivals, _timing, compiled, memory, ops
+from benchmarks.cuda._cases import GPU_CASES, GpuCase
 from torch_ndd import types
-from torch_ndd.bench import _report, _results, main_job
-from torch_ndd.bench.__main__ import main as main_of_bench
-from torch_ndd.bench._process import PeerError
-from torch_ndd.bench.cuda import _cases, _rivals, _timing, compiled, memory, ops
-from torch_ndd.bench.cuda._cases import GPU_CASES, GpuCase
 
 
 class Event:
@@ -105,7 +105,7 @@ def test_figures_of_a_case(clock: None, monkeypatch: pytest.MonkeyPatch, name: s
     assert figures["traffic"] == expected
 
 
-def test_a_fault_of_the_device_is_told_from_an_error(clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_faults_differ_from_errors(clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*arguments: Any) -> Any:
         raise ValueError("refused")
 
@@ -178,17 +178,18 @@ def test_page_of_results(tmp_path: Path) -> None:
         _report.write_json(tmp_path / f"{name}.json", {"suite": name, "environment": FACTS, **report})
     (tmp_path / "tests.xml").write_text(TESTS)
     assert main_of_bench(["report", *map(str, tmp_path.glob("*.*")), "--folder", str(tmp_path / "results")]) == 0
-    lines = (tmp_path / "results" / "2026-12-01-h200.md").read_text().splitlines()
-    assert lines[0] == "# 2026-12-01, NVIDIA H200"
-    begin = lines.index("## What failed or missed its bar") + 2
-    assert sorted(lines[begin : lines.index("", begin)]) == [
-        "- compiled: chain: compiled 1.10 times as fast as uncompiled, not 1.5",
-        "- main: p99 of torch_ndd is 2.0 ms, that of DALI pipeline 1.5",
-        "- main: torch_ndd has 0.50 times the images a second of DALI pipeline",
-        "- ops: slow: 0.60 of the copy bandwidth, not 0.8",
-        "- ops: torch_ndd broken: RuntimeError: x",
-        "- test: test_operators::test_cpu_equals_cuda[reductions.sum-all-dense]: Mismatch | 3",
+    lines = (tmp_path / "results" / "h200.md").read_text().splitlines()
+    assert lines[0] == "# NVIDIA H200"
+    assert [line for line in lines if line.startswith("## ")] == ["## compiled", "## graph", "## main", "## memory", "## ops", "## tests"]
+    assert sorted(line for line in lines if line.startswith("- ")) == [
+        "- chain: compiled 1.10 times as fast as uncompiled, not 1.5",
+        "- p99 of torch_ndd is 2.0 ms, that of DALI pipeline 1.5",
+        "- slow: 0.60 of the copy bandwidth, not 0.8",
+        "- test_operators::test_cpu_equals_cuda[reductions.sum-all-dense]: Mismatch | 3",
+        "- torch_ndd broken: RuntimeError: x",
+        "- torch_ndd has 0.50 times the images a second of DALI pipeline",
     ]
+    assert lines[lines.index("## main") + 2].startswith("2026-12-01T10:00:00+00:00, commit abc.")
     assert "Not installed, so not compared with: DALI." in lines
     assert next(line for line in lines if line.startswith("| **slow**")) == "| **slow** | 128 | 0.100 | 0.60 | 1 | 10.0 | failed | run |"
     assert next(line for line in lines if line.startswith("| good")) == "| good | 128 | 0.100 | 0.86 | 1 | 10.0 | 0.90 | run |"
@@ -196,6 +197,23 @@ def test_page_of_results(tmp_path: Path) -> None:
     assert "1 agree with the CPU within the tolerance of their cases: brightness." in lines
     assert "1 do not: reductions.sum." in lines
     assert "1 kernels were only compiled: flip." in lines
+
+
+def test_a_page_keeps_what_was_not_measured_again(tmp_path: Path) -> None:
+    chain = {"ms": {"uncompiled": 1.0, "compiled": 0.5}, "compiled_ratio": {"uncompiled": 2.0}, "largest_difference": 0.0, "bar": 1.5}
+    for day, suites in enumerate((("compiled", "memory"), ("memory",)), 1):
+        facts = {**FACTS, "date": f"2026-12-0{day}T10:00:00+00:00"}
+        files = [tmp_path / f"{name}.json" for name in suites]
+        for file in files:
+            results = {"chain": chain} if file.stem == "compiled" else {"allocated": day}
+            _report.write_json(file, {"suite": file.stem, "environment": facts, "results": results, "failed": {}})
+        page = _results.write_page(files, tmp_path / "results").read_text()
+    assert page.count("2026-12-01") == page.count("2026-12-02") == page.count("## compiled") == page.count("## memory") == 1
+    assert "| chain | 1.000 | 0.500 | 2.00 | 0 |" in page
+    assert '"allocated": 2' in page
+    rows = (tmp_path / "results" / "history.md").read_text().splitlines()[-2:]
+    assert rows[0] == "| 2026-12-01 | NVIDIA H200 | abc | torch 2.11.0 | compiled: 1 rows; memory: 1 rows |"
+    assert rows[1] == "| 2026-12-02 | NVIDIA H200 | abc | torch 2.11.0 | memory: 1 rows |"
 
 
 def test_a_page_needs_a_report(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from _captures import Counted
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd import EvalContext, EvalMode, _capture
+from torch_ndd import EvalContext, EvalMode
+from torch_ndd._core import capture
 from torch_ndd.random import RNG
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -43,7 +44,7 @@ def values(one: Any) -> list[np.ndarray]:
 
 
 def run(body: Body, paths: list[Path], capture: bool, epochs: int = 2, **options: Any) -> list[Any]:
-    """Everything there is to see of a loop: values, states of the reader and of the generators."""
+    """Return everything observable of a loop: values, states of the reader and of the generators."""
     ndd.random.set_seed(7)
     generator = RNG(5)
     reader = ndd.readers.File(files=[str(path) for path in paths], random_shuffle=True, seed=3, enable_checkpointing=True, **options)
@@ -107,7 +108,7 @@ def changing(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
 
 
 def in_place(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
-    """What the loop writes into a result is what the calls after it read."""
+    """Writes of the loop into a result are visible to the calls after it."""
     images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
     seen = ndd.hue(images, hue=30.0).evaluate(), ndd.reshape(images, layout="WHC", shape=[20, 20, 3])
     images.torch()[:, 3:9] = step
@@ -129,7 +130,7 @@ def through_numpy(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
 
 
 def earlier_batches(step: int, jpegs: Any, labels: Any, generator: RNG, kept: list[Any] = []) -> Any:  # noqa: B006
-    """Values of earlier steps, of before the loop, and arrays that are written to."""
+    """Values of earlier steps and from before the loop, and arrays that are written to."""
     if step == 0:
         kept[:] = [ndd.resize(ndd.decoders.image(jpegs), size=[20, 20]), np.array([1, 2, 3], np.float32), [20, 20], ndd.tensor([3.0, 2.0, 1.0])]
     kept[1][0] = step // 2
@@ -160,14 +161,14 @@ def modes(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
 
 
 def computed(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
-    """Operators and indices of Python."""
+    """Python operators and indices."""
     images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
     dark = ndd.math.sqrt((255 - images) * 0.5) + labels
     return dark, images.slice[2:12, ..., -1], ndd.flip(images.slice[0:20] // 2), labels == 3
 
 
 def views(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
-    """Parts that are in the memory of the whole, and what is written to them; numbers that change, and mistakes."""
+    """Views that share memory with the whole, writes to them, changing numbers, and mistakes."""
     images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
     whole = images.slice[0:20]
     seen = (images + step % 3).evaluate(), ndd.flip(whole).evaluate()
@@ -210,7 +211,7 @@ def test_everything_is_as_in_plain_execution(body: Body, paths: list[Path], coun
 
 
 def test_calls_are_made_ahead(paths: list[Path], counted: Counted) -> None:
-    """7 steps: the first is recorded, in the second those of the third are made. Nothing is made in vain."""
+    """7 steps: the first is recorded; in the second, those of the third are made. Nothing is made in vain."""
     for body in (training, own_generator, computed):
         counted.taken = counted.made = 0
         run(body, paths, capture=True, epochs=1)
@@ -218,7 +219,7 @@ def test_calls_are_made_ahead(paths: list[Path], counted: Counted) -> None:
         assert (counted.made, counted.taken) == (5 * calls, 5 * calls)
     counted.taken = counted.made = 0
     run(other_draws, paths, capture=True, epochs=1)
-    assert counted.taken >= 4 * 3  # the first guess of where the generator will be knows nothing of the loop's own draws
+    assert counted.taken >= 4 * 3  # the first guess of the generator's position ignores the loop's own draws
 
 
 def test_arguments_that_change_in_each_step_cost_one_call(paths: list[Path], counted: Counted) -> None:
@@ -293,7 +294,7 @@ def test_loops_in_loops_and_side_by_side(paths: list[Path]) -> None:
         return seen
 
     assert_same(nested(True), nested(False))
-    assert _capture.current.recorder is None
+    assert capture.current.recorder is None
 
 
 def test_single_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
@@ -335,6 +336,6 @@ def test_an_error_that_is_kept_does_not_keep_the_loop(kind: str, paths: list[Pat
 
     with pytest.raises(TypeError, match="nonsense") as kept:
         loop()
-    assert kept.value.__traceback__ is not None  # its frames have the recorder
-    assert _capture.current.recorder is None
+    assert kept.value.__traceback__ is not None  # its frames hold the recorder
+    assert capture.current.recorder is None
     assert isinstance(source(), ndd.Tensor)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of programs that the documentation of DALI's dynamic mode shows, in a plain loop, with ``compile=True`` and with ``capture=True``.
+"""The kinds of programs in the documentation of DALI's dynamic mode, in a plain loop, with ``compile=True`` and with ``capture=True``.
 
-Values, order and states of generators have to be the same. ``test_capture.py`` has what is not in the documentation.
+Values, order and states of generators must be equal. ``test_capture.py`` tests what the documentation does not show.
 """
 
 import io
@@ -24,12 +24,12 @@ from torch_ndd import tfrecord
 from torch_ndd.random import RNG
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
-Program = Callable[[Path, dict[str, Any]], Iterator[Any]]  # (data, arguments of next_epoch) -> what there is to see
+Program = Callable[[Path, dict[str, Any]], Iterator[Any]]  # (data, arguments of next_epoch) -> observable results
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two classes of JPEGs, the same with boxes and as records, arrays, and sounds with transcripts."""
+    """Two classes of JPEGs, the same with boxes and as records, arrays, and audio with transcripts."""
     folder, generator = tmp_path_factory.mktemp("programs"), np.random.default_rng(0)
     images, annotations, records = [], [], []
     for k in range(14):
@@ -69,7 +69,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def classification(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Read, decode, resize, crop, mirror at random, normalise; tensors of torch for a model."""
+    """Read, decode, resize, crop, mirror at random, normalize; torch tensors for a model."""
     reader = ndd.readers.File(file_root=str(data / "images"), random_shuffle=True, seed=1)
     for _ in range(3):
         for jpegs, labels in reader.next_epoch(batch_size=4, **how):
@@ -81,7 +81,7 @@ def classification(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def random_rotations(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """A generator of the program's own."""
+    """A generator owned by the program."""
     reader, rng = ndd.readers.File(file_root=str(data / "images")), RNG(seed=42)
     for _ in range(2):
         for jpegs, _labels in reader.next_epoch(batch_size=4, **how):
@@ -91,7 +91,7 @@ def random_rotations(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def arithmetic_and_slices(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Operators of Python, parts of samples, samples of a batch."""
+    """Python operators, slices of samples, samples of a batch."""
     reader = ndd.readers.File(file_root=str(data / "images"))
     for jpegs, labels in reader.next_epoch(batch_size=5, **how):
         images = ndd.decoders.image(jpegs)
@@ -111,7 +111,7 @@ def modes_of_evaluation(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def conditions(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Control flow of Python: on the step, on a label, on a drawn number."""
+    """Python control flow: on the step, on a label, on a drawn number."""
     reader = ndd.readers.File(file_root=str(data / "images"))
     ndd.random.set_seed(11)
     for step, (jpegs, labels) in enumerate(reader.next_epoch(batch_size=2, **how)):
@@ -147,7 +147,7 @@ def arrays(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def early_exit(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """An epoch that is left goes on in the next loop."""
+    """An epoch that is left early continues in the next loop."""
     reader = ndd.readers.File(file_root=str(data / "images"), random_shuffle=True, seed=5)
     for _ in range(3):
         for step, (jpegs, labels) in enumerate(reader.next_epoch(batch_size=3, **how)):
@@ -157,7 +157,7 @@ def early_exit(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def invariants(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Settings that an object holds, marked as constant."""
+    """Settings held by an object, marked as constant."""
 
     class Settings:
         size = ndd.capture.invariant([18, 22])
@@ -169,7 +169,7 @@ def invariants(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def spectrograms(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Sounds of files: their loud part, noise of random strength, mel spectrogram in decibels, normalised, and its cepstrum."""
+    """Audio files: their loud part, noise of random strength, mel spectrogram in decibels, normalized, and its cepstrum."""
     reader = ndd.readers.File(file_root=str(data), dir_filters=["sounds"], file_filters=["*.flac"], random_shuffle=True, seed=2)
     for _ in range(2):
         for files, _labels in reader.next_epoch(batch_size=3, **how):
@@ -183,7 +183,7 @@ def spectrograms(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def speech(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """A manifest with transcripts; SpecAugment by erasing random bands and times; the length of each sample beside a padded batch."""
+    """A manifest with transcripts; SpecAugment by erasing random bands and times; the length of each sample with a padded batch."""
     reader = ndd.readers.NemoAsr(manifest_filepaths=[str(data / "speech.json")], sample_rate=8000.0, read_sample_rate=False, random_shuffle=True)
     for _ in range(2):
         for sound, text in reader.next_epoch(batch_size=4, **how):
@@ -196,7 +196,7 @@ def speech(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def detection(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """COCO: a random crop that shows the boxes, images and boxes mirrored alike, colours, and the boxes of anchors."""
+    """COCO: a random crop that shows the boxes, images and boxes mirrored alike, colors, and the boxes of anchors."""
     reader = ndd.readers.COCO(
         file_root=str(data), annotations_file=str(data / "boxes.json"), ratio=True, ltrb=True, image_ids=True, random_shuffle=True, seed=3
     )
@@ -215,7 +215,7 @@ def detection(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def records(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """TFRecord: a dict of outputs, labels from 1, a random window decoded from each image; training and validation by turns."""
+    """TFRecord: a dict of outputs, labels from 1, a random window decoded from each image; training and validation in turn."""
     features = {
         "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
         "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
@@ -234,7 +234,7 @@ def records(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def videos(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """Sequences of frames: one crop and mirror for all frames of a sequence, each frame with its own brightness, the frames of a part in time."""
+    """Frame sequences: one crop and mirror per sequence, one brightness per frame, a slice of the frames in time."""
     if not (data / "videos").exists():
         write_videos(data / "videos")
     reader = ndd.readers.Video(file_root=str(data / "videos"), sequence_length=4, step=3, enable_frame_num=True, random_shuffle=True, seed=8)
@@ -248,7 +248,7 @@ def videos(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def videos_with_padding(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """The other reader of videos, whose last sequences are filled; resized, and normalised over time."""
+    """The other video reader, which pads the last sequences; resized, and normalized over time."""
     if not (data / "videos").exists():
         write_videos(data / "videos")
     reader = ndd.experimental.readers.Video(file_root=str(data / "videos"), sequence_length=6, stride=2, pad_mode="reflect_101")
@@ -258,7 +258,7 @@ def videos_with_padding(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 def archives(data: Path, how: dict[str, Any]) -> Iterator[Any]:
-    """WebDataset: images, and what a sample may lack."""
+    """WebDataset: images, and a component that some samples lack."""
     if not (data / "images.tar").exists():
         jpegs = sorted((data / "images").rglob("*.jpg"))
         write_tar(
@@ -279,7 +279,7 @@ PROGRAMS: list[Program] = [
 
 
 def seen(program: Program, data: Path, **how: Any) -> list[Any]:
-    """What a program yields, copied at once, and the default generator after each step and at the end."""
+    """Return what a program yields, copied at once, and the default generator after each step and at the end."""
     ndd.random.set_seed(3)
     found: list[Any] = []
     for step in program(data, how):
@@ -298,7 +298,7 @@ def test_a_program_gives_the_same(program: Program, how: str, data: Path, monkey
     counted = Counted(monkeypatch)
     plain, other = seen(program, data), seen(program, data, **{how: True})
     print(f"{program.__name__}: {counted.taken} of {counted.made} calls made ahead were of use")
-    assert counted.taken or program is early_exit  # whose loops end before there is one
+    assert counted.taken or program is early_exit  # whose loops end before anything is made ahead
     assert len(plain) == len(other) > 3
     for one, expected in zip(other, plain, strict=True):
         if isinstance(expected, np.ndarray):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: registration, order, files. What DALI does in the same cases is compared in tests/dali/test_checkpoint.py."""
+"""Checkpoints: registration, order, files. tests/dali/test_checkpoint.py compares them with DALI."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a compiled graph has: how often it is compiled, what it is fused to, whose numbers it draws, and that it can be saved.
+"""Properties of compiled graphs only: the number of compilations, fusion, random numbers, and export.
 
-That every operator compiles, dense and ragged, is in ``test_operators.py``; what does not, with the reason, is ``UNCOMPILED`` below.
+``test_operators.py`` tests that every operator compiles, dense and ragged; ``UNCOMPILED`` below lists the exceptions with the reasons.
 """
 
 import io
@@ -18,14 +18,14 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import run_and_get_code
 
 import torch_ndd as ndd
-from torch_ndd import Batch, EvalMode, _launch
-from torch_ndd._launch import Launched
-from torch_ndd.ops import _formulas
+from torch_ndd import Batch, EvalMode
+from torch_ndd._core import cuda_work, elementwise
+from torch_ndd._core.cuda_work import StreamWork
 from torch_ndd.random import RNG
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
 
-# Operators that torch.compile(fullgraph=True) refuses on all input.
+# Operators that torch.compile(fullgraph=True) rejects for all inputs.
 UNCOMPILED = {
     "decoders.inflate": "it runs in Python",
     "decoders.numpy": "it runs in Python, and the file says of which type the result is",
@@ -66,7 +66,7 @@ def normalized(x: Any, mirror: Any = 1) -> Any:
 
 
 def test_every_operator_compiles() -> None:
-    """The generic suite compiles all cases but those with a reason; so many operators as the list says have no other."""
+    """The generic suite compiles all cases except those with a reason; the operators in the list have no other cases."""
     from test_operators import CASES
 
     compiles = {case.operator for case in CASES if not case.uncompiled}
@@ -120,8 +120,8 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_is_one_kernel(chain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU: formulas alone."""
-    monkeypatch.setattr(_formulas, "kernels_on_cpu", False)
+    """Formulas only, as on a GPU."""
+    monkeypatch.setattr(elementwise, "kernels_on_cpu", False)
     batch: Any = images((24, 32), (24, 32))
     if chain == "a value a sample":
         batch = (batch, ndd.batch([0.5, 1.25]), ndd.batch([0, 1]))
@@ -142,12 +142,12 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("chain", FLOATS)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
-    """With vectors of 16 pixels, not of the three channels of one."""
+    """Vectorized over 16 pixels, not over the three channels of one."""
     given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
     made, (code,) = run_and_get_code(compiled(FLOATS[chain], "inductor"), *given)
     assert code.count("async_compile.cpp_pybinding(") == 1
     assert "torch.ops.ndd" not in code
-    assert "Vectorized<float>" in code or chain == "pointwise"  # the compiler makes those of a loop over pixels and channels
+    assert "Vectorized<float>" in code or chain == "pointwise"  # the compiler vectorizes a loop over pixels and channels
     torch.testing.assert_close(made.torch(), FLOATS[chain](*given).torch(), atol=1e-4, rtol=0)
 
 
@@ -175,7 +175,7 @@ BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("chain", BYTES)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_bytes_is_one_kernel_on_the_cpu(chain: str) -> None:
-    """It is ours, with the very same results; what Inductor makes is the tables."""
+    """The kernel is ours, with identical results; Inductor makes only the tables."""
     batch = images(*[(70, 130)] * 3)  # rows for more than one block
     batch = batch, ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
     made, (code,) = run_and_get_code(compiled(BYTES[chain], "inductor"), *batch)
@@ -210,7 +210,7 @@ def test_chains_of_bytes_take_batches_of_any_size() -> None:
     for count, height in ((2, 20), (3, 30), (5, 21), (1, 40), (7, 33)):
         batch = images(*[(height, 30)] * count, seed=count), ndd.batch([0.5 + k / 10 for k in range(count)]), ndd.batch([k % 2 for k in range(count)])
         assert torch.equal(run(*batch).torch(), BYTES["colours"](*batch).torch())
-    assert graphs() <= 3  # a batch of one is a graph of its own
+    assert graphs() <= 3  # a batch of one has its own graph
 
 
 _CPU_PREFERS_KERNELS = {
@@ -220,10 +220,10 @@ _CPU_PREFERS_KERNELS = {
 
 
 def test_formulas_that_only_gpus_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU the kernel is taken for most of these cases, so the generic suite does not see their formulas."""
+    """On the CPU most of these cases use the kernel, so that the generic suite does not see their formulas."""
     from test_operators import CASES, assert_compiles
 
-    monkeypatch.setattr(_formulas, "kernels_on_cpu", False)
+    monkeypatch.setattr(elementwise, "kernels_on_cpu", False)
     cases = [case for case in CASES if case.operator in _CPU_PREFERS_KERNELS and not case.uncompiled]
     assert {case.operator for case in cases} == _CPU_PREFERS_KERNELS
     for operator in sorted(_CPU_PREFERS_KERNELS):
@@ -244,7 +244,7 @@ def randomly(batch: Batch, rng: RNG | None) -> Any:
 def test_random_operators_draw_the_same_numbers(backend: str, given: bool) -> None:
     batch = images((24, 32), (24, 32), (24, 32))
     run = compiled(randomly, backend)
-    for seed in range(3):  # another object each time: the graph has a generator as its argument
+    for seed in range(3):  # a new object each time: the generator is an input of the graph
         results = []
         for function in (randomly, run):
             ndd.random.set_seed(seed)
@@ -261,7 +261,7 @@ def test_random_operators_draw_the_same_numbers(backend: str, given: bool) -> No
 
 
 def test_a_graph_draws_in_the_order_of_the_calls() -> None:
-    """Unused draws and equal draws are draws all the same."""
+    """Unused draws and equal draws still advance the generator."""
 
     def draws() -> tuple[Any, Any]:
         first = ndd.random.uniform(shape=[3])
@@ -302,7 +302,7 @@ def test_from_bytes_to_normalized_planes() -> None:
 
 
 class Preprocessing(torch.nn.Module):
-    """From images of one shape to what a model takes."""
+    """From images of one shape to a model's input."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         batch = ndd.as_batch(pixels, layout="HWC")
@@ -342,8 +342,8 @@ PENDING: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("function", PENDING)
-def test_a_graph_waits_for_what_is_pending(function: str) -> None:
-    """Nothing begins before somebody waits for it."""
+def test_a_graph_waits_for_pending_inputs(function: str) -> None:
+    """Nothing starts before somebody waits for it."""
     run, images_ = compiled(PENDING[function]), images((40, 50), (40, 50), (40, 50))
     for count in range(3):
         results = []
@@ -358,21 +358,21 @@ def test_a_graph_waits_for_what_is_pending(function: str) -> None:
     assert graphs() <= 2
 
 
-class Late(Launched):
-    """Stands for work on a GPU: the values are there when a stream has been made to wait for them."""
+class Late(StreamWork):
+    """A stand-in for work on a GPU: the values are there once a stream waits for them."""
 
     def __init__(self, values: torch.Tensor) -> None:
         self._target, self._content = values, values.clone()
         values.zero_()
-        self._handle = next(_launch._numbers)
-        _launch._alive[self._handle] = self
+        self._handle = next(cuda_work._numbers)
+        cuda_work._alive[self._handle] = self
 
     def wait(self) -> None:
         self._target.copy_(self._content)
 
 
 @pytest.mark.parametrize("function", PENDING)
-def test_a_graph_waits_for_what_is_pending_on_a_gpu(function: str) -> None:
+def test_a_graph_waits_for_inputs_pending_on_a_gpu(function: str) -> None:
     run = compiled(PENDING[function])
     for count in range(3):
         given = ndd.brightness(images((40, 50), (40, 50), (40, 50)), brightness=0.5 + count).evaluate(), ndd.batch([1.0, 2.0, 3.0])

@@ -16,7 +16,8 @@ from _queued import CAUSE, brighter, failing, is_done, ones
 from _workers import ThreadsOfAWorker
 
 import torch_ndd as ndd
-from torch_ndd import EvalContext, EvalMode, ThreadPool, _context
+from torch_ndd import EvalContext, EvalMode, ThreadPool
+from torch_ndd._core import pools
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -34,7 +35,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
     return made[0]
 
 
-# --- which context ---
+# --- the current context ---
 
 
 def test_default_contexts_belong_to_a_thread() -> None:
@@ -136,11 +137,11 @@ def most_running(pool: ThreadPool, work: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 6])
-def test_a_pool_limits_what_runs_at_a_time(threads: int) -> None:
+def test_a_pool_limits_concurrent_tasks(threads: int) -> None:
     pool = ThreadPool(threads)
     value = ones(count=16)
     assert most_running(pool, lambda: brighter(value, 10).evaluate()) <= threads
-    for _ in range(100):  # that all run at the same time is a matter of chance
+    for _ in range(100):  # whether all run at the same time is up to chance
         if most_running(pool, lambda: brighter(value, 20).evaluate()) == threads:
             break
     assert pool._most_running == threads
@@ -180,7 +181,7 @@ def test_a_pool_without_threads_works_where_results_are_needed() -> None:
 
 
 def test_contexts_work_side_by_side() -> None:
-    """Each pool gets on although others are busy with as much work as they may do."""
+    """Each pool makes progress although others are busy with as much work as they may do."""
     value = ones(400, 16)
     slow = [EvalContext(num_threads=1) for _ in range(4)]
     backlog = []
@@ -196,7 +197,7 @@ def test_contexts_work_side_by_side() -> None:
 
 
 def test_results_pass_between_contexts() -> None:
-    """A chain through pools of every size, one without threads among them, and evaluated outside."""
+    """A chain through pools of every size, one of them without threads, evaluated outside."""
     contexts = [EvalContext(num_threads=n) for n in (1, 0, 3, 2)]
     for mode in EvalMode:
         value = ones(150, 6)
@@ -255,18 +256,18 @@ def test_evaluate_all_raises_the_first_error() -> None:
             context.evaluate_all()
         assert CAUSE in str(error.value)
         assert is_done(good)
-        context.evaluate_all()  # not again
+        context.evaluate_all()  # the error is not raised again
         with pytest.raises(RuntimeError, match="called at"):
-            bad.evaluate()  # but where the value is used
+            bad.evaluate()  # except where the value is used
         other = failing(200)
         with pytest.raises(RuntimeError, match="called at"):
             other.evaluate()
-        context.evaluate_all()  # nor what was raised elsewhere
+        context.evaluate_all()  # nor an error that was raised elsewhere
         del other
         lost = failing(200)
         del lost
         gc.collect()
-        context.evaluate_all()  # what nobody holds is not evaluated
+        context.evaluate_all()  # results that nobody holds are not evaluated
 
 
 def test_leaving_a_context_evaluates_no_ordinary_calls() -> None:
@@ -314,7 +315,7 @@ def test_the_number_of_threads_comes_from_the_environment(forks: Forks) -> None:
 
 def test_an_empty_environment_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALI_NUM_THREADS", "")
-    assert _context._default_threads() == len(os.sched_getaffinity(0))
+    assert pools._default_threads() == len(os.sched_getaffinity(0))
 
 
 def test_processes_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,11 +326,11 @@ def test_processes_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ndd.get_num_threads() == EvalContext().num_threads == threads
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     ndd.set_num_threads(4)
-    _context.settle()
+    pools.settle()
     assert ndd.get_num_threads() == 4
     ndd.set_num_threads(None)
-    monkeypatch.setattr(_context._Threads, "sharing", 1)  # what the next line changes
-    _context.share_cpus(4)
+    monkeypatch.setattr(pools._Threads, "sharing", 1)  # restored after the next line changes it
+    pools.share_cpus(4)
     assert ndd.get_num_threads() == 3
     monkeypatch.setenv("DALI_NUM_THREADS", "7")
     ndd.set_num_threads(None)
@@ -354,7 +355,7 @@ def test_workers_share_the_cpus(start: str) -> None:
 def test_a_wrong_number_in_the_environment(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DALI_NUM_THREADS", text)
     with pytest.raises(ValueError, match=f"DALI_NUM_THREADS='{text}'"):
-        _context._default_threads()
+        pools._default_threads()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image decoders that go on without bad files, and the guard against decompression bombs."""
+"""Image decoders that continue without bad files, and the limit against decompression bombs."""
 
 import io
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_replace_keeps_the_batch_size(mode: str) -> None:
         assert (images.kept, [one.index for one in images.errors]) == (GOOD, BAD)
     for i in GOOD:
         assert np.array_equal(np.asarray(images.select(i)), decoded(FILES[i]))
-    # The header of sample 1 is right; the others get the median of 40 40 20 44 by 60 60 60 30.
+    # The header of sample 1 is valid; the others get the median of 40 40 20 44 by 60 60 60 30.
     for i, shape in zip(BAD, ((40, 60, 3), (40, 60, 3), (40, 60, 3), (40, 60, 3)), strict=True):
         assert np.array_equal(np.asarray(images.select(i)), np.zeros(shape, np.uint8))
 
@@ -79,7 +79,7 @@ def test_errors_say_which_and_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_damaged_pixels_name_their_file(mode: str, compiled: bool, tmp_path: Path) -> None:
-    """Also where the error comes out of an operator behind the decoder, and of a compiled graph."""
+    """Also if an operator behind the decoder, or a compiled graph, raises the error."""
 
     def smaller(images: ndd.Batch) -> torch.Tensor:
         return ndd.resize(images, size=[8, 8]).torch()
@@ -117,7 +117,7 @@ def test_windows(policy: str) -> None:
     parts = ndd.decoders.image_slice(files, [0.25, 0.25], [0.5, 0.5], on_error=policy)
     randoms = ndd.decoders.image_random_crop(files, on_error=policy, random_area=[0.9, 1.0])
     for images in (crops, parts, randoms):
-        assert set(images.kept) >= set(GOOD)  # a window may lie before the damage
+        assert set(images.kept) >= set(GOOD)  # a window may end before the damage
         assert {2, 4, 6} <= {one.index for one in images.errors}
         assert images.batch_size == (len(images.kept) if policy == "skip" else len(FILES))
     assert set(crops.shape) == {(16, 24, 3)}

@@ -13,8 +13,10 @@ import torch
 from _fake_cuda import FakeCuda, FakeTensor
 
 import torch_ndd as ndd
-from torch_ndd import Device, EvalMode, Stream, _context
-from torch_ndd._launch import launched, on_stream
+from torch_ndd import Device, EvalMode, Stream
+from torch_ndd._core import context as contexts
+from torch_ndd._core import streams
+from torch_ndd._core.cuda_work import on_stream, stream_work
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -23,11 +25,13 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     fake = FakeCuda()
     fake.install(monkeypatch)
-    before = _context._local.__dict__.copy()
-    _context._local.__dict__.update(defaults={}, streams={}, own={}, changes={})
+    before = contexts._local.__dict__.copy(), streams.local.__dict__.copy()
+    contexts._local.__dict__.update(defaults={})
+    streams.local.__dict__.update(streams={}, own={}, changes={})
     yield fake
-    _context._local.__dict__.update(before)
-    _context._default_streams.clear()
+    for module, values in zip((contexts._local, streams.local), before, strict=True):
+        module.__dict__.update(values)
+    streams._default_streams.clear()
 
 
 # --- devices ---
@@ -135,7 +139,7 @@ def test_entering_a_device() -> None:
 
 
 def _device_stack() -> list[Any]:
-    return ndd._device._local.stack
+    return ndd._core.device._local.stack
 
 
 def test_entering_a_gpu(cuda: FakeCuda) -> None:
@@ -300,8 +304,8 @@ def test_streams_of_contexts(cuda: FakeCuda) -> None:
     assert (context.device_id, context.cuda_stream) == (1, made)
     with context:
         assert str(Device.current()) == "gpu:1"
-        assert _context.launch_stream(1) is made
-        assert _context.launch_stream(0) != made
+        assert streams.launch_stream(1) is made
+        assert streams.launch_stream(0) != made
     assert cuda.current_device() == 0
     assert ndd.EvalContext(device_id=1).cuda_stream.device_id == 1  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="is on GPU 1, but device_id=0"):
@@ -328,7 +332,7 @@ def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> No
     given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
     with on_stream(GPU, [(given, None)]):  # type: ignore[list-item]
         assert torch.cuda.current_stream(GPU).cuda_stream == ours.handle
-        result = launched([made])  # type: ignore[list-item]
+        result = stream_work([made])  # type: ignore[list-item]
         result.wait()
     assert cuda.log == [("wait_stream", ours.handle, 0), ("record", "given", ours.handle)]
     cuda.log.clear()
@@ -346,7 +350,7 @@ def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> No
 def test_a_chain_on_one_stream_waits_for_nothing(cuda: FakeCuda) -> None:
     made = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = launched([made])  # type: ignore[list-item]
+        first = stream_work([made])  # type: ignore[list-item]
     with on_stream(GPU, [(made, first)]):  # type: ignore[list-item]
         first.wait()
     assert cuda.log == []
@@ -355,7 +359,7 @@ def test_a_chain_on_one_stream_waits_for_nothing(cuda: FakeCuda) -> None:
 def test_another_context_waits_for_the_first(cuda: FakeCuda) -> None:
     made = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = launched([made])  # type: ignore[list-item]
+        first = stream_work([made])  # type: ignore[list-item]
     with ndd.EvalContext() as context, on_stream(GPU, [(made, first)]):  # type: ignore[list-item]
         assert context.cuda_stream is not None
         first.wait()
@@ -373,23 +377,23 @@ def test_memory_of_the_user_may_be_overwritten_after_the_call(cuda: FakeCuda) ->
 def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:
     ndd.set_current_stream(torch.cuda.current_stream())
     with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):  # type: ignore[list-item]
-        result = launched([FakeTensor(cuda, "made")])  # type: ignore[list-item]
+        result = stream_work([FakeTensor(cuda, "made")])  # type: ignore[list-item]
     result.wait()
     assert cuda.log == []
 
 
 def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
-    """While torch's stream is captured work goes there, waits for no work of before, and nobody waits for it afterwards."""
+    """During a capture of torch's stream, work goes to that stream, waits for no earlier work, and nothing waits for it afterwards."""
     given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
     with on_stream(GPU):
-        before = launched([given])  # type: ignore[list-item]
+        before = stream_work([given])  # type: ignore[list-item]
     mine = torch.cuda.Stream(0)
     with cuda.stream(mine):
         cuda.capturing = True
         with on_stream(GPU, [(given, before), (given, None)], external=True):  # type: ignore[list-item]
             assert torch.cuda.current_stream(GPU) == mine
             before.wait()
-            captured = launched([made])  # type: ignore[list-item]
+            captured = stream_work([made])  # type: ignore[list-item]
         captured.wait()
         cuda.capturing = False
     captured.wait()
@@ -397,7 +401,7 @@ def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
     ours = before._stream.cuda_stream
     with on_stream(GPU, [(made, captured)]):  # type: ignore[list-item]
         pass
-    assert cuda.log == [("wait_stream", ours, 0), ("record", "made", ours)]  # of the stream that has replayed the graph
+    assert cuda.log == [("wait_stream", ours, 0), ("record", "made", ours)]  # of the stream that replayed the graph
     cuda.log.clear()
     before.wait()
     assert cuda.log == [("wait_event", 0, before._stream.cuda_stream), ("record", "given", 0)]
@@ -423,7 +427,7 @@ def gpu(device: str) -> Device:
 
 
 def test_values_cross_streams_intact(gpu: Device) -> None:
-    """Long work on each side of a hand-over: whoever does not wait reads what is not there yet."""
+    """Long work on each side of a hand-over: without waiting, garbage would be read."""
     images = torch.full((16, 1000, 1000, 3), 1, dtype=torch.uint8, device="cuda")
     for _ in range(10):
         images.copy_(torch.ones_like(images))

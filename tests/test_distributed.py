@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes that train together."""
+"""Training with several processes."""
 
 import os
 import shutil
@@ -52,13 +52,13 @@ def test_torch_distributed_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def options_of(folder: Path, *options: str) -> list[str]:
-    """For ``examples/train_ddp.py``, which writes down what it sees in ``folder/seen``."""
+    """Prepare for ``examples/train_ddp.py``, which records what it sees in ``folder/seen``."""
     (folder / "seen").mkdir(parents=True, exist_ok=True)
     return [str(folder / "digits"), "--seen", str(folder / "seen"), "--batch-size", "32", *options]
 
 
 def torchrun(processes: int, folder: Path, *options: str) -> str:
-    """What the example prints under ``torchrun``."""
+    """Return the output of the example under ``torchrun``."""
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), str(EXAMPLE)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run([*command, *options_of(folder, *options)], capture_output=True, text=True, timeout=280, env=variables)
@@ -67,7 +67,7 @@ def torchrun(processes: int, folder: Path, *options: str) -> str:
 
 
 def forked(forks: Forks, processes: int, folder: Path, *options: str) -> list[str]:
-    """What each process prints when they are started as ``torchrun`` starts them."""
+    """Return the output of each process, started like ``torchrun`` starts them."""
     arguments = options_of(folder, *options)
     runs = [forks.run(SCRIPT, EXAMPLE, *arguments, variables=variables) for variables in torchrun_variables(processes)]
     for run in runs:
@@ -76,7 +76,7 @@ def forked(forks: Forks, processes: int, folder: Path, *options: str) -> list[st
 
 
 def seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]:
-    """How often each image was seen in an epoch by the processes of the run that began at step ``run``, until step ``until``."""
+    """Return how often each image was seen in an epoch by the processes of the run that began at step ``run``, until step ``until``."""
     lines = [list(map(int, line.split())) for file in folder.glob(f"seen/{run}-*.txt") for line in file.read_text().splitlines()]
     return Counter(number for line in lines if line[0] == epoch and line[1] <= until for number in line[2:])
 
@@ -84,7 +84,7 @@ def seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]
 def test_each_image_once_on_any_number_of_processes(tmp_path: Path, forks: Forks) -> None:
     once = Counter(range(1797))
     first = tmp_path / "2"
-    # Saves after step 10 and stops after step 17, as if it was killed.
+    # Saves after step 10 and stops after step 17, as if killed.
     assert torchrun(2, first, "--steps", "17", "--save-every", "10").startswith("epoch 0: 1088 images")
     assert seen(first, 0, 0).total() == 2 * 17 * 32
     before = seen(first, 0, 0, until=10)
@@ -96,6 +96,6 @@ def test_each_image_once_on_any_number_of_processes(tmp_path: Path, forks: Forks
         output = "".join(forked(forks, processes, folder, "--epochs", "2" if processes == 3 else "1"))
         assert before + seen(folder, 10, 0) == once
         assert f"epoch 0: {1797 - before.total()} images" in output
-        if processes == 3:  # shards of 599 images; the one of the other epoch had another number of steps
+        if processes == 3:  # shards of 599 images; those of the other epoch had another number of steps
             assert "epoch 1: 1797 images" in output
             assert seen(folder, 10, 1) == once

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples in docstrings, other than those of operators, which test_operators.py runs."""
+"""The examples in docstrings, except those of operators, which test_operators.py runs."""
 
 import doctest
 import importlib
@@ -9,13 +9,9 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._operator import OPERATORS
+from torch_ndd._core.operator import OPERATORS
 
-MODULES = sorted(
-    m.name
-    for m in pkgutil.walk_packages(ndd.__path__, "torch_ndd.")
-    if not m.name.endswith(("__main__", "._C")) and not m.name.startswith("torch_ndd.bench")
-)
+MODULES = sorted(m.name for m in pkgutil.walk_packages(ndd.__path__, "torch_ndd.") if not m.name.endswith(("__main__", "._C")))
 OF_OPERATORS = {(operator.body.__module__, operator.body.__name__) for operator in OPERATORS.values()}
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd import _device, _native
-from torch_ndd._operator import OPERATORS
+from torch_ndd._core import device, native
+from torch_ndd._core.operator import OPERATORS
 
 doctor_module = sys.modules["torch_ndd.doctor"]
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WebP", "PNM", "JPEG 2000")
@@ -23,7 +23,7 @@ def test_what_is_there() -> None:
     assert report["kernels"]["operators"] == len(OPERATORS)
     computing = sum(operator.kernel is not None for operator in OPERATORS.values())
     assert report["kernels"]["on the CPU"] == computing
-    has_cuda = any(backend == "CUDA" for _, backend in _native.KERNELS)
+    has_cuda = any(backend == "CUDA" for _, backend in native.KERNELS)
     assert (report["kernels"]["CUDA architectures"] is not None) == has_cuda
     assert report["cuda"]["usable"] == torch.cuda.is_available()
     assert tuple(report["codecs"]) == FORMATS
@@ -73,7 +73,7 @@ def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_why_there_is_no_gpu(patch: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in patch.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    assert reason in (_device.cuda_problem() or "")
+    assert reason in (device.cuda_problem() or "")
 
 
 def _raise(text: str) -> None:
@@ -83,7 +83,7 @@ def _raise(text: str) -> None:
 def test_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert "a build without CUDA" in (_device.cuda_problem() or "")
+    assert "a build without CUDA" in (device.cuda_problem() or "")
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``str(error)`` says of queued work that failed, on all ways to a result: operator, sample, file and reason, then the line of the program."""
+"""``str(error)`` of failed queued work, for all ways to use a result: operator, sample, file and reason, then the line of the program."""
 
 import io
 import re
@@ -16,7 +16,7 @@ import torch_ndd as ndd
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The second of three is damaged behind its header."""
+    """The second of three files is damaged after its header."""
     folder = tmp_path_factory.mktemp("damaged")
     file = io.BytesIO()
     Image.effect_noise((60, 60), 50).save(file, "JPEG")

@@ -154,7 +154,7 @@ def logged(file: Path) -> list[tuple[int, float]]:
 
 @pytest.mark.figures
 def test_resume_training_after_a_kill(tmp_path: Path) -> None:
-    """Killed twice, it makes the steps of a training that was not, with the same losses."""
+    """Killed twice, training makes the steps of an uninterrupted one, with the same losses."""
     options = ["--epochs", "1", "--batch-size", "16", "--save-every", "5"]
     expected, log = tmp_path / "expected", tmp_path / "log"
     kills = []
@@ -178,7 +178,7 @@ def test_resume_training_after_a_kill(tmp_path: Path) -> None:
         torch.set_num_threads(threads)
     steps = logged(expected)
     assert [step for step, _ in steps] == list(range(1, 114))
-    # Steps after the last checkpoint before a kill are made again.
+    # Steps between the last checkpoint and a kill are repeated.
     assert set(logged(log)) == set(steps)
     print(f"killed after steps {kills[0]} and {kills[1]} of {len(steps)}: all losses as without")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ragged batch knows its samples to share: outside of graphs, and as constants in them without compiling again and again."""
+"""What a ragged batch knows its samples to share: in eager mode, and as constants in graphs without repeated compilation."""
 
 import copy
 import pickle
@@ -13,7 +13,8 @@ from torch._dynamo.utils import counters
 from torch.utils import _pytree as pytree
 
 import torch_ndd as ndd
-from torch_ndd import Batch, _extents
+from torch_ndd import Batch
+from torch_ndd._core import extents
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
 SIZES = ((8, 9), (10, 13), (6, 9))
@@ -26,7 +27,7 @@ def images(*sizes: tuple[int, int], channels: int = 3, layout: str | None = "HWC
 
 
 def known(batch: Batch) -> tuple[int | None, ...]:
-    """What is known without a look at the shapes. It must be true."""
+    """Check what is known without reading the shapes."""
     assert batch._shapes is not None
     assert batch._fixed is not None
     for axis, extent in enumerate(batch._fixed):
@@ -76,12 +77,12 @@ MADE: dict[str, tuple[Callable[[Batch], Any], tuple[int | None, ...]]] = {
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_what_lasts_is_known(made: str) -> None:
+def test_lasting_extents_are_known(made: str) -> None:
     function, expected = MADE[made]
     assert known(function(images())) == expected
 
 
-def test_what_happens_to_be_equal_is_found_but_not_kept() -> None:
+def test_accidentally_equal_extents_are_found_but_not_kept() -> None:
     batch = images((8, 9), (10, 9))
     assert known(batch) == (None, None, 3)
     assert [batch._extent(axis) for axis in (0, 1, -1)] == [None, 9, 3]
@@ -96,7 +97,7 @@ def test_what_happens_to_be_equal_is_found_but_not_kept() -> None:
     ("shapes", "layout", "expected"),
     [
         ([(2, 5, 3), (4, 5, 3)], None, (None, None, 3)),
-        ([(2, 5), (3, 5)], None, (None, None)),  # more than channels or coordinates: perhaps a width
+        ([(2, 5), (3, 5)], None, (None, None)),  # more than channels or coordinates: maybe a width
         ([(4,), (4,)], None, (None,)),
         ([(2, 7, 9), (2, 7, 8)], "CHW", (2, None, None)),
         ([(3, 7, 9), (1, 7, 8)], "CHW", (None, None, None)),
@@ -104,12 +105,12 @@ def test_what_happens_to_be_equal_is_found_but_not_kept() -> None:
         ([], None, ()),
     ],
 )
-def test_what_lasts(shapes: list[tuple[int, ...]], layout: str | None, expected: tuple[int | None, ...]) -> None:
-    assert _extents.lasting(shapes, layout) == expected
+def test_lasting_extents(shapes: list[tuple[int, ...]], layout: str | None, expected: tuple[int | None, ...]) -> None:
+    assert extents.lasting(shapes, layout) == expected
 
 
 def test_a_pickle_is_not_believed() -> None:
-    """A size that is not that of the samples would have operators write elsewhere."""
+    """A size that is not that of the samples would make operators write out of bounds."""
     state = images().__getstate__() | {"fixed": (7, None, 3)}
     made = Batch.__new__(Batch)
     made.__setstate__(state)
@@ -169,7 +170,7 @@ def test_a_graph_is_compiled_again_for_other_channels() -> None:
 
 
 def test_a_graph_refuses_the_wrong_number_of_channels() -> None:
-    """With the operator's own message where it is known, and at run time where it is not."""
+    """With the operator's own message if it is known at trace time, and at run time otherwise."""
     run = torch.compile(lambda x: ndd.hsv(ndd.resize(x, size=[7, 7]), hue=9.0), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match="hsv: the image must have 3 channels, got 1"):
         run(images(channels=1))
@@ -191,7 +192,7 @@ def test_extents_of_an_operator_leave_and_enter_a_graph() -> None:
 
 
 @pytest.mark.parametrize("before", ["crop", "rotate", "random_resized_crop", "resize_crop_mirror", "one size", "one width"])
-def test_colours_behind_what_changes_the_size(before: str) -> None:
+def test_colors_after_a_resize(before: str) -> None:
     first: Callable[[Batch], Batch] = {
         "crop": lambda x: ndd.crop(x, crop=[5, 6]),
         "rotate": lambda x: ndd.rotate(x, angle=30.0),

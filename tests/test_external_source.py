@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._capture import Recorder
+from torch_ndd._core.capture import Recorder
 
 
 def calls(source: Any, times: int = 6, **options: Any) -> list[Any]:
-    """What so many calls return, "end" for StopIteration."""
+    """Return the results of this many calls, "end" for StopIteration."""
     made, values = ndd.ExternalSource(source, **options), []
     for _ in range(times):
         try:
@@ -201,7 +201,7 @@ def test_captured_loops_exclude_other_uses() -> None:
 
 
 def numbers_of(given: list[Any], buffer: bool = False) -> Callable[[], Iterator[Any]]:
-    """A generator function that notes how far it was asked; with one ``buffer`` for all items."""
+    """A generator function that records how far it was consumed; with one ``buffer`` for all items."""
 
     def numbers() -> Iterator[Any]:
         array = np.zeros((2, 3), np.int32)
@@ -240,10 +240,10 @@ def test_captured_loops_run_ahead(buffer: bool, monkeypatch: pytest.MonkeyPatch)
     expected = [one[:2] for one in run(plain())]
     looped = run(source.captured(2))
     assert [one[:2] for one in looped] == expected
-    assert [one[2] for one in looped] == [1, 3, 4, 5, 6, 6]  # the first step is recorded, from then on the source is one ahead
+    assert [one[2] for one in looped] == [1, 3, 4, 5, 6, 6]  # the first step is recorded, from then on the source is one item ahead
     assert made == [2, 3, 4, 5]
     assert [one[0] for one in run(source.captured(2), 3)] == [one[0] for one in expected[:3]]
-    assert source().torch().tolist() == [[3] * 3] * 2  # what was taken early was given back
+    assert source().torch().tolist() == [[3] * 3] * 2  # the item taken early was given back
     assert [one[0] for one in run(source.captured(2))] == [one[0] for one in expected[4:]]
 
 
@@ -271,7 +271,7 @@ def test_used_by_an_operator() -> None:
 
 
 def looped(source: ndd.ExternalSource, given: int | None = None, steps: int = 3) -> list[Any]:
-    """What a further source gives in a loop over batches of two."""
+    """Return what another source returns in a loop over batches of two."""
     loop = ndd.ExternalSource([ndd.batch([[k], [k]]) for k in range(steps)])
     made = []
     for one in loop.captured(2):

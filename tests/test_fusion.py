@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of arithmetic on large operands are computed in one pass: the same bits, the same errors, and nothing that is still needed is left out."""
+"""Chains of arithmetic on large operands run in one pass: bitwise equal results, equal errors, and nothing that is still needed is skipped."""
 
 import gc
 import os
@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, _native
+from torch_ndd import EvalMode
+from torch_ndd._core import native
 
 SHAPES = [[(400, 500, 3)] * 4, [(400, 500, 3), (1, 1, 3), (501, 333, 3), (7, 900, 3)]]
 each_shape = pytest.mark.parametrize("shapes", SHAPES, ids=["dense", "ragged"])
@@ -25,14 +26,14 @@ def data(shapes: list[tuple[int, ...]], dtype: str = "uint8", seed: int = 0) -> 
     return ndd.batch([generator.integers(0, 256, shape).astype(dtype) for shape in shapes], layout="HWC").evaluate()
 
 
-def inlined(value: Any) -> int:
-    """Which operands the value's call computes itself; 0 where it is done already."""
-    return 0 if value._pending is None else _native.inlined(value._pending.handle)
+def fused(value: Any) -> int:
+    """Return which operands the value's call computes itself; 0 if it is already done."""
+    return 0 if value._pending is None else native.fused(value._pending.handle)
 
 
 @pytest.fixture
 def deferred() -> Iterator[None]:
-    """Nothing begins before the test waits for it."""
+    """Nothing starts before the test waits for it."""
     with EvalMode.deferred:
         yield
 
@@ -71,23 +72,23 @@ def test_same_bits_as_one_by_one(chain: str, mode: EvalMode, shapes: list[tuple[
 
 
 @pytest.mark.usefixtures("deferred")
-def test_what_is_computed_on_the_way() -> None:
+def test_fused_operands() -> None:
     x, small = data(SHAPES[0]), data([(3, 3, 3)])
     y = x * 0.5
     z = y + 3
-    assert inlined(y) == 0
-    assert inlined(z) == 1
-    assert inlined(1 - (z / 2)) == 1
-    assert inlined(y * z) == 3
-    assert inlined(ndd.as_batch(y, layout="CWH") + 1) == 1  # the same elements under another layout
-    assert inlined((small + 1) * 2) == 0  # a pass is nothing
-    assert inlined((x // 3) + 1) == 0  # may fail
-    assert inlined(ndd.math.exp(y) + 1) == 0  # not to be computed twice
-    assert inlined(ndd.math.exp(y)) == 1
+    assert fused(y) == 0
+    assert fused(z) == 1
+    assert fused(1 - (z / 2)) == 1
+    assert fused(y * z) == 3
+    assert fused(ndd.as_batch(y, layout="CWH") + 1) == 1  # the same elements under another layout
+    assert fused((small + 1) * 2) == 0  # one pass costs nothing
+    assert fused((x // 3) + 1) == 0  # may fail
+    assert fused(ndd.math.exp(y) + 1) == 0  # must not be computed twice
+    assert fused(ndd.math.exp(y)) == 1
     first = y.tensors[0]
-    assert inlined(z + first) == 1  # a sample that meets all
-    assert inlined((x.tensors[0] * 2) + x) == 0
-    assert inlined(z) == 1
+    assert fused(z + first) == 1  # one sample for all
+    assert fused((x.tensors[0] * 2) + x) == 0
+    assert fused(z) == 1
     for value, expected in ((z + first, x * 0.5 + 3 + x.tensors[0] * 0.5), (1 - z / 2, 1 - (x * 0.5 + 3) / 2)):
         with EvalMode.sync_full:
             assert torch.equal(value.torch(), expected.torch())
@@ -99,7 +100,7 @@ def test_a_program_has_a_largest_length() -> None:
     lengths = [1]
     for _ in range(20):
         value = value + 1
-        lengths.append(lengths[-1] + 1 if inlined(value) else 1)
+        lengths.append(lengths[-1] + 1 if fused(value) else 1)
     assert max(lengths) == 8
     assert torch.equal(value.torch(), data(SHAPES[0]).torch().int() + 21)
 
@@ -131,7 +132,7 @@ def test_other_operators_read_an_intermediate_result(mode: EvalMode) -> None:
 
 
 def test_results_that_nobody_waits_for() -> None:
-    """They are let go of before, while or after they are computed."""
+    """Operands are dropped before, while or after they are computed."""
     x = data(SHAPES[0])
     for _ in range(100):
         z = ((x * 0.5 + 3) * 2 - x) / 7
@@ -140,7 +141,7 @@ def test_results_that_nobody_waits_for() -> None:
 
 @each_mode
 def test_inputs_may_be_overwritten_when_a_result_has_been_waited_for(mode: EvalMode) -> None:
-    """As without fusion: what a call has read is read when its result is there, also by later calls."""
+    """As without fusion: inputs are read by the time the result is there, also by later calls."""
     x = data(SHAPES[0])
     for k in range(20):
         before = x.torch().clone()
@@ -161,12 +162,12 @@ def test_operands_that_are_let_go_of(mode: EvalMode) -> None:
         chain = chain * 0.5
         chain = chain + 3
     gc.collect()
-    torch.full((4, 400, 500, 3), 7, dtype=torch.uint8)  # where the bytes would have been
+    torch.full((4, 400, 500, 3), 7, dtype=torch.uint8)  # reuses the memory of the bytes
     assert torch.equal(chain.torch(), reference * 0.5 + 3)
 
 
 @each_mode
-def test_errors_of_what_an_intermediate_result_reads(mode: EvalMode) -> None:
+def test_errors_of_inputs_of_an_intermediate_result(mode: EvalMode) -> None:
     x = data(SHAPES[0])
     with mode:
         broken = x // 0
@@ -232,7 +233,7 @@ def test_several_python_threads() -> None:
 
 
 def test_in_eager_mode_work_begins_by_itself() -> None:
-    """Held back for a moment only: nobody waits for it."""
+    """Held back for a moment only, without anybody waiting for it."""
     x = data(SHAPES[0])
     z = x * 0.5 + 3
     for _ in range(10_000):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the files that tests/fuzz makes, of every kind. ``python tests/fuzz/media.py`` and ``containers.py`` run many, under heap checks."""
+"""A few of the files of tests/fuzz, of every kind. ``python tests/fuzz/media.py`` and ``containers.py`` run many, under heap checks."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only a GPU has: CUDA graphs, torch's allocator, and formulas whose arguments lie on the host."""
+"""What only a GPU has: CUDA graphs, torch's allocator, and formulas with arguments on the host."""
 
+import dataclasses
 import os
 from typing import Any
 
@@ -12,9 +13,9 @@ from test_operators import CASES, parametrized
 from torch._subclasses import FakeTensorMode
 
 import torch_ndd as ndd
-from torch_ndd._arguments import Call
-from torch_ndd.bench.cuda import graph as graph_bench
-from torch_ndd.bench.cuda import memory as memory_bench
+from benchmarks.cuda import graph as graph_bench
+from benchmarks.cuda import memory as memory_bench
+from torch_ndd._core.arguments import Call
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ GRAPHED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", GRAPHED)
 def test_what_graphs_capture(gpu: torch.device, name: str) -> None:
-    """The memory of tables on the host is long used for something else when the graph is replayed."""
+    """The memory of host tables is reused long before the graph is replayed."""
     images = torch.randint(0, 256, (5, 40, 50, 3), dtype=torch.uint8, device=gpu)
     batch = ndd.as_batch(images, layout="HWC")
     function = GRAPHED[name]
@@ -105,7 +106,7 @@ def test_what_graphs_capture(gpu: torch.device, name: str) -> None:
 
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="other processes use the GPU's memory")
 def test_device_memory_is_torchs_and_stays_flat(gpu: torch.device) -> None:
-    """The whole length is that of ``python -m torch_ndd.bench memory --device cuda``."""
+    """The whole length is that of ``python -m benchmarks memory --device cuda``."""
     figures = memory_bench.measured(400)
     assert figures["growth beyond torch"] <= memory_bench.BAR_MB
     assert figures["growth of reserved, a batch"] * 200 < figures["reserved"] / 5
@@ -114,10 +115,10 @@ def test_device_memory_is_torchs_and_stays_flat(gpu: torch.device) -> None:
 # --- formulas ---
 
 
-@parametrized([case for case in CASES if case.definition.formula is not None])
+@parametrized([case for case in CASES if case.definition.options.formula is not None])
 def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiled graph on a GPU has its arguments with one value a sample on the host."""
-    formula, results = case.definition.formula, []
+    """A compiled graph on a GPU has its per-sample arguments on the host."""
+    formula, results = case.definition.options.formula, []
     assert formula is not None
     make = Call.__init__
 
@@ -135,6 +136,6 @@ def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.Monkey
         return formula(values, *arguments, dtype=dtype)
 
     monkeypatch.setattr(Call, "__init__", compiling)
-    monkeypatch.setattr(case.definition, "formula", on_a_gpu)
+    monkeypatch.setattr(case.definition, "options", dataclasses.replace(case.definition.options, formula=on_a_gpu))
     case.run()
     assert all(one is None or one.device.type == "cuda" for one in results)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images decoded on a GPU: which engine gets what, which stream waits for whom, and with ``--device=cuda`` the pixels."""
+"""Images decoded on a GPU: the shares of the engines, which stream waits for which, and with ``--device=cuda`` the pixels."""
 
 import ctypes
 import io
@@ -13,15 +13,15 @@ from _fake_cuda import FakeCuda, FakeTensor
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd import _native
-from torch_ndd._launch import issued, on_decode_stream, recorded
-from torch_ndd._stream import Pending
+from torch_ndd._core import native
+from torch_ndd._core.cuda_work import decode_work, on_decode_stream, recorded
+from torch_ndd._core.pending import Pending
 
 # The code for a GPU runs on the CPU: tests/emulated_cuda/decoders.py.
 EMULATED = "NDD_EMULATED_DECODERS" in os.environ
 GPU = -99999 if EMULATED else 0  # its number
 
-_LIBRARY = ctypes.CDLL(str(_native.PATH))
+_LIBRARY = ctypes.CDLL(str(native.PATH))
 _LIBRARY.ndd_hardware_share.restype = _LIBRARY.ndd_cuda_share.restype = ctypes.c_double
 
 
@@ -101,12 +101,12 @@ def test_only_baseline_jpegs_are_for_the_gpu() -> None:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
     fake.install(monkeypatch)
-    monkeypatch.setattr("torch_ndd._launch._decode_streams", {})
+    monkeypatch.setattr("torch_ndd._core.cuda_work._decode_streams", {})
     return fake
 
 
 class Host(Pending):
-    """The CPU's part of the work, with a note of when it was waited for."""
+    """The CPU's part of the work, which records when it was waited for."""
 
     def __init__(self, log: list[Any], error: Exception | None = None) -> None:
         self.log, self.error = log, error
@@ -124,13 +124,13 @@ def decoded(cuda: FakeCuda, error: Exception | None = None) -> tuple[Any, Any]:
     with on_decode_stream(torch.device("cuda", 0)):
         stream = torch.cuda.current_stream(0)
         event = recorded(stream)
-        return stream, issued([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))  # type: ignore[list-item]
+        return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))  # type: ignore[list-item]
 
 
 def test_who_uses_decoded_pixels_waits_for_the_threads_and_then_its_stream_for_theirs(cuda: FakeCuda) -> None:
     stream, pending = decoded(cuda)
     assert stream != cuda.current_stream(0)
-    assert cuda.log == []  # nobody waits at the call
+    assert cuda.log == []  # the call does not wait
     pending.wait()
     mine = cuda.current_stream(0).cuda_stream
     assert cuda.log == [("host",), ("wait_event", mine, stream.cuda_stream), ("record", "pixels", mine)]
@@ -181,7 +181,7 @@ def test_arguments_for_a_gpu_do_not_matter_on_the_cpu() -> None:
 
 @pytest.fixture
 def emulated(device: str) -> str:
-    """The GPU, or the CPU that emulates it."""
+    """The GPU, or the CPU emulating it."""
     if device == "cpu" and not EMULATED:
         pytest.skip("runs with --device=cuda or emulated")
     return device

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States that were written by hand or damaged: a ValueError that names the key, and nothing has changed; what is taken can be used, at once."""
+"""Handwritten or damaged states: either a ValueError that names the key and changes nothing, or a state that works at once."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ def replaced(state: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
-    """Every hostile value at every place, every key missing and one too many; then several of these at random."""
+    """Every hostile value at every place, every key missing and one extra; then several of these at random."""
     everywhere = list(places(state))
     for path in everywhere:
         yield from (replaced(state, path, value) for value in HOSTILE)
@@ -53,7 +53,7 @@ def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
         for path in draw.sample(everywhere, draw.randrange(1, 4)):
             try:
                 made = replaced(made, path, draw.choice([*HOSTILE, draw.randrange(-3, 20), draw.randrange(2**65)]))
-            except (TypeError, KeyError, IndexError):  # another one has taken its place away
+            except (TypeError, KeyError, IndexError):  # another change removed its place
                 continue
         yield made
 
@@ -76,7 +76,7 @@ def reader_of(files: list[Path], **options: Any) -> ndd.readers.File:
 
 
 def refusal(load: Callable[[Any], Any], state: Any) -> str:
-    """What is said of a state that is not taken."""
+    """Return the message for a rejected state."""
     try:
         load(state)
     except ValueError as error:
@@ -85,7 +85,7 @@ def refusal(load: Callable[[Any], Any], state: Any) -> str:
 
 
 def attack(load: Callable[[Any], Any], state: Callable[[], Any], use: Callable[[], Any], good: Any, count: int) -> tuple[int, int]:
-    """How many states were taken and refused."""
+    """Numbers of accepted and rejected states."""
     taken = refused = 0
     load(good)
     for hostile in mutations(good, count, 1):
@@ -153,7 +153,7 @@ def test_generators() -> None:
 
 
 def test_states_that_are_named(files: list[Path]) -> None:
-    """What a message says."""
+    """Return the text of a message."""
     reader = reader_of(files)
     next(iter(reader))
     good = reader.state_dict()
@@ -188,7 +188,7 @@ def test_states_that_are_named(files: list[Path]) -> None:
         ndd.readers.merge_states([{**good, "epoch": "0"}])
 
 
-def test_a_loader_goes_on_after_a_state_that_is_none(files: list[Path]) -> None:
+def test_a_loader_continues_after_an_invalid_state(files: list[Path]) -> None:
     loader = ndd.DataLoader(reader_of(files), batch_size=3, seed=1)
     expected = values(loader)
     loader = ndd.DataLoader(reader_of(files), batch_size=3, seed=1)
@@ -228,7 +228,7 @@ def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
         for op, name in ((begun, "reader"), (generator, "rng")):
             try:
                 later.register(op, name)
-            except (ValueError, TypeError, KeyError):  # the states of the operators are looked at where they are given to them
+            except (ValueError, TypeError, KeyError):  # the states of the operators are checked when the operators get them
                 assert name not in later
         next(begun.next_epoch(3))
         later = Checkpoint()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers that readers can take for different sizes, and legal ones that look like them."""
+"""Headers that readers can take for different sizes, and legal ones that look similar."""
 
 import io
 import struct
@@ -32,7 +32,7 @@ def decode(file: bytes, **options: Any) -> np.ndarray:
 
 
 def reason(file: bytes, **options: Any) -> str:
-    """Why a file is refused."""
+    """Return why a file is rejected."""
     images = ndd.decoders.image(ndd.as_batch([np.frombuffer(file, np.uint8)]), on_error="skip", **options)
     assert images.errors, "it was decoded"
     return images.errors[0].reason
@@ -56,7 +56,7 @@ def test_jpeg_with_two_frames() -> None:
 @pytest.mark.parametrize("marker", [0x01, 0xD0, 0xD7, 0xD8, 0xD9])
 def test_jpeg_with_a_marker_without_a_length(marker: int) -> None:
     file, at, other = jpeg_parts()
-    # Who takes it for a segment skips the frame that is behind it.
+    # A parser that takes it for a segment skips the frame behind it.
     hidden = bytes([0xFF, marker]) + other
     assert "marker" in reason(file[:at] + hidden + file[at:])
 
@@ -213,7 +213,7 @@ def test_pnm_with_comments(kind: int, text: bytes) -> None:
 
 
 def header_of(kind: int, text: bytes) -> bytes:
-    """A header of this form, without the largest value where the kind has none."""
+    """A header of this form, without the largest value if the kind has none."""
     if kind not in (1, 4):
         return text % (WIDTH, HEIGHT, 255)
     width, _, _ = text.rpartition(b"%d")[0].rpartition(b"%d")
@@ -359,14 +359,14 @@ def test_tiff_with_gray_and_alpha() -> None:
     assert np.array_equal(decode(file.getvalue(), output_type=types.GRAY)[..., 0], GRAY)
 
 
-def test_tiff_that_no_codec_decodes_rightly() -> None:
+def test_tiff_that_no_codec_decodes_correctly() -> None:
     tifffile, file = pytest.importorskip("tifffile"), io.BytesIO()
     tifffile.imwrite(file, np.moveaxis(RGB, -1, 0).astype(np.uint16) * 257, photometric="rgb", planarconfig="separate")
     assert reason(file.getvalue()) == "no CPU decoder for TIFF with planes of 16 bits a sample"
     assert "palette" in reason(pillow(RGB, "TIFF", "PA"))
 
 
-# What ended the process, in one of its own.
+# Files that ended the process, each in its own process.
 
 HOSTILE = f"""
 import numpy as np

@@ -66,7 +66,7 @@ def test_imread_refuses(folder: Path) -> None:
         ndd.imread(folder / "a.png", batch_size=2)  # type: ignore[call-arg]
 
 
-def test_imread_goes_on_without_bad_files(folder: Path) -> None:
+def test_imread_continues_without_bad_files(folder: Path) -> None:
     (folder / "text.png").write_text("no image")
     paths = [folder / "a.png", folder / "text.png", folder / "b.jpg"]
     images = ndd.imread(paths, on_error="skip")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data to and from other libraries, whose memory is shared where theirs and ours allow it."""
+"""Data exchange with other libraries, with shared memory where both sides allow it."""
 
 import ctypes
 from types import MappingProxyType, SimpleNamespace
@@ -188,7 +188,7 @@ def test_jax(dtype: str) -> None:
     array = jax.numpy.arange(6).reshape(2, 3).astype(dtype)
     one = ndd.as_tensor(array)
     assert (one.dtype, one.shape, one.torch().tolist()) == (getattr(ndd, dtype), (2, 3), array.tolist())
-    if dtype != "bool":  # a bool of JAX is copied where its DLPack has none
+    if dtype != "bool":  # JAX copies bools if its DLPack does not support them
         assert one.torch().data_ptr() == array.unsafe_buffer_pointer()
     batch = ndd.as_batch([array, array[:1]])
     assert batch.shape == [(2, 3), (1, 3)]
@@ -242,7 +242,7 @@ def test_a_tensor_in_host_memory_has_no_cuda_array_interface() -> None:
 
 
 def test_cuda_array_interface_in_place_of_a_broken_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which way is taken, without a GPU: torch.as_tensor stands in for the import of the interface."""
+    """Which path is taken, without a GPU: torch.as_tensor replaces the import of the interface."""
 
     class Array:
         __cuda_array_interface__ = MappingProxyType({"shape": (2,), "typestr": "<f4", "data": (0, False), "version": 3})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C: Python raises KeyboardInterrupt wherever its code is, and drops what is raised in code that runs because an object goes."""
+"""Ctrl-C: Python raises KeyboardInterrupt anywhere, and drops it in code that runs in a finalizer."""
 
 import gc
 import io
@@ -60,7 +60,7 @@ def in_memory() -> list[str]:
     return [f"memory://interrupts/{k}.npy" for k in range(8)]
 
 
-# What a program lets go of, by what makes it.
+# Objects that a program drops, and how to make them.
 THINGS: dict[str, Callable[[list[str]], Any]] = {
     "a result": lambda paths: pending(),
     "a result with sources": lambda paths: next(images(paths)),
@@ -79,7 +79,7 @@ THINGS: dict[str, Callable[[list[str]], Any]] = {
 
 
 @pytest.mark.parametrize("make", THINGS.values(), ids=THINGS)
-def test_no_python_runs_where_something_goes(make: Callable[[list[str]], Any], paths: list[str]) -> None:
+def test_no_python_runs_in_finalizers(make: Callable[[list[str]], Any], paths: list[str]) -> None:
     thing = make(paths)
     lines: list[str] = []
 
@@ -103,7 +103,7 @@ def test_no_python_runs_where_something_goes(make: Callable[[list[str]], Any], p
 def test_threads_end_with_their_owner(forks: Forks) -> None:
     code = """
 import os, threading, time
-from torch_ndd._workers import Workers
+from torch_ndd._core.workers import Workers
 
 class Owner:
     pass
@@ -127,7 +127,7 @@ print(here, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.wait(), done.output, done.errors) == (0, "True 0\n", "")
 
 
-# A training that is interrupted at random moments: what it has in hand at each is let go of, at another one.
+# Training interrupted at random moments, each with another set of live objects.
 TRAINING = """
 import os, random, signal, sys, threading, time
 import torch_ndd as ndd
@@ -172,6 +172,6 @@ os._exit(0)
 
 
 def test_no_ctrl_c_is_lost(forks: Forks, paths: list[str]) -> None:
-    """200 of them; with 1,000 before the native destructors, 16 were lost."""
+    """200 interrupts; of 1,000 with Python finalizers, 16 were lost."""
     done = forks.run(TRAINING, 200, *paths)
     assert (done.wait(), done.output, done.errors) == (0, "200 []\n", "")

@@ -50,7 +50,7 @@ def data_of(files: list[Path], batch_size: int = 4, **options: Any) -> Any:
 
 
 class Model(L.LightningModule):
-    """Notes what it sees: labels and random numbers, batch by batch."""
+    """Records what it sees: labels and random numbers, batch by batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Model(L.LightningModule):
 
 
 class SaveAlways(L.Callback):
-    """A checkpoint wherever one can be saved."""
+    """Saves a checkpoint at every possible place."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ def trainer_of(folder: Path, callbacks: Any = (), **options: Any) -> Any:
 
 
 def seen_by(loader: ndd.DataLoader, epochs: int, limit: int | None = None) -> list[list[list[float]]]:
-    """What the loader alone delivers."""
+    """Return what the loader alone yields."""
     seen = []
     for _ in range(epochs):
         for step, (_, labels, drawn) in enumerate(loader):
@@ -116,7 +116,7 @@ def seen_by(loader: ndd.DataLoader, epochs: int, limit: int | None = None) -> li
     ids=str,
 )
 def test_resumed_anywhere(files: list[Path], tmp_path: Path, options: dict[str, Any]) -> None:
-    """Training that is resumed from any checkpoint of a run sees what that run has seen after it."""
+    """Training resumed from any checkpoint of a run sees what that run saw after it."""
 
     def data() -> Any:
         return data_of(files, val=partial(ndd.readers.File, files=files[:5]) if options.get("val") else None)
@@ -155,7 +155,7 @@ def test_validation(files: list[Path], tmp_path: Path) -> None:
     assert model.validated == [list(range(10))] + [list(range(10)), list(range(10, 20)), [20, 21, 22]] * 2
 
 
-def test_the_module_goes_on_in_another_trainer(files: list[Path], tmp_path: Path) -> None:
+def test_the_module_resumes_in_another_trainer(files: list[Path], tmp_path: Path) -> None:
     plain = ndd.DataLoader(ndd.readers.File(files=files, random_shuffle=True), augment, batch_size=4, seed=3)
     model, data = Model(), data_of(files)
     for _ in range(2):
@@ -271,8 +271,7 @@ def lines_of(folder: Path, name: str) -> list[list[Any]]:
 
 
 def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> None:
-    """Two processes see each sample once an epoch; killed in the first epoch they go on with what was left, and so do one after two and two after
-    one."""
+    """Two processes see each sample once per epoch; killed in the first epoch, they resume the rest, and so do one after two and two after one."""
     files.pop()  # 22 samples, 11 for each of two: steps of 3, 3, 3 and 2
     (tmp_path / "files" / f"{FILES - 1}.bin").unlink()
     everything = list(range(FILES - 1))
@@ -311,12 +310,12 @@ def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> N
     assert sorted(before + [label for line in two if line[0] == 0 for label in line[2]]) == everything
     assert sorted(label for line in two if line[0] == 1 for label in line[2]) == everything
     assert [line[1] for line in two] == [2, 3, 4, 5, 6, 7] * 2
-    assert [line[2] for line in two if line[1] == 2] == [line[2] for line in first if line[1] == 2]  # the very batches of then
+    assert [line[2] for line in two if line[1] == 2] == [line[2] for line in first if line[1] == 2]  # exactly those batches
 
 
 @pytest.mark.figures
 def test_kill_9(files: list[Path], tmp_path: Path, forks: Forks) -> None:
-    """Processes that are killed at some step, each resumed from the last checkpoint before, deliver one sequence."""
+    """Processes killed at some step, each resumed from the last checkpoint before, yield one sequence."""
     generator, kills, steps, last = random.Random(1), 3, 0, 0
     plain = ndd.DataLoader(ndd.readers.File(files=files, random_shuffle=True), augment, batch_size=4, seed=3)
     expected: list[list[list[float]]] = []

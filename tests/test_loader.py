@@ -67,7 +67,7 @@ def test_equal_for_any_prefetch(images: list[Path], mode: str) -> None:
         out = []
         for _ in range(2):
             for pixels, _ in loader:
-                ndd.random.uniform(batch_size=3)  # what the loop draws does not change what fn draws
+                ndd.random.uniform(batch_size=3)  # draws of the loop do not affect those of fn
                 out.append(pixels.clone())
         return out
 
@@ -93,7 +93,7 @@ def test_break_and_reuse(images: list[Path]) -> None:
     loader = loader_of(images, prefetch=5)
     labels = [labels for _, labels in islice(loader, 2)][-1]
     state = json.loads(json.dumps(loader.state_dict()))
-    assert state["reader"]["taken"] == [[1, 8]]  # not what was prepared
+    assert state["reader"]["taken"] == [[1, 8]]  # batches prepared ahead do not count
     second = labels_of(loader)
     other = loader_of(images)
     first = labels_of(other)
@@ -214,7 +214,7 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
         end = time.monotonic() + 10
         while len(calls) < expected and time.monotonic() < end:
             time.sleep(0.001)
-        time.sleep(0.05)  # one more would come now
+        time.sleep(0.05)  # time enough for another batch
         return len(calls) == expected
 
     loop = iter(loader_of(images, fn=fn, prefetch=3))
@@ -253,7 +253,7 @@ def test_statistics(images: list[Path]) -> None:
     stats = loader.stats
     assert (stats.batches, stats.samples, stats.bytes) == (6, 23, 23 * (3 * 24 * 24 + 1) * 4)
     assert all(value >= 0 for value in stats)
-    assert stats.decode > 0  # other operators on images as small as these may run at the call, which is not counted
+    assert stats.decode > 0  # other operators on images this small may run at the call, which is not counted
     assert 0 <= stats.waited <= 1
 
 

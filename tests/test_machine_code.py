@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine code of CUDA kernels that are to run at the memory's bandwidth, which can be inspected without a GPU."""
+"""The SASS of CUDA kernels that should run at memory bandwidth, inspected without a GPU."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import HAS_CUDA_KERNELS
 
-from torch_ndd import _native
+from torch_ndd._core import native
 
 pytestmark = pytest.mark.skipif(not HAS_CUDA_KERNELS, reason="the library was built without nvcc")
 
@@ -26,18 +26,18 @@ def cuobjdump() -> str:
 
 def dump(cuobjdump: str, *options: str) -> str:
     environment = {**os.environ, "PATH": f"{Path(cuobjdump).parent}:{os.environ['PATH']}"}  # where nvdisasm lies
-    return subprocess.run([cuobjdump, *options, str(_native.PATH)], env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run([cuobjdump, *options, str(native.PATH)], env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def code_of(cuobjdump: str, *texts: str) -> list[str]:
-    """The code of every kernel whose mangled name contains all texts, for one architecture each."""
+    """Return the SASS of every kernel whose mangled name contains all texts, for one architecture each."""
     names = {name for name in re.findall(r"Function (\w+):", dump(cuobjdump, "--dump-resource-usage")) if all(text in name for text in texts)}
     assert names, f"no kernel {' '.join(texts)} in the library"
     listing = dump(cuobjdump, "--dump-sass", "-fun", ",".join(sorted(names)))
     return [part for part in listing.split("Function :")[1:] if any(part.strip().startswith(name) for name in names)]
 
 
-# uint8 to uint8, float32 to any, float16 to float16 and uint8 read 16 bytes at once; what is wider on the other side, 8 or 4.
+# uint8 to uint8, float32 to any, float16 to float16 and uint8 load 16 bytes at once; if the other side is wider, 8 or 4.
 @pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "11convert_gpu"])
 def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
     for code in code_of(cuobjdump, kernel):
@@ -54,7 +54,7 @@ def test_slices_are_read_in_16_bytes(cuobjdump: str) -> None:
     for code in copies:
         assert re.search(r"\bLDG\.E\.128", code)
         *_, stored = re.finditer(r"\bSTG?\.E\.128", code)
-        # What is found once for 4096 bytes may be kept on the stack, but nothing of the loop over them.
+        # Values found once per 4096 bytes may be on the stack, but nothing in the loop over them.
         assert "LDL" not in code[code.index("LDG.E.128") : stored.end()]
     rows = code_of(cuobjdump, "slice_gpu", "rows_gpu")
     assert len(rows) == 13  # four sizes of items, nine pairs of types
@@ -63,8 +63,8 @@ def test_slices_are_read_in_16_bytes(cuobjdump: str) -> None:
         assert re.search(r"\bSTS\.128", code)
 
 
-# In tiles in shared memory: windows slide in registers, and go to memory when an index is not known at compile time or registers are too few.
-# Bytes are read as words, 16 loads together.
+# In tiles in shared memory: windows slide in registers, and spill to local memory if an index is not a compile-time constant or registers run out.
+# Bytes are loaded as words, 16 loads together.
 @pytest.mark.parametrize("kernel", ["separable_kernel", "window_kernel"])
 def test_filters_keep_their_windows_in_registers(cuobjdump: str, kernel: str) -> None:
     for code in code_of(cuobjdump, kernel):
@@ -79,14 +79,14 @@ def test_blurs_are_unrolled(cuobjdump: str) -> None:
 
 
 def loops(code: str) -> list[list[str]]:
-    """The instructions of every innermost loop: from the target of a branch back to that branch."""
+    """Return the instructions of every innermost loop: from the target of a branch back to that branch."""
     lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", code)]
     back = [(int(to.group(1), 16), at) for at, text in lines if (to := re.search(r"\bBRA.*?0x([0-9a-f]+)", text)) and int(to.group(1), 16) < at]
     innermost = [(begin, end) for begin, end in back if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in back)]
     return [[text for at, text in lines if begin <= at <= end] for begin, end in innermost]
 
 
-# Per tap sixteen multiply-adds share one access to the weights; columns are mixed in accesses of four rows.
+# Sixteen multiply-adds per tap share one load of the weights; columns are mixed in loads of four rows.
 @pytest.mark.parametrize(("elements", "load"), [("h", "LDG.E.CONSTANT"), ("f", "LDG.E.CONSTANT"), ("N3c104HalfE", "LDG.E.U16.CONSTANT")])
 def test_tiles_of_resize_mix_in_registers(cuobjdump: str, elements: str, load: str) -> None:
     for code in code_of(cuobjdump, f"tile_kernelI{elements}Lb"):
@@ -115,7 +115,7 @@ def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> No
             assert not re.search(r"\b(LDL|STL)\b", code)
 
 
-# One of each is for 1, 3 and 4 channels and nearest and linear: every one stores 16 bytes at once, and two pixels of four channels are two loads.
+# Variants for 1, 3 and 4 channels and nearest and linear: each stores 16 bytes at once, and two pixels of four channels are two loads.
 @pytest.mark.parametrize(("types", "load", "mix"), [("hh", "LDG.E.CONSTANT", "IDP.2A"), ("ff", "LDG.E.128.CONSTANT", "FFMA")])
 def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix: str) -> None:
     for code in code_of(cuobjdump, f"warp11tile_kernelI{types}NS_9AffineMapILi2E"):
@@ -126,7 +126,7 @@ def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix:
         assert "STL" not in code
 
 
-# Types known at run time: 4 neighbours of each type a thread, which are 16 bytes of float32; of 64-bit types two accesses.
+# Types known at run time: each thread has 4 neighbors of each type, 16 bytes of float32; 64-bit types take two accesses.
 @pytest.mark.parametrize("kernel", ["normalize", "color_matrix_detail7run_gpu", "look_up_gpu", "random_detail7run_gpu"])
 def test_tiled_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
     codes = [code for code in code_of(cuobjdump, kernel) if kernel != "normalize" or "5apply" in code.split()[0]]

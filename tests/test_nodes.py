@@ -122,7 +122,7 @@ def test_another_batch_size(folder: Path) -> None:
     next(first)
     second = nodes.ToTorch(reader(folder, 3))
     second.reset({"source": first.state_dict()})
-    assert labels(second) == [[4, 5, 6], [7, 8, 9], [0, 1, 2]]  # of 8 samples that were left
+    assert labels(second) == [[4, 5, 6], [7, 8, 9], [0, 1, 2]]  # of the 8 remaining samples
 
 
 @pytest.mark.parametrize("prefetch", [None, 1, 3])
@@ -142,7 +142,7 @@ def test_loader(folder: Path, prefetch: int | None) -> None:
         if cut < 4:
             assert [*begun, *rest] == expected[0]
             assert labels(second) == expected[1]
-        else:  # of an epoch that is over nothing is left, and the Loader begins the next one
+        else:  # nothing remains of a finished epoch, and the Loader begins the next one
             assert rest == expected[1]
 
 

@@ -17,9 +17,10 @@ from _cases import HOST_ONLY, Case, Each, as_tuple
 from conftest import HAS_CUDA_KERNELS
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, _native
-from torch_ndd._arguments import Role
-from torch_ndd._operator import OPERATORS
+from torch_ndd import EvalMode
+from torch_ndd._core import native
+from torch_ndd._core.arguments import Role
+from torch_ndd._core.operator import OPERATORS
 
 # Operators without a CUDA kernel, with the reason.
 WITHOUT_CUDA_KERNEL = {
@@ -67,7 +68,7 @@ each_operator = pytest.mark.parametrize("operator", first_cases(), ids=lambda ca
 
 @pytest.fixture(autouse=True)
 def _host_memory(request: pytest.FixtureRequest) -> None:
-    """Operators that work in host memory alone have nothing to show on a GPU."""
+    """Operators that work only in host memory have nothing to test on a GPU."""
     case = request.node.callspec.params.get("case") if hasattr(request.node, "callspec") else None
     if case is not None and case.operator in HOST_ONLY and "device" in request.fixturenames and request.getfixturevalue("device") == "gpu":
         pytest.skip("works in host memory alone")
@@ -101,7 +102,7 @@ def test_equals_its_reference(case: Case, ragged: bool, device: str) -> None:
             assert_near(np.asarray(sample), reference[k], case.tolerance)
 
 
-# A GPU multiplies and adds with one rounding where a CPU has two; so floating-point results are equal but for some steps of the largest of them.
+# A GPU fuses multiply and add with one rounding where a CPU has two, so that floating-point results differ by some ulps of the largest.
 _STEPS = 2.0**-20
 
 
@@ -204,7 +205,7 @@ def compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
 def assert_compiles(case: Case, ragged: bool, backend: str, device: str) -> None:
     inputs, where = case.placed(ragged, device)
     if device == "gpu":
-        inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream and does not wait for that of the context
+        inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream, which does not wait for that of the context
     args = {name: value for name, value in case.arguments().items() if name != "rng"} | where
     results = as_tuple(compiled(lambda *given: case.function(*given, **args), backend)(*inputs))
     if case.random:
@@ -269,7 +270,7 @@ def test_wrong_batch_size(operator: Case) -> None:
 
 @each_operator
 def test_wrong_layout(operator: Case) -> None:
-    """An operator that depends on the layout refuses a strange one; the others take any."""
+    """An operator that depends on the layout rejects an unknown one; the others accept any."""
     if not operator.definition.required:
         pytest.skip("takes no input")
     inputs = operator.batches()
@@ -279,7 +280,7 @@ def test_wrong_layout(operator: Case) -> None:
     except (RuntimeError, ValueError) as error:
         assert operator.operator in str(error)  # noqa: PT017
     else:
-        assert operator.definition.layouts is None
+        assert operator.definition.options.layouts is None
 
 
 @each_operator
@@ -331,7 +332,7 @@ def test_operator_is_complete(name: str) -> None:
     cases = [case for case in CASES if case.operator == name]
     assert cases, f"{name} has no case in tests/ops"
     definition = OPERATORS[name]
-    assert definition.formula or any(case.reference or case.random for case in cases), f"no case of {name} has a reference"
+    assert definition.options.formula or any(case.reference or case.random for case in cases), f"no case of {name} has a reference"
     assert not definition.required or any(case.ragged for case in cases), f"{name} has no ragged case"
     each = {key for case in cases for key, value in case.args.items() if isinstance(value, Each)}
     varying = {key for key, argument in definition.arguments.items() if argument.role in (Role.per_sample, Role.shape)}
@@ -339,9 +340,9 @@ def test_operator_is_complete(name: str) -> None:
     if definition.kernel is None:
         return
     kernel = name.replace(".", "_")
-    assert (kernel, "CPU") in _native.KERNELS, f"{name} has no CPU kernel"
+    assert (kernel, "CPU") in native.KERNELS, f"{name} has no CPU kernel"
     if HAS_CUDA_KERNELS:
-        assert (kernel, "CUDA") in _native.KERNELS or name in WITHOUT_CUDA_KERNEL, f"{name} has no CUDA kernel"
+        assert (kernel, "CUDA") in native.KERNELS or name in WITHOUT_CUDA_KERNEL, f"{name} has no CUDA kernel"
 
 
 def test_every_public_operator_is_registered() -> None:
@@ -353,6 +354,6 @@ def test_every_public_operator_is_registered() -> None:
             if name[0] == "_" or not inspect.isfunction(function):
                 continue
             if {"device", "batch_size"} <= set(inspect.signature(function).parameters):
-                # per_frame only marks its input: there is nothing to compute. experimental.peek_image_shape is the operator without that prefix.
+                # per_frame only marks its input and computes nothing. experimental.peek_image_shape is the operator without that prefix.
                 same = name in OPERATORS and function is getattr(ndd, name, None)
                 assert prefix + name in OPERATORS or same or name == "per_frame", f"{prefix}{name} is no operator"

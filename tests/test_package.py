@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed package: its native library, what importing it does, and what its public API says about itself."""
+"""The installed package: its native library, the effects of importing it, and the documentation of its public API."""
 
+import importlib.metadata
 import inspect
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_ndd as ndd
-from torch_ndd import _native
+from torch_ndd._core import native
+from torch_ndd._core.operator import OPERATORS
 
 
 def output(*command: str) -> str:
@@ -21,7 +25,7 @@ def python(code: str) -> str:
 
 
 def test_only_the_stable_abi_of_torch_is_used() -> None:
-    wanted = [line.split()[-1] for line in output("nm", "-D", "--undefined-only", str(_native.PATH)).splitlines()]
+    wanted = [line.split()[-1] for line in output("nm", "-D", "--undefined-only", str(native.PATH)).splitlines()]
     of_torch = [name for name in wanted if any(part in name for part in ("c10", "torch", "caffe", "2at"))]
     assert of_torch
     assert not [name for name in of_torch if not name.startswith(("aoti_torch_", "torch_"))]
@@ -29,32 +33,36 @@ def test_only_the_stable_abi_of_torch_is_used() -> None:
 
 
 def test_only_c_functions_of_ours_are_visible() -> None:
-    defined = [line.split()[-1] for line in output("nm", "-D", "--defined-only", str(_native.PATH)).splitlines()]
+    defined = [line.split()[-1] for line in output("nm", "-D", "--defined-only", str(native.PATH)).splitlines()]
     ours = [name for name in defined if "ndd" in name]
     assert ours
     assert all(name.startswith("ndd_") for name in ours)
 
 
 def test_libraries_that_are_needed() -> None:
-    needed = [line for line in output("readelf", "-d", str(_native.PATH)).splitlines() if "NEEDED" in line]
+    needed = [line for line in output("readelf", "-d", str(native.PATH)).splitlines() if "NEEDED" in line]
     assert any("[libtorch.so]" in line for line in needed)
     assert not any("nvimgcodec" in line or "python" in line or "cudart" in line for line in needed)
 
 
-def test_kernel_and_signature_must_agree() -> None:
-    code = """
-import torch_ndd._native as native
-types = native.KERNELS["brightness", "CPU"]
-try:
-    native.define("brightness", [("Tensor", "input"), ("int", "factor"), ("Tensor(a!)", "out")])
-except ImportError as error:
-    print(error)
-    print(types)
-"""
-    text, types = python(code).splitlines()
-    assert "ndd::brightness" in text
-    assert f"({types})" in text
-    assert "(Tensor,int,Tensor)" in text
+def test_version() -> None:
+    assert ndd.__version__ == importlib.metadata.version("torch_ndd")
+
+
+def test_a_kernel_has_the_same_parameters_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(native.KERNELS, ("brightness", "CUDA"), "Tensor,int")
+    with pytest.raises(ImportError, match=r"ndd::brightness needs .*, found \(Tensor,Tensor\?,.*\) and \(Tensor,int\)"):
+        native.parameters("brightness")
+    with pytest.raises(ImportError, match=r"ndd::brightnes needs .*, found none; rebuild the library"):
+        native.kernel("brightnes")
+    with pytest.raises(ImportError, match="parameter -3 of the kernel of ndd::flip is no tensor that it could fill, but a str"):
+        native.kernel("flip", writes=(-3,))
+
+
+def test_a_body_needs_launch_where_the_kernel_takes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPERATORS["brightness"], "automatic", None)
+    with pytest.raises(TypeError, match="brightness: the kernel has other parameters than the function; return launch"):
+        ndd.brightness(torch.zeros(2, 3, 1))
 
 
 def test_missing_library_is_an_import_error(tmp_path: Path) -> None:
@@ -75,6 +83,24 @@ libraries = open("/proc/self/maps").read()
 print(threads() - before, "libnvimgcodec.so" in libraries, "nvidia.dali" in __import__("sys").modules)
 """
     assert python(code) == "0 False False\n"
+
+
+def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:
+    """What a wheel takes of Python files; nothing is compiled for it."""
+    code = f"from scikit_build_core.build import build_wheel; build_wheel({str(tmp_path)!r}, {{'wheel.cmake': 'false'}})"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=True, capture_output=True, timeout=120)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
+    assert "torch_ndd/__init__.py" in names
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"torch_ndd"}
+    assert not [name for name in names if "bench" in name]
+
+
+def test_import_leaves_benchmarks_and_tests_alone() -> None:
+    code = "import sys, torch_ndd\nfor name in sorted(sys.modules): print(name)"
+    loaded = {name.partition(".")[0] for name in python(code).split()}
+    assert "torch_ndd" in loaded
+    assert not loaded & {"benchmarks", "tests", "pytest", "rich", "psutil"}
 
 
 def test_types_are_marked() -> None:

@@ -107,7 +107,7 @@ def run_python(forks: Forks, code: str) -> Forked:
         "threading.Thread(target=lambda: [ndd.brightness(b).torch() for _ in range(50)], daemon=True).start()\nc = ndd.brightness(b)",
         "import atexit\nc = ndd.brightness(b)\natexit.register(lambda: ndd.brightness(c).torch())",
         "ndd.set_num_threads(4)\nc = [ndd.brightness(b) for _ in range(20)]\nimport sys\nsys.exit(0)",
-        *["for _ in range(3): ndd.brightness(b).evaluate()"] * 5,  # threads that are just going to sleep
+        *["for _ in range(3): ndd.brightness(b).evaluate()"] * 5,  # threads that are about to sleep
     ],
     ids=["eager", "deferred", "daemon thread", "atexit", "sys.exit", *["threads at rest"] * 5],
 )

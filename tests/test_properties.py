@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Construction, slicing and broadcasting of anything that Hypothesis thinks of, against NumPy."""
+"""Construction, slicing and broadcasting of Hypothesis-generated data, compared with NumPy."""
 
 import os
 from typing import Any
@@ -45,7 +45,7 @@ def any_arrays(draw: Any, dtypes: Any = DTYPES, shapes: Any = EXTENTS) -> np.nda
 
 @st.composite
 def numbers_in_lists(draw: Any) -> Any:
-    """Nested lists, which are not ragged, of Python numbers of one kind."""
+    """Nested lists, not ragged, of Python numbers of one kind."""
     kind = draw(st.sampled_from(["int32", "uint32", "float", "bool"]))
     element = {
         "int32": st.integers(*RANGES["int32"]),
@@ -159,7 +159,7 @@ _BOUNDS = st.none() | st.integers(-7, 7)
 
 @st.composite
 def sample_keys(draw: Any, size: int) -> tuple[Any, list[Any]]:
-    """A slice with bounds for all samples or for each: for ``batch.slice``, and one for each sample."""
+    """A slice with bounds for all samples or per sample: for ``batch.slice``, and one for each sample."""
 
     def bound(numbers: Any) -> tuple[Any, list[Any]]:
         if draw(st.booleans()):
@@ -205,7 +205,7 @@ def test_broadcasting_batches(data: st.DataObject) -> None:
 
 
 @given(EXTENTS, EXTENTS)
-def test_what_numpy_cannot_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+def test_shapes_that_numpy_cannot_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     try:
         shape = np.broadcast_shapes(left, right)
     except ValueError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on ragged images among others in a compiled graph, which knows of them what all samples share: channels, the size after a resize.
+"""Operators on ragged images among others in a compiled graph, which knows what all samples share: channels, the size after a resize.
 
-Every operator of the registry that has a case with images; that each compiles alone is in ``test_operators.py``. The graphs are shared by the
-operators that have the same images, and run uncompiled behind Dynamo (``backend="eager"``), which is where numbers that are not known would be
-asked for: a graph for each operator takes ten times as long.
+Every registered operator that has a case with images; ``test_operators.py`` tests that each compiles alone. Operators with the same images share a
+graph, which runs uncompiled behind Dynamo (``backend="eager"``), because Dynamo is where unknown numbers would be requested: one graph per operator
+takes ten times as long.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from test_operators import CASES, values
 
 import torch_ndd as ndd
 from torch_ndd import Batch
-from torch_ndd._operator import OPERATORS
+from torch_ndd._core.operator import OPERATORS
 from torch_ndd.ops._crop_window import CROP_LAYOUTS
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
@@ -27,18 +27,18 @@ Images = list[np.ndarray]
 
 
 def takes(operator: str, layout: str | None) -> bool:
-    """Whether an operator takes this layout."""
-    return layout in (OPERATORS[operator].layouts or ())
+    """Return whether an operator accepts this layout."""
+    return layout in (OPERATORS[operator].options.layouts or ())
 
 
 def content(case: Case) -> tuple[Any, ...]:
-    """What makes the images of two cases the same."""
+    """Return a key that is equal for cases with the same images."""
     (dense, *_), (ragged, *_) = case.inputs(False), case.inputs(True)
     return case.layout, ragged[0].dtype, dense[0].shape, b"".join(one.tobytes() for one in ragged)
 
 
 def groups() -> dict[str, list[Case]]:
-    """A case with ragged images for every operator that has one, by what the images are. ``Case.uncompiled`` says why others cannot compile."""
+    """Group a case with ragged images for every operator that has one by its images. ``Case.uncompiled`` says why others cannot compile."""
     cases = [case for case in CASES if case.ragged and not case.uncompiled and takes("resize", case.layout) and {"H", "W"} <= set(case.layout or "")]
     count = Counter(content(case) for case in cases)
     cases.sort(key=lambda case: -count[content(case)])
@@ -52,7 +52,7 @@ GROUPS = groups()
 
 
 def extents(case: Case, letters: str) -> list[int]:
-    """Those of the dense samples, with which every case works."""
+    """Return the images of the dense samples, which work in every case."""
     return [case.inputs(False)[0][0].shape[axis] for axis, letter in enumerate(case.layout or "") if letter in letters]
 
 
@@ -75,7 +75,7 @@ def normalized(images: Batch) -> Batch:
     return ndd.crop_mirror_normalize(images, mean=3.0) if images.layout in CROP_LAYOUTS else ndd.normalize(images, mean=1.0, stddev=2.0)
 
 
-# What stands before the operators, and what behind each of them.
+# The operators before and after the tested ones.
 CHAINS: dict[str, Callable[[Case], tuple[Step, Step]]] = {
     "behind a resize to one size": lambda case: (resized(size=extents(case, "DHW")), as_it_is),
     "behind a resize to one width": lambda case: (resized(resize_x=extents(case, "W")[0]), as_it_is),
@@ -86,13 +86,13 @@ CHAINS: dict[str, Callable[[Case], tuple[Step, Step]]] = {
 
 
 def call_of(case: Case, after: Step) -> Callable[..., list[Batch]]:
-    """The case and what follows it, as a function of its inputs."""
+    """Return the case and its successor, as a function of its inputs."""
     function, args = case.function, {name: value for name, value in case.arguments().items() if name != "rng"}
     return lambda *inputs: [after(one) for one in as_tuple(function(*inputs, **args))]
 
 
 def far(ours: list[Batch], theirs: list[Batch]) -> float:
-    """The largest difference; infinite where shapes, types or layouts are others."""
+    """Return the largest difference; infinite for different shapes, types or layouts."""
     if [(one.shape, one.dtype, one.layout) for one in ours] != [(one.shape, one.dtype, one.layout) for one in theirs]:
         return float("inf")
     pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(values(tuple(ours)), values(tuple(theirs)), strict=True)]
@@ -102,12 +102,12 @@ def far(ours: list[Batch], theirs: list[Batch]) -> float:
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_operator_in_a_chain(group: str, chain: str) -> None:
-    """Equal to the same calls outside of graphs, also where they draw random numbers."""
+    """Check that results equal those of the same calls in eager mode, also with random numbers."""
     cases = GROUPS[group]
     before, after = CHAINS[chain](cases[0])
     calls, inputs = [call_of(case, after) for case in cases], [case.batches(True) for case in cases]
     images, others = inputs[0][0], [given[1:] for given in inputs]
-    alike = [[one.shape == images.shape for one in given[1:]] for given in inputs]  # images that go the same way
+    alike = [[one.shape == images.shape for one in given[1:]] for given in inputs]  # images that take the same path
 
     def results(numbers: list[int], images: Batch, others: list[tuple[Batch, ...]]) -> list[list[Batch]]:
         first = before(images)
@@ -121,7 +121,7 @@ def test_every_operator_in_a_chain(group: str, chain: str) -> None:
         return False
 
     refused = [k for k in range(len(cases)) if refuses(k)]
-    assert all(others[k] for k in refused)  # a second input that is for the images as they were
+    assert all(others[k] for k in refused)  # a second input belongs to the original images
     numbers = [k for k in range(len(cases)) if k not in refused]
     ndd.random.set_seed(1)
     expected = results(numbers, images, others)

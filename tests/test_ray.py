@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``torch_ndd.ray.map_batches``: what a worker does, and a local Ray with two of them."""
+"""``torch_ndd.ray.map_batches``: one worker's calls, and a local Ray with two workers."""
 
 import importlib.util
 import io
@@ -31,7 +31,7 @@ def column(values: list[Any]) -> np.ndarray:
 
 
 def applied(rows: dict[str, np.ndarray], fn: Any, columns: str | list[str] = "bytes", seed: int | None = None) -> dict[str, np.ndarray]:
-    """What a worker makes of one batch, with ``map_batches`` and a dataset that has this one batch."""
+    """Return a worker's result for one batch, with ``map_batches`` and a dataset of this one batch."""
 
     class Dataset:
         def map_batches(self, function: Any, *, fn_kwargs: Mapping[str, Any], batch_format: str, **options: Any) -> Any:
@@ -161,12 +161,12 @@ print("each of 20 files once")
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None and not os.environ.get("CI"), reason="pip install torch_ndd[ray]")
 def test_local_ray(tmp_path: Path) -> None:
-    """Ray Data with two workers, and Ray Train with two: each sample once, by the loader and by the dataset. In a process of its own."""
+    """Ray Data with two workers, and Ray Train with two: each sample once, by the loader and by the dataset. In a separate process."""
     (tmp_path / "files").mkdir()
     for i in range(20):
         (tmp_path / f"files/{i:02}.bin").write_bytes(bytes([i]) * (i % 3 + 1))
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)]
-    # Nearly all of the time is that of processes which import Ray and torch. Those that only watch are not needed here.
+    # Nearly all of the time goes into processes that import Ray and torch. The monitoring ones are not needed here.
     variables = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
     variables |= {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_TRAIN_METRICS_ENABLED": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}
     run = subprocess.run(command, capture_output=True, text=True, timeout=550, env=variables)

@@ -27,7 +27,7 @@ def reader_of(folder: Path, **options: Any) -> ndd.readers.File:
 
 
 def labels(epoch: Iterator[tuple[Any, ...]]) -> list[Any]:
-    """The label of each sample, or a list of them for each batch."""
+    """Return the label of each sample, or a list of labels per batch."""
     return [one.torch().flatten().tolist() if isinstance(one, ndd.Batch) else one.item() for _, one in epoch]
 
 
@@ -216,7 +216,7 @@ def test_file_list_with_blanks_and_endings(folder: Path) -> None:
         next(ndd.readers.File(file_list=folder / "list.txt").next_epoch())
 
 
-def test_names_that_are_no_text(tmp_path: Path) -> None:
+def test_names_that_are_not_text(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/a/\xff.jpg")).write_bytes(b"odd")
     ((files, _),) = ndd.readers.File(file_root=tmp_path).next_epoch()
@@ -368,7 +368,7 @@ def test_nothing_leaks(folder: Path) -> None:
     before, open_files = resident(), len(os.listdir("/proc/self/fd"))
     read(30)
     assert resident() - before < 40_000_000
-    # The threads that read ahead may have a file open at either moment; thirty leaking epochs would leave many more.
+    # Threads that read ahead may have a file open at either moment; thirty leaking epochs would leave many more.
     assert len(os.listdir("/proc/self/fd")) < open_files + 10
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with Fabric and with the Hugging Face Trainer: stopped at a step, resumed from a checkpoint, the same batches follow.
+"""Training with Fabric and with the Hugging Face Trainer: stopped at a step and resumed from a checkpoint, with the same batches.
 
 Plain PyTorch, Lightning, ``torchrun`` and Ray have an example each in ``examples/``.
 """
@@ -74,7 +74,7 @@ def test_fabric(files: list[Path], tmp_path: Path, expected: list[list[float]]) 
 
 
 def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
-    # transformers imports torchaudio if it is installed, which raises when it is one for another torch. It plays no part here.
+    # transformers imports torchaudio if it is installed, which fails if it was built for another torch. It is not used here.
     unused = ModuleType("torchaudio")
     unused.__spec__ = ModuleSpec("torchaudio", None)
     monkeypatch.setitem(sys.modules, "torchaudio", unused)
@@ -92,7 +92,7 @@ def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[flo
             return {"loss": nn.functional.mse_loss(self.layer(x), labels.float())}
 
     class Trainer(transformers.Trainer):
-        """Takes its batches from a ``ndd.DataLoader``."""
+        """Take the batches from a ``ndd.DataLoader``."""
 
         def __init__(self, loader: ndd.DataLoader, **options: Any) -> None:
             self.loader = loader
@@ -102,7 +102,7 @@ def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[flo
             return self.loader
 
     class SaveLoader(transformers.TrainerCallback):
-        """Adds the loader's state to each checkpoint."""
+        """Add the loader's state to each checkpoint."""
 
         def __init__(self, loader: ndd.DataLoader) -> None:
             self.loader = loader

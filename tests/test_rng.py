@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator itself: what the operators draw from is in tests/ops/test_random.py."""
+"""The generator itself; tests/ops/test_random.py tests the operators that draw from it."""
 
 import copy
 import json
@@ -121,7 +121,7 @@ class Draws(Dataset[int]):
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_workers_of_a_data_loader_draw_different_numbers(seeded: bool) -> None:
-    """With equal seeds of torch they repeat, and every epoch has its own."""
+    """With equal torch seeds they repeat, and every epoch has its own."""
     random.get_default_rng()
 
     def epochs(seed: int) -> list[list[int]]:
@@ -143,7 +143,7 @@ def _draw(queue: "multiprocessing.Queue[int]") -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_a_generator_of_its_own() -> None:
-    """Unless it was seeded: then it goes on like its parent."""
+    """Unless it was seeded: then it continues like its parent."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
 
@@ -154,7 +154,7 @@ def test_a_forked_process_has_a_generator_of_its_own() -> None:
         child.join()
         return value
 
-    script = threading.Thread  # a fresh thread has a generator that nobody has seeded
+    script = threading.Thread  # a new thread has an unseeded generator
     seen: list[int] = []
 
     def unseeded() -> None:

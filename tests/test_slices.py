@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the slice driver moves (csrc/ndd/slice.h): windows, mirrors, orders of axes and types of every form that its kernels tell apart, at random."""
+"""The slice driver (csrc/ndd/slice): random windows, mirrors, axis orders and types of every form that its kernels distinguish."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 
 import torch_ndd as ndd
 
-# Rows below 16 pixels, of one tile, of several tiles; pixels that are an item of a type, and that are none.
+# Rows below 16 pixels, of one tile, of several tiles; pixels with and without the size of an element type.
 WIDTHS = (1, 13, 60, 700, 1500)
 CHANNELS = (1, 2, 3, 4, 5, 8, 11)
 TYPES = ("uint8", "uint8", "float16", "float32", "int16", "float64")
@@ -33,7 +33,7 @@ class Pictures:
         return tuple(extents[letter] for letter in self.layout)
 
     def window(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Where windows begin and end along height and width, partly outside of the images."""
+        """Return start and end of windows along height and width, partly outside the images."""
         begins, ends = [], []
         for one in self.arrays:
             extents = np.array([one.shape[self.layout.index(letter)] for letter in "HW"])
@@ -55,7 +55,7 @@ def cut(image: np.ndarray, layout: str, begin: list[int], end: list[int], fill: 
 
 
 def rounded(image: np.ndarray, dtype: str) -> np.ndarray:
-    """As integers are made: halves away from zero, saturated."""
+    """Round like a cast to integers: halves away from zero, saturated."""
     if np.issubdtype(dtype, np.floating):
         return image.astype(dtype)
     limits = np.iinfo(dtype)
@@ -95,7 +95,7 @@ def test_windows(seed: int, device: str) -> None:
     assert_equal(found, [cut(one, pictures.layout, begin, end, fills) for one, begin, end in zip(pictures.arrays, begins, ends, strict=True)])
 
 
-# Fills whose period fits in the row that they are copied from, and fills that are longer than it.
+# Fills whose period fits in the row that they are copied from, and longer ones.
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "int64"])
 @pytest.mark.parametrize(
     ("layout", "shape"),

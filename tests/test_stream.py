@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU stream: when queued work runs, in which order, and what becomes of its errors."""
+"""The CPU stream: when and in which order queued work runs, and how its errors are reported."""
 
 import gc
 import os
@@ -16,7 +16,8 @@ import torch
 from _queued import CAUSE, QUEUED, SYNC, brighter, error_of, eventually, failing, is_done, ones, videos
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, _native
+from torch_ndd import EvalMode
+from torch_ndd._core import native
 
 
 @pytest.fixture(params=[4, 200], ids=["on the spot", "in a thread"])
@@ -225,7 +226,7 @@ def test_the_stream_stays_usable_after_failures(size: int, threads: int) -> None
         error_of(bad.evaluate)
 
 
-measures_memory = pytest.mark.skipif(b"sanitizer none" not in _native.build_info(), reason="a sanitizer keeps freed memory")
+measures_memory = pytest.mark.skipif(b"sanitizer none" not in native.build_info(), reason="a sanitizer keeps freed memory")
 
 
 def resident() -> int:
@@ -351,10 +352,10 @@ def test_kernels_outside_a_call_let_their_tensors_go() -> None:
     run(5)
     before = resident()
     run(100)
-    assert resident() - before < 20 << 20  # kept, they take 190 MB
+    assert resident() - before < 20 << 20  # if kept, they take 190 MB
 
 
-@pytest.mark.skipif(b"sanitizer address" in _native.build_info(), reason="nothing is kept, so that its use after it is freed is found")
+@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so that its use after it is freed is found")
 @pytest.mark.parametrize("size", [900, 3400])
 def test_large_buffers_are_used_again(size: int) -> None:
     image = ndd.batch(np.zeros((1, size, size, 3), np.uint8), layout="HWC")

@@ -128,7 +128,7 @@ def test_arrays_keep_their_type(dtype: str) -> None:
         (ndd.batch([1]).tensors[0], {"layout": "H"}, ValueError),
     ],
 )
-def test_what_is_no_tensor(data: Any, options: dict[str, Any], error: Any) -> None:
+def test_non_tensors(data: Any, options: dict[str, Any], error: Any) -> None:
     for make in (ndd.tensor, ndd.as_tensor, ndd.Tensor):
         with pytest.raises(error):
             make(data, **options)
@@ -302,7 +302,7 @@ def test_parts_in_one_piece_share_memory() -> None:
     for key, offset in ((1, 12), ((0, slice(1, 3)), 4), ((1, 2, 3), 23)):
         assert one[key].torch().data_ptr() == one.torch().data_ptr() + 8 * offset
     kept = [external[1], external[:, 1:], external[::-1]]
-    array[:] = 0  # the caller may overwrite his memory once the call has returned
+    array[:] = 0  # the caller may overwrite the memory once the call has returned
     assert [part.torch().flatten()[0].item() for part in kept] == [12, 4, 12]
 
 
@@ -335,7 +335,7 @@ def test_indexing_waits_for_nothing(mode: ndd.EvalMode) -> None:
         assert chained.layout == "HWC"
 
 
-# --- elsewhere ---
+# --- other devices ---
 
 
 def test_as_a_number() -> None:

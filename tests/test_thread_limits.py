@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit of processes: threads that the system refuses are done without, in every place that wants some, and it is said once."""
+"""A process limit: everything works with fewer threads if the system refuses some, with one warning."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from _forks import Forks
 
-# Root is above the limit, and another user counts all that he has: a user of its own is where threads can be counted.
+# Root is above the limit, and for other users all of their threads count: a dedicated user can be counted.
 LIMITED = """
 import json, os, resource, sys, warnings
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many Python threads at once get what one thread gets, in every mode. ``NDD_THREAD_BATCHES`` shrinks it, for the sanitizers."""
+"""Many Python threads get the same results as one, in every mode. ``NDD_THREAD_BATCHES`` shortens it, for the sanitizers."""
 
 import os
 import queue
@@ -20,7 +20,7 @@ BATCHES = int(os.environ.get("NDD_THREAD_BATCHES", "200"))
 
 
 def program(thread: int, step: int) -> Any:
-    """Ragged and dense batches, some so small that they are done on the spot; random numbers, per-sample arguments, several readers of a result."""
+    """Ragged and dense batches, some small enough to run immediately; random numbers, per-sample arguments, several readers of a result."""
     rng = ndd.random.RNG(seed=1000 * thread + step)
     pixels = np.random.default_rng(step)
     sizes = [(8 + 13 * (step % 7) + k, 16 + 5 * (thread + k)) for k in range(3 + step % 3)]
@@ -66,13 +66,13 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 @pytest.fixture(scope="module")
 def expected() -> list[list[int]]:
-    """What one thread makes, with one thread of the CPU stream and at the call."""
+    """Return the results of one Python thread, with one thread of the CPU stream and at the call."""
     with EvalMode.sync_cpu, ndd.EvalContext(num_threads=1):
         return [[digest(program(thread, step)) for step in range(BATCHES)] for thread in range(THREADS)]
 
 
 @pytest.mark.parametrize("mode", EvalMode)
-def test_eight_threads_make_what_one_makes(mode: EvalMode, expected: list[list[int]]) -> None:
+def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> None:
     ndd.set_num_threads(3)
     made: list[list[int]] = [[] for _ in range(THREADS)]
 

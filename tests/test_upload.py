@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between the host and GPUs: out of which memory, on which stream, and who waits for them."""
+"""Copies between the host and GPUs: the source memory, the stream, and who waits for them."""
 
 import os
 import subprocess
@@ -15,7 +15,9 @@ import torch
 from _fake_copies import FakeCopies, GpuTensor
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, Uploads, _context, _native, _upload, types
+from torch_ndd import EvalMode, Uploads, types
+from torch_ndd._core import context as contexts
+from torch_ndd._core import native, streams, upload
 
 SHAPE = (4, 512, 512, 3)
 BYTES = 4 * 512 * 512 * 3
@@ -26,17 +28,19 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCopies]:
     fake = FakeCopies()
     fake.install(monkeypatch)
     for module, name, value in (
-        (_upload, "_counts", [0] * 6),
-        (_upload, "_streams", {}),
-        (_upload, "_reads", []),
-        (_native, "pinned_sizes", set()),
+        (upload, "_counts", [0] * 6),
+        (upload, "_streams", {}),
+        (upload, "_reads", []),
+        (native, "pinned_sizes", set()),
     ):
         monkeypatch.setattr(module, name, value)
-    before = _context._local.__dict__.copy()
-    _context._local.__dict__.update(defaults={}, streams={}, own={}, changes={})
+    before = contexts._local.__dict__.copy(), streams.local.__dict__.copy()
+    contexts._local.__dict__.update(defaults={})
+    streams.local.__dict__.update(streams={}, own={}, changes={})
     yield fake
-    _context._local.__dict__.update(before)
-    _context._default_streams.clear()
+    for module, values in zip((contexts._local, streams.local), before, strict=True):
+        module.__dict__.update(values)
+    streams._default_streams.clear()
 
 
 def given(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
@@ -44,7 +48,7 @@ def given(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
 
 
 def computed(seed: int = 0) -> ndd.Batch:
-    """A batch in memory of ours: ``given(seed) + 1``."""
+    """A batch in our own memory: ``given(seed) + 1``."""
     return ndd.brightness(ndd.as_batch(given(seed), layout="HWC"), brightness_shift=1 / 255)
 
 
@@ -65,13 +69,13 @@ def host_waits(cuda: FakeCopies) -> list[Any]:
 def test_our_buffers_are_pinned_from_the_second_one_of_a_size_on(cuda: FakeCopies) -> None:
     for k in range(4):
         moved = computed(k).gpu()
-        assert len(cuda.queued) == 1  # nothing was copied by the driver, and nobody waited
+        assert len(cuda.queued) == 1  # no copy by the driver, and no wait
         assert host_waits(cuda) == []
         cuda.finish()
         np.testing.assert_array_equal(content(moved), given(k) + 1)
         assert ndd.uploads() == Uploads(direct=k, direct_bytes=k * BYTES, staged=1, staged_bytes=BYTES)
     ndd.brightness(ndd.as_batch(given(0, (8, 512, 512, 3)), layout="HWC"))
-    assert _native.pinned_sizes == {_native.size_class(BYTES)}
+    assert native.pinned_sizes == {native.size_class(BYTES)}
     assert len(cuda.pinned) == 4
 
 
@@ -89,7 +93,7 @@ def test_memory_of_the_caller_may_be_overwritten_at_once(cuda: FakeCopies, dtype
         assert moved.dtype == dtype
         assert torch.equal(moved.torch().as_subclass(torch.Tensor), expected)
         assert ndd.uploads() == Uploads(staged=k + 1, staged_bytes=(k + 1) * expected.nbytes)
-    assert not _native.pinned_sizes  # the caller's memory says nothing about ours
+    assert not native.pinned_sizes  # the caller's memory does not affect ours
 
 
 def test_pinned_memory_of_the_caller_is_waited_for(cuda: FakeCopies) -> None:
@@ -111,24 +115,24 @@ def test_small_values_go_with_the_command_on_the_stream_of_the_context(cuda: Fak
         assert moved._pending._stream == ndd.get_current_stream().torch  # type: ignore[union-attr]
         np.testing.assert_array_equal(content(moved), given(1, shape))
     assert ndd.uploads() == before
-    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu()._pending._stream == _upload._streams[0]  # type: ignore[union-attr]
+    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu()._pending._stream == upload._streams[0]  # type: ignore[union-attr]
 
 
 def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) -> None:
     first, second = computed(0).gpu(), computed(1).gpu()
-    side = _upload._streams[0].cuda_stream
+    side = upload._streams[0].cuda_stream
     assert [one._pending._stream.cuda_stream for one in (first, second)] == [side, side]  # type: ignore[union-attr]
     assert cuda.log == []
     for _ in range(2):
         first.torch()
     assert cuda.log == [("wait_event", 0, side), ("record", 0)]
     cuda.log.clear()
-    with ndd.EvalContext() as context, _upload.on_stream(torch.device("cuda", 0), [(second._values, second._pending)]):
+    with ndd.EvalContext() as context, upload.on_stream(torch.device("cuda", 0), [(second._values, second._pending)]):
         assert context.cuda_stream is not None
         second._ready()
         assert cuda.log == [("wait_event", context.cuda_stream.handle, side), ("record", context.cuda_stream.handle)]
     cuda.log.clear()
-    second.torch()  # that another stream has waited is of no use to this one
+    second.torch()  # that another stream has waited does not help this one
     assert cuda.log == [("wait_event", 0, side), ("record", 0)]
 
 
@@ -144,11 +148,11 @@ def test_sync_full_waits_for_the_copy(cuda: FakeCopies) -> None:
     for mode in EvalMode:
         with mode:
             batch.gpu()
-    assert host_waits(cuda) == [("synchronize", _upload._streams[0].cuda_stream)]
+    assert host_waits(cuda) == [("synchronize", upload._streams[0].cuda_stream)]
 
 
-def test_what_was_shown_may_be_written_to(cuda: FakeCopies) -> None:
-    """Our memory, of which somebody has a view: taken after the copy began it waits, before it the copy is staged."""
+def test_exposed_memory_may_be_written_to(cuda: FakeCopies) -> None:
+    """Our memory with a view: if it was taken after the copy began it waits, otherwise the copy is staged."""
     computed().gpu()
     cuda.finish()
     batch = computed(1)
@@ -188,11 +192,11 @@ def test_without_pinned_memory_the_driver_copies(cuda: FakeCopies) -> None:
     for k in range(4):
         np.testing.assert_array_equal(content(computed(k).gpu()), given(k) + 1 if not cuda.queued else cuda.finish() or given(k) + 1)
     assert ndd.uploads() == Uploads(1, BYTES, 1, BYTES, 2, 2 * BYTES)
-    assert not _native.pinned_sizes
+    assert not native.pinned_sizes
 
 
 def test_huge_buffers_are_not_pinned(cuda: FakeCopies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_upload, "_LARGEST", BYTES - 1)
+    monkeypatch.setattr(upload, "_LARGEST", BYTES - 1)
     np.testing.assert_array_equal(content(computed().gpu()), given() + 1)
     assert ndd.uploads() == Uploads(pageable=1, pageable_bytes=BYTES)
     assert not cuda.pinned
@@ -206,13 +210,13 @@ def test_downloads(cuda: FakeCopies) -> None:
         assert back._pending is None
         np.testing.assert_array_equal(np.asarray(back.torch()), given(k))
     assert ndd.as_tensor(given(0, (5,))).gpu().cpu().torch().tolist() == given(0, (5,)).tolist()
-    assert _native.pinned_sizes == {_native.size_class(BYTES)}
+    assert native.pinned_sizes == {native.size_class(BYTES)}
 
 
 def test_a_stream_that_is_captured_keeps_its_copies(cuda: FakeCopies) -> None:
     cuda.capturing = True
     computed().gpu()
-    assert not _upload._streams
+    assert not upload._streams
 
 
 def test_sources_are_not_kept(cuda: FakeCopies) -> None:
@@ -224,7 +228,7 @@ def test_sources_are_not_kept(cuda: FakeCopies) -> None:
         del batch
         if k % 5 == 4:
             cuda.finish()
-        assert len(_upload._reads) <= 5
+        assert len(upload._reads) <= 5
     assert all(source() is None for source in sources)
 
 
@@ -246,11 +250,11 @@ def test_a_forked_child_uses_the_pool(cuda: FakeCopies) -> None:
         except BaseException:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    assert _native.pinned_sizes
+    assert native.pinned_sizes
 
 
 def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path) -> None:
-    """While a batch is used the next ones are on their way; what the function returns as torch tensors takes the same way."""
+    """While a batch is used, the next ones are being copied; torch tensors returned by the function take the same path."""
     for k in range(16):
         np.save(tmp_path / f"{k:02}.npy", given(k, SHAPE[1:]))
     mine = torch.arange(100_000)
@@ -285,8 +289,8 @@ def test_the_numpy_reader_copies_ahead(cuda: FakeCopies, tmp_path: Path) -> None
 
 
 def test_readers_take_pinned_memory_from_torch(tmp_path: Path) -> None:
-    """Once arrays of a size go to a GPU the native reader reads into memory of torch's, where there is some: first as it is on this machine, then
-    with an ``aten::empty`` that always has."""
+    """Once arrays of a size go to a GPU, the native reader reads into torch's pinned memory, if available: first as on this machine, then with an
+    ``aten::empty`` that always provides it."""
     code = """
 import sys, warnings, numpy as np, torch, torch_ndd as ndd
 asked = set()
@@ -301,18 +305,18 @@ def read():
         print(sorted(asked), arrays.torch().flatten(1).float().mean(1).tolist())
     asked.clear()
 
-ndd._native.pin_size(3 << 20)
+ndd._core.native.pin_size(3 << 20)
 read()
 library = torch.library.Library("aten", "IMPL")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     library.impl("empty.memory_format", empty, "CPU", allow_override=True)
-ndd._native.pin_size(8 << 20)
-ndd._native.pin_size(3 << 20, False)
+ndd._core.native.pin_size(8 << 20)
+ndd._core.native.pin_size(3 << 20, False)
 read()
-ndd._native.pin_size(3 << 20)
+ndd._core.native.pin_size(3 << 20)
 read()
-ndd._native.pin_no_size()
+ndd._core.native.pin_no_size()
 read()
 """
     for k in range(4):
@@ -346,7 +350,7 @@ def test_values_arrive(gpu: ndd.Device, dtype: torch.dtype, size: int) -> None:
 
 
 def test_ours_are_not_filled_again_too_early(gpu: ndd.Device) -> None:
-    """Batches are made and copied much faster than the GPU gets to them, by us and by torch."""
+    """Batches are made and copied, by us and by torch, much faster than the GPU uses them."""
     del gpu
     busy = torch.ones(4096, 4096, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):

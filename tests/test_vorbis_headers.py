@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged Ogg Vorbis files, of which libsndfile loses 5.7 kB each: they are refused before, and only what it refuses as well."""
+"""Damaged Ogg Vorbis files, each of which leaks 5.7 kB in libsndfile: they are rejected before, and only those that libsndfile rejects too."""
 
 import io
 import random
@@ -24,7 +24,7 @@ def encoded(channels: int = 2, comment: str = "") -> bytes:
 
 def damaged(good: bytes, draw: random.Random, kind: int) -> bytes:
     data = bytearray(good)
-    at = draw.randrange(min(len(data), 4500))  # the headers have some 4000 bytes
+    at = draw.randrange(min(len(data), 4500))  # the headers are about 4000 bytes
     if kind == 0:
         data[at] ^= 1 << draw.randrange(8)
     elif kind == 1:
@@ -49,7 +49,7 @@ def reason(file: bytes) -> str:
 
 
 @pytest.mark.parametrize("comment", ["", "x" * 70_000])  # which takes several pages
-def test_only_what_the_library_refuses(comment: str) -> None:
+def test_only_files_the_library_rejects(comment: str) -> None:
     good, draw, refused = encoded(comment=comment), random.Random(1), 0
     assert reason(good) == ""
     for k in range(600):
@@ -62,7 +62,7 @@ def test_only_what_the_library_refuses(comment: str) -> None:
 
 
 def test_several_streams_are_left_to_the_library() -> None:
-    # A chain of files, and the first pages of two streams one after the other.
+    # Chained files, and the first pages of two streams one after the other.
     good, other = encoded(1), encoded(2)
     assert reason(good + other) == ""
     page = 27 + good[26] + sum(good[27 : 27 + good[26]])
@@ -79,7 +79,7 @@ def test_short_and_hostile_files(file: bytes) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_refused_files_cost_no_memory() -> None:
+def test_rejected_files_leak_no_memory() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -93,5 +93,5 @@ def test_refused_files_cost_no_memory() -> None:
 
     refuse(10)
     before = resident()
-    refuse(100)  # 4000 files, which cost 23 MB
+    refuse(100)  # 4000 files, which would leak 23 MB
     assert resident() - before < 4 << 20

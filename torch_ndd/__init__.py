@@ -15,7 +15,6 @@ from torch import uint16 as uint16
 from torch import uint32 as uint32
 from torch import uint64 as uint64
 
-from . import _torch_protocols as _torch_protocols  # (tells torch about Tensor and Batch)
 from . import augment as augment
 from . import capture as capture
 from . import checkpoint as checkpoint
@@ -34,29 +33,29 @@ from . import testing as testing
 from . import tfrecord as tfrecord
 from . import transforms as transforms
 from . import types as types
-from ._batch import Batch as Batch
-from ._batch import as_batch as as_batch
-from ._batch import batch as batch
-from ._context import EvalContext as EvalContext
-from ._context import ThreadPool as ThreadPool
-from ._context import get_current_stream as get_current_stream
-from ._context import get_default_stream as get_default_stream
-from ._context import get_num_threads as get_num_threads
-from ._context import set_current_stream as set_current_stream
-from ._context import set_default_stream as set_default_stream
-from ._context import set_num_threads as set_num_threads
-from ._cuda import Stream as Stream
-from ._cuda import stream as stream
-from ._device import Device as Device
-from ._device import DeviceLike as DeviceLike
-from ._device import device as device
-from ._external_source import ExternalSource as ExternalSource
-from ._stream import EvalMode as EvalMode
-from ._tensor import Tensor as Tensor
-from ._tensor import as_tensor as as_tensor
-from ._tensor import tensor as tensor
-from ._upload import Uploads as Uploads
-from ._upload import uploads as uploads
+from ._core import torch_protocols as _torch_protocols  # noqa: F401  (tells torch about Tensor and Batch)
+from ._core.batch import Batch as Batch
+from ._core.batch import as_batch as as_batch
+from ._core.batch import batch as batch
+from ._core.context import EvalContext as EvalContext
+from ._core.cuda import Stream as Stream
+from ._core.cuda import stream as stream
+from ._core.device import Device as Device
+from ._core.device import DeviceLike as DeviceLike
+from ._core.device import device as device
+from ._core.modes import EvalMode as EvalMode
+from ._core.pools import ThreadPool as ThreadPool
+from ._core.pools import get_num_threads as get_num_threads
+from ._core.pools import set_num_threads as set_num_threads
+from ._core.streams import get_current_stream as get_current_stream
+from ._core.streams import get_default_stream as get_default_stream
+from ._core.streams import set_current_stream as set_current_stream
+from ._core.streams import set_default_stream as set_default_stream
+from ._core.tensor import Tensor as Tensor
+from ._core.tensor import as_tensor as as_tensor
+from ._core.tensor import tensor as tensor
+from ._core.upload import Uploads as Uploads
+from ._core.upload import uploads as uploads
 from .decoders.imread import imread as imread
 from .decoders.peek import peek_image_shape as peek_image_shape
 from .doctor import doctor as doctor
@@ -84,6 +83,7 @@ from .ops.color import color_twist as color_twist
 from .ops.color import contrast as contrast
 from .ops.color import hsv as hsv
 from .ops.color import hue as hue
+from .ops.color import posterize as posterize
 from .ops.color import saturation as saturation
 from .ops.color_space import color_space_conversion as color_space_conversion
 from .ops.coordinates import coord_flip as coord_flip
@@ -142,6 +142,7 @@ from .ops.warp import rotate as rotate
 from .ops.warp import sphere as sphere
 from .ops.warp import warp_affine as warp_affine
 from .ops.warp import water as water
+from .readers._external_source import ExternalSource as ExternalSource
 from .show import show as show
 from .types import DataType as DataType
 from .types import DType as DType
@@ -149,3 +150,5 @@ from .types import ImageType as ImageType
 from .types import InterpType as InterpType
 from .types import dtype as dtype
 from .types import type_id as type_id
+
+__version__ = "0.1.0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m torch_ndd [--json]`` prints what :func:`torch_ndd.doctor` finds; see also ``python -m torch_ndd.bench``."""
+"""``python -m torch_ndd [--json]``: print the report of :func:`torch_ndd.doctor`."""
 
 import argparse
 import json

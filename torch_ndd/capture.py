@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What loops with ``next_epoch(capture=True)`` may be told."""
+"""Marks for loops with ``next_epoch(capture=True)``."""
 
 from typing import TypeVar
 
@@ -7,10 +7,10 @@ V = TypeVar("V")
 
 
 def invariant(value: V) -> V:
-    """Mark a value as one that is the same in every step of a loop with ``next_epoch(capture=True)``: it is returned as it is.
+    """Mark a value that is the same in every step of a loop with ``next_epoch(capture=True)``, and return it unchanged.
 
-    DALI needs the mark to capture a call with an argument that is no literal. Here calls are compared by the values of their arguments, so the mark
-    says nothing new, and a value that changes all the same is not a mistake.
+    DALI needs the mark to capture a call with an argument that is not a literal. Here calls are compared by the values of their arguments, so that
+    the mark adds nothing, and a value that changes nevertheless is not an error.
 
     >>> invariant([224, 224])
     [224, 224]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which part of the data this process reads, when several train together."""
+"""The part of the data that a process reads in distributed training."""
 
 import os
 from typing import TypedDict
@@ -15,17 +15,17 @@ class Shard(TypedDict):
 
 
 def shard() -> Shard:
-    """The part of the data that this process reads: ``readers.File(..., **ndd.distributed.shard())``.
+    """Return the shard of this process: ``readers.File(..., **ndd.distributed.shard())``.
 
-    Rank and world size are those of ``torch.distributed`` where it is initialized, else of the environment variables ``RANK`` and ``WORLD_SIZE`` that
-    ``torchrun`` and its kin set, else it is shard 0 of 1.
+    Rank and world size are those of ``torch.distributed`` if it is initialized, else of the environment variables ``RANK`` and ``WORLD_SIZE`` set by
+    ``torchrun`` and similar launchers, else shard 0 of 1.
 
-    The shards of an epoch have together each sample once. They may differ by one sample, and so may their numbers of batches: train inside of
-    ``model.join()`` (``DistributedDataParallel``), or give the reader ``pad_shards=True``, with which all shards have equally many.
-    The state of one process is that of all, so that saving it once is enough; it may be loaded by any number of processes.
+    Together the shards have each sample once per epoch. They may differ by one sample, and so may their numbers of batches: train inside
+    ``model.join()`` (``DistributedDataParallel``), or give the reader ``pad_shards=True``, which makes all shards equally long. All processes have
+    the same state, so that saving one is enough; any number of processes may load it.
 
     Raises:
-        ValueError: one of the two variables is missing, or they are no rank and world size.
+        ValueError: one of the two variables is missing, or they are not a rank and a world size.
 
     >>> shard()
     {'shard_id': 0, 'num_shards': 1}

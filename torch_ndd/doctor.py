@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m torch_ndd``: what this installation can do here and, for what it cannot, why and what to install."""
+"""``python -m torch_ndd``: what this installation can do on this machine and, for what it cannot, why and what to install."""
 
 import base64
 import importlib.metadata
@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from . import _context, _native
-from ._batch import batch
-from ._device import cuda_problem, gpu_count
-from ._operator import OPERATORS
+from ._core import native, pools
+from ._core.batch import batch
+from ._core.device import cuda_problem, gpu_count
+from ._core.operator import OPERATORS
+from .decoders import _jpeg2000, _library
 from .decoders.image import image
 
 
 class Report(dict[str, Any]):
-    """What :func:`doctor` found, by section; printing it gives text. ``report["missing"]`` lists what is absent: what, why, what to do."""
+    """The findings of :func:`doctor`, by section; printing it returns text. ``report["missing"]`` lists what is absent: what, why, what to do."""
 
     def __str__(self) -> str:
         lines = [f"torch_ndd {self['versions']['torch_ndd']}"]
@@ -45,7 +46,7 @@ class Report(dict[str, Any]):
 
 
 class Missing(NamedTuple):
-    """Something that is absent."""
+    """A missing feature."""
 
     what: str
     why: str
@@ -61,15 +62,15 @@ def _text(value: Any) -> list[str]:
 
 
 def doctor() -> Report:
-    """Look at this installation: versions, kernels, CUDA, codecs, optional libraries, threads.
+    """Inspect this installation: versions, kernels, CUDA, codecs, optional libraries, threads.
 
-    Nothing is changed and nothing downloaded. Every image codec is tried on a tiny file. ``python -m torch_ndd`` prints the result.
+    Nothing is changed or downloaded. Every image codec is tried on a tiny file. ``python -m torch_ndd`` prints the result.
 
-    >>> doctor()["cpu"]["threads"] == _context.get_num_threads()
+    >>> doctor()["cpu"]["threads"] == pools.get_num_threads()
     True
     """
     missing: list[Missing] = []
-    build = dict(line.split(" ", 1) for line in _native.build_info().decode().splitlines())
+    build = dict(line.split(" ", 1) for line in native.build_info().decode().splitlines())
     return Report(
         versions=_versions(build),
         kernels=_kernels(build, missing),
@@ -91,7 +92,7 @@ def _version(distribution: str) -> str | None:
 def _versions(build: dict[str, str]) -> dict[str, Any]:
     made = {
         "torch_ndd": _version("torch_ndd") or "not installed, imported from a folder",
-        "folder": str(_native.PATH.parent),
+        "folder": str(native.PATH.parent),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "torch": f"{torch.__version__}, " + (f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"),
@@ -108,7 +109,7 @@ _REINSTALL = "pip install --force-reinstall --no-deps . in the source folder"
 
 def _kernels(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
     kernels = {name: operator.name.replace(".", "_") for name, operator in OPERATORS.items() if operator.kernel is not None}
-    lacking = {backend: sorted(n for n, kernel in kernels.items() if (kernel, backend) not in _native.KERNELS) for backend in ("CPU", "CUDA")}
+    lacking = {backend: sorted(n for n, kernel in kernels.items() if (kernel, backend) not in native.KERNELS) for backend in ("CPU", "CUDA")}
     architectures = build["cuda_architectures"]
     made = {
         "operators": len(OPERATORS),
@@ -193,6 +194,19 @@ _FILES = {
     "JPEG 2000": base64.b64decode(_JPEG2000),
 }
 _DECODERS = {"JPEG 2000": "pylibjpeg-openjpeg"}
+# Codecs patched in the inspected releases: whether this is one, what happens in others, and which to install.
+_CHECKS = {
+    "JPEG": (
+        _library.is_checked,
+        "a damaged JPEG can cost the memory of its pixels for ever, and codecs print about damaged images instead of the error's saying so",
+        _library.CHECKED_VERSION,
+    ),
+    "JPEG 2000": (
+        lambda: _jpeg2000.is_checked(_jpeg2000.openjpeg),
+        "it prints about some damaged images",
+        _jpeg2000.CHECKED[-1],
+    ),
+}
 _NVIMGCODEC = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
 
 
@@ -206,6 +220,10 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
         if problem is not None:
             remedy = f"pip install {package}" if version is None else f"pip install --force-reinstall {package}"
             missing.append(Missing(f"{name} images", problem, remedy))
+        elif name in _CHECKS:
+            check, why, checked = _CHECKS[name]
+            if not check():
+                missing.append(Missing(f"a known {package}", f"{made[name]} runs as it is: {why}", f"pip install {package}=={checked}"))
     return made
 
 
@@ -232,8 +250,8 @@ class _Library(NamedTuple):
 
 
 _LIBRARIES = (
-    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "optical_flow; a peer of python -m torch_ndd.bench"),
-    _Library("torchvision", ("torchvision",), "a peer of python -m torch_ndd.bench; models"),
+    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "optical_flow; a peer of the benchmarks"),
+    _Library("torchvision", ("torchvision",), "a peer of the benchmarks; models"),
     _Library("nvidia.dali", ("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "the reference of tests/dali"),
     _Library("PIL", ("pillow",), "the examples"),
     _Library("jax", ("jax",), "arrays to and from JAX"),
@@ -269,7 +287,7 @@ def _cpu(build: dict[str, str]) -> dict[str, Any]:
         "instructions": f"{build['simd']} ({platform.machine()})",
         "cpus": os.cpu_count(),
         "cpus of this process": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": _context.get_num_threads(),
+        "threads": pools.get_num_threads(),
         "DALI_NUM_THREADS": os.environ.get("DALI_NUM_THREADS"),
         "torch threads": torch.get_num_threads(),
     }
@@ -280,7 +298,7 @@ def _cpu(build: dict[str, str]) -> dict[str, Any]:
 
 
 def _quota() -> float | None:
-    """How many CPUs the control group allows; None for all."""
+    """Return the number of CPUs that the control group allows; None for all."""
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
             most, period = file.read().split()

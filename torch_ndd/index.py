@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Index files, as DALI's wds2idx, tfrecord2idx and rec2idx write them: ``python -m torch_ndd.index wds|tfrecord|recordio FILE [INDEX]``.
+"""Index files in the format of DALI's wds2idx, tfrecord2idx and rec2idx: ``python -m torch_ndd.index wds|tfrecord|recordio FILE [INDEX]``.
 
-The readers need none: they look at the headers themselves, which takes about 1 us for each record. An index saves that at every start.
+The readers do not need them: without one they parse the headers, at about 1 us per record. An index avoids this at every start.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from .readers.webdataset import split_name
 
 
 def wds(path: str, index: str) -> int:
-    """Write the index (v1.2) of a tar archive and return the number of its samples. RuntimeError when there are none, or the archive is damaged."""
+    """Write the index (v1.2) of a tar archive and return the number of its samples. Raise RuntimeError if it is empty or damaged."""
     samples: list[list[bytes]] = []
     last = None
     found = _whole(TAR, path)
@@ -36,7 +36,7 @@ def wds(path: str, index: str) -> int:
 
 
 def tfrecord(path: str, index: str) -> int:
-    """Write the index of a TFRecord file, lines of begin and size, and return the number of its records. RuntimeError when it is damaged."""
+    """Write the index of a TFRecord file, lines of offset and size, and return the number of its records. Raise RuntimeError if it is damaged."""
     found = _whole(TFRECORD, path)
     with open(index, "w") as file:
         file.writelines(f"{begin} {length}\n" for begin, length in zip(found.begin.tolist(), found.length.tolist(), strict=True))
@@ -44,7 +44,7 @@ def tfrecord(path: str, index: str) -> int:
 
 
 def recordio(path: str, index: str) -> int:
-    """Write the index of a RecordIO file, lines of number and begin, and return the number of its records. RuntimeError when it is damaged."""
+    """Write the index of a RecordIO file, lines of number and offset, and return the number of its records. Raise RuntimeError if it is damaged."""
     found = _whole(RECORDIO, path)
     with open(index, "w") as file:
         file.writelines(f"{k}\t{begin}\n" for k, begin in enumerate(found.begin.tolist()))
@@ -67,7 +67,7 @@ _TOOLS = {"wds": wds, "tfrecord": tfrecord, "recordio": recordio}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; the exit status is 1 when there is no index."""
+    """Run the command line; the exit status is 1 on failure."""
     parser = argparse.ArgumentParser(prog="python -m torch_ndd.index", description=__doc__)
     parser.add_argument("kind", choices=_TOOLS)
     parser.add_argument("file", help="tar archive, TFRecord or RecordIO file")

@@ -5,8 +5,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._context import share_cpus
-from ._states import anything, checked, keys, yes_or_no
+from ._core.pools import share_cpus
+from ._core.states import anything, checked, keys, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -24,24 +24,24 @@ _STATE = keys(version=anything, reader=anything, seed=anything, ended=yes_or_no)
 
 
 class DataModule(_Parent):
-    """Readers and what is done to their batches, for a Lightning ``Trainer``.
+    """Readers and the functions on their batches, for a Lightning ``Trainer``.
 
-    A checkpoint of the trainer has the position in the data and in the random numbers, after whatever step it was saved. Training that is resumed
-    from it sees the batches that would have followed, bit for bit; with another batch size or on another number of processes, the samples that were
-    left of the epoch, each once.
+    The trainer's checkpoints contain the position in the data and in the random numbers, after any step. Training resumed from a checkpoint sees
+    exactly the batches that would have followed, bit for bit; with another batch size or on another number of processes, each of the remaining
+    samples of the epoch once.
 
-    Each process of the trainer reads its shard. In training on several, all must take equally many steps: where the shards differ by one sample, the
-    small ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
+    Each process of the trainer reads its shard. In training all processes must take the same number of steps: if shards differ by one sample, the
+    smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
     Args:
-        train: Makes the reader of the training data, given the arguments ``shard_id`` and ``num_shards``, and on several processes
-            ``pad_shards``: ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
-        val: The same of the validation data; without it nothing is validated. Nothing is padded there: each sample counts once.
-        train_fn: What is done to a batch in training; see :class:`torch_ndd.DataLoader`.
-        val_fn: The same in validation.
-        batch_size: Samples in a batch of one process.
-        val_batch_size: The same in validation; by default as in training.
-        options: Further arguments of :class:`torch_ndd.DataLoader`. ``device`` is the trainer's unless it is given.
+        train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
+            ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
+        val: Factory of the reader of the validation data; without it there is no validation. Nothing is padded there: each sample counts once.
+        train_fn: Function on a batch in training; see :class:`torch_ndd.DataLoader`.
+        val_fn: Function on a batch in validation.
+        batch_size: Samples per batch of one process.
+        val_batch_size: Samples per batch in validation; by default as in training.
+        options: Further arguments of :class:`torch_ndd.DataLoader`. ``device`` is the trainer's by default.
 
     Raises:
         ImportError: Lightning is not installed.
@@ -69,10 +69,10 @@ class DataModule(_Parent):
         self._batch_sizes = {"train": batch_size, "val": val_batch_size or batch_size}
         self._options = options
         self._loaders: dict[str, tuple[Shard, DataLoader]] = {}
-        self._state: dict[str, Any] | None = None  # of the training data, for the loader that is still to be made
+        self._state: dict[str, Any] | None = None  # of the training data, for the loader that does not exist yet
 
     def train_dataloader(self) -> "_TrainLoader":
-        """The training data, where they were left."""
+        """Return the training data, at their current position."""
         loader = _TrainLoader(self._loader("train"), self.trainer)
         if self._state is not None:
             loader.load_state_dict(self._state)
@@ -80,19 +80,19 @@ class DataModule(_Parent):
         return loader
 
     def val_dataloader(self) -> DataLoader | list[Any]:
-        """The validation data."""
+        """Return the validation data."""
         return self._loader("val") if self._makers["val"] else []
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the training data, for a checkpoint."""
+        """Return the position in the training data, for a checkpoint."""
         if self._state is None and "train" in self._loaders:
             return _TrainLoader(self._loaders["train"][1], self.trainer).state_dict()
         return self._state or {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go to the position of a checkpoint.
+        """Restore the position of a checkpoint.
 
-        ValueError for what :meth:`state_dict` did not return, with the key; for that of the reader when the data are made.
+        Raise ValueError for anything but a result of :meth:`state_dict`, with the key; the reader's part is checked when the loader is created.
         """
         self._state = None if state_dict == {} else checked("lightning.DataModule", _STATE, state_dict)
 
@@ -115,31 +115,31 @@ class DataModule(_Parent):
             raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
         if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
             made.device = trainer.strategy.root_device
-        if loader is not None:  # the module was used by another trainer
+        if loader is not None:  # the module was used by another trainer before
             made.load_state_dict(loader.state_dict())
         self._loaders[stage] = here, made
         return made
 
 
 class _TrainLoader:
-    """A loader whose state is what Lightning will do next.
+    """A loader whose state is that of Lightning's next step.
 
-    After the last batch of an epoch that is the beginning of the next one, although the loop over the loader is not over: Lightning asks for no
-    batch more than it needs, and ``limit_train_batches`` may make it need fewer than there are. Lightning restores this state from its own
-    collection of loaders too, in the middle of an epoch only; it is the same state.
+    After the last batch of an epoch that is the start of the next one, although the loop over the loader is not over: Lightning requests no batch
+    more than it needs, and ``limit_train_batches`` may make it need fewer than there are. Lightning also restores this state, in the middle of an
+    epoch only, from its own collection of loaders; it is the same state.
     """
 
     def __init__(self, loader: DataLoader, trainer: Any) -> None:
         self.loader, self._trainer = loader, trainer
-        self._length = self._length_of_next = 0  # of an epoch that was resumed
+        self._length = self._length_of_next = 0  # of a resumed epoch
 
     def __iter__(self) -> Iterator[Any]:
         self._length, self._length_of_next = self._length_of_next, 0
         return iter(self.loader)
 
     def __len__(self) -> int:
-        # Lightning subtracts the steps before the checkpoint from this. They and the rest of the epoch are more than a whole epoch where the
-        # checkpoint is of larger batches or more processes; where they are fewer, this loader just ends.
+        # Lightning subtracts the steps before the checkpoint from this. If the checkpoint had larger batches or more processes, these steps and the
+        # rest of the epoch are more than an epoch; if they are fewer, this loader just ends.
         return max(len(self.loader), self._length, self._length_of_next)
 
     def state_dict(self) -> dict[str, Any]:

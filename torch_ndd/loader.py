@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``DataLoader``: batches for a training, prepared ahead of it."""
+"""``DataLoader``: batches for training, prepared ahead of the model."""
 
 import dataclasses
 import os
@@ -13,64 +13,65 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._batch import Batch
-from ._context import EvalContext, get_num_threads
-from ._device import DeviceLike, torch_device
-from ._diagnosis import Stats, Stopwatch
-from ._rng import RNG, get_default_rng, using_rng
-from ._states import anything, checked, equal, keys, whole
-from ._stream import EvalMode
-from ._tensor import Tensor, new_tensor
-from ._upload import moved
-from ._workers import Workers
+from ._core.batch import Batch
+from ._core.context import EvalContext
+from ._core.device import DeviceLike, torch_device
+from ._core.diagnosis import Stats, Stopwatch
+from ._core.modes import EvalMode
+from ._core.pools import get_num_threads
+from ._core.rng import RNG, get_default_rng, using_rng
+from ._core.states import anything, checked, equal, keys, whole
+from ._core.tensor import Tensor, new_tensor
+from ._core.upload import moved
+from ._core.workers import Workers
 from .readers import Reader
 
 STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
-# More is seldom in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
+# More is rarely in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
 _PREFETCHED_BYTES = 4 << 30
 
-# Words of the generator that a batch has for itself: 150,000 calls of random operators.
+# Words of the generator reserved for a batch: 150,000 calls of random operators.
 _WORDS_OF_A_BATCH = 1 << 20
 
 
 class _Prepared(NamedTuple):
-    """A batch that was handed to the operators, or the error that came of it."""
+    """A batch that was handed to the operators, or its error."""
 
-    after: dict[str, Any]  # the reader's state behind it
+    after: dict[str, Any]  # the reader's state after it
     result: Any
     error: BaseException | None
     bytes: int
 
 
 class DataLoader:
-    """Runs ``fn`` on the batches of a reader some batches ahead and yields what it returns as torch tensors.
+    """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
-    It takes the place of ``torch.utils.data.DataLoader``, without processes: a thread calls ``fn``, whose operators only queue work for native
-    threads (or CUDA streams), which do it while the model runs. Each loop over the loader is one epoch with each sample once. Leaving a loop is
-    fine at any time; the next one begins the next epoch.
+    It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
+    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop may be left at any
+    time; the next one begins the next epoch.
 
-    Random operators in ``fn`` draw numbers that depend on ``seed`` and the place of the batch in the run alone, not on what else draws numbers or
-    how far ahead ``fn`` runs.
+    Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
+    ahead ``fn`` runs.
 
     Args:
         reader: A reader of :mod:`torch_ndd.readers`.
-        fn: Called with the reader's outputs, in their order, or with the dict that readers with named outputs yield. It returns Batches, torch
-            tensors and whatever else, in tuples, lists, dicts and dataclasses. Without it the outputs of the reader are yielded.
-        batch_size: Samples in a batch; the last one of an epoch may have fewer. By default the reader's ``max_batch_size``.
-        prefetch: Batches that are prepared while the caller has one. 0 prepares each when it is asked for.
-        device: Where the tensors shall be. By default they stay where ``fn`` made them.
-        drop_last: Leave out a last batch that is smaller.
-        seed: Of the random operators in ``fn``. By default one that is drawn from the calling thread's generator (``random.set_seed``).
-        prefetch_bytes: Prepare no further batch while those that wait have this size together.
+        fn: Called with the reader's outputs, in their order, or with the dict of readers with named outputs. It returns Batches, torch tensors and
+            other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs of the reader are yielded.
+        batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
+        prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
+        device: Device of the tensors. By default they stay where ``fn`` made them.
+        drop_last: Drop a last batch that is smaller.
+        seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``).
+        prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
 
     Yields:
-        What ``fn`` returned. Batches of one shape are tensors (N, ...); ragged ones are lists of N tensors.
+        The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
         ValueError: sizes that are not positive.
-        Exception: what reading or ``fn`` raised, when its batch has its turn.
+        Exception: any error of reading or of ``fn``, when its batch is due.
 
     >>> import pathlib, tempfile
     >>> import torch_ndd as ndd
@@ -105,10 +106,10 @@ class DataLoader:
             raise ValueError(f"DataLoader: batch_size must be positive, got {batch_size}; it may be the reader's max_batch_size instead")
         self.prefetch_bytes = prefetch_bytes
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
-        self._position: dict[str, Any] | None = None  # behind the last batch that was yielded; None: where the reader is
+        self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
-        # Calling fn for 64 images takes 2 ms where the threads have swept the caches, which the model would wait for: 6 % of a step of 30 ms.
+        # With caches cold from the threads' work, calling fn for 64 images takes 2 ms, which would delay the model: 6 % of a step of 30 ms.
         self._executor: Workers | None = None
         self._process = 0
         self._preparing = threading.Lock()  # held by the thread while it prepares a batch
@@ -126,15 +127,15 @@ class DataLoader:
         self.__dict__.update(state, _preparing=threading.Lock())
 
     def _end_loop(self) -> None:
-        """End a loop that is going on, or was left; on return nothing is being read or prepared for it any more."""
+        """End a loop that is running or was left; on return nothing is being read or prepared for it."""
         loop = None if self._loop is None else self._loop()
-        self._loop = None  # what waits to be prepared is for nobody now
+        self._loop = None  # what waits to be prepared is dropped
         if loop is not None:
             loop._discard()
         if self._process == os.getpid():
             with self._preparing:
                 pass
-        else:  # the child of a fork has no threads
+        else:  # a forked child has no threads
             self._preparing = threading.Lock()
         self._watch.left()
 
@@ -145,12 +146,12 @@ class DataLoader:
         return self._executor
 
     def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
-        """What ``prepare`` returns, on the loader's thread; None when the loop is over."""
+        """Return the result of ``prepare``, on the loader's thread; None if the loop is over."""
         with self._preparing:
             return prepare() if self._loop is loop and loop() is not None else None
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
-        """The next batch, None at the end. On a thread of the loader's, in the mode, on the device and with the pool of the caller."""
+        """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
         reader, watch = self.reader, self._watch
         try:
             with watch.reading():
@@ -174,7 +175,7 @@ class DataLoader:
             return _Prepared({}, None, error, 0)
 
     def _generator(self) -> RNG:
-        """The random numbers of the next batch: another part of one sequence for each."""
+        """Return the random generator of the next batch: a separate part of one sequence for each."""
         state = self.reader.state_dict()
         *earlier, (shards, taken) = state["taken"]
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
@@ -184,30 +185,30 @@ class DataLoader:
         return generator
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches in an epoch."""
         return self.reader._length(self.batch_size, self.drop_last)
 
     @property
     def stats(self) -> Stats:
-        """Where the time went since the loader was made."""
+        """Where the time went since the loader was created."""
         return self._watch.stats()
 
     def diagnose(self) -> str:
-        """What limits the training, and what to change, in a line."""
+        """Return what limits the training, and what to change, in one line."""
         return self._watch.stats().diagnosis(get_num_threads())
 
     def state_dict(self) -> dict[str, Any]:
-        """The state behind the last batch that was yielded, at any moment; batches that are prepared ahead do not count.
+        """Return the state after the last yielded batch, at any time; batches prepared ahead do not count.
 
-        It fits another batch size and another number of ranks, as that of a reader does.
+        It fits other batch sizes and other numbers of ranks, like a reader's state.
         """
         position = self.reader.state_dict() if self._position is None else self._position
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a state, at any moment: the next loop delivers the rest of its epoch. A loop that is going on ends.
+        """Restore a state, at any time: the next loop yields the rest of its epoch. A running loop ends.
 
-        ValueError for other dicts, with the key; the loader stays where it is.
+        Raise ValueError for other dicts, with the key; the loader does not move.
         """
         checked_state = checked("DataLoader", _STATE, state)
         restored = self.reader._checked_state(checked_state["reader"])
@@ -224,13 +225,12 @@ class DataLoader:
 
 
 class _Loop(Iterator[Any]):
-    """One loop over a loader. It is no generator with a ``finally``: where a loop is left that runs when the generator goes, and a Ctrl-C which comes
-    meanwhile is lost."""
+    """One loop over a loader. Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost."""
 
     def __init__(self, loader: DataLoader) -> None:
         batches = loader.reader._pass(loader.batch_size)
         loader._position = loader.reader.state_dict()
-        self._loader: DataLoader | None = loader  # None when it is over
+        self._loader: DataLoader | None = loader  # None when the loop is over
         self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
         self._waiting: deque[Future[_Prepared | None]] = deque()
 
@@ -252,12 +252,12 @@ class _Loop(Iterator[Any]):
         with watch.waiting():
             prepared = waiting.popleft().result() if waiting else self._prepare()
         if prepared is None:
-            loader._position = None  # the reader is at the begin of the next epoch
+            loader._position = None  # the reader is at the start of the next epoch
             raise StopIteration
         after, result, error, size = prepared
         if error is not None:
             raise error
-        # The next ones are begun before this one is waited for. How large they are turns out when fn has run.
+        # Submit the next batches before waiting for this one. Their size is known once fn has run.
         while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes):
             self._submit(loader)
         with watch.waiting():
@@ -271,7 +271,7 @@ class _Loop(Iterator[Any]):
         self._waiting.append(loader._thread().submit(loader._prepare_for, loader._loop, self._prepare))
 
     def close(self) -> None:
-        """End the loop; on return nothing is being prepared for it any more."""
+        """End the loop; on return nothing is being prepared for it."""
         loader, self._loader = self._loader, None
         if loader is not None and loader._loop is not None and loader._loop() is self:
             loader._end_loop()
@@ -287,7 +287,7 @@ def _first(outputs: Any) -> Batch:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """A structure of tuples, lists, dicts and dataclasses with ``function`` of all else in it."""
+    """Apply ``function`` to all leaves of a structure of tuples, lists, dicts and dataclasses."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_map(function, one) for one in value))
     if isinstance(value, tuple | list):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mathematical functions of each element: roots, logarithms, angles, rounding, extremes, powers."""
+"""Element-wise mathematical functions: roots, logarithms, angles, rounding, extremes, powers."""
 
 from .ops.math import abs as abs
 from .ops.math import acos as acos

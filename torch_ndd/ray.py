@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._batch import Batch, as_batch, batch
-from ._context import get_num_threads, set_num_threads
-from ._rng import RNG, using_rng
-from ._tensor import Tensor
+from ._core.batch import Batch, as_batch, batch
+from ._core.pools import get_num_threads, set_num_threads
+from ._core.rng import RNG, using_rng
+from ._core.tensor import Tensor
 
 
 def map_batches(
@@ -26,26 +26,26 @@ def map_batches(
 ) -> Any:
     """Run ``fn`` on the batches of a Ray dataset, in Ray's workers.
 
-    Bytes of files become Batches of uint8 samples, as readers deliver them; the other types of columns are numbers and arrays, of one shape or of
-    many. Inside of ``fn`` operators run on as many threads as the task has CPUs.
+    Bytes of files become Batches of uint8 samples, as from readers; columns of other types are numbers and arrays, of equal or different shapes. In
+    ``fn`` operators run on as many threads as the task has CPUs.
 
     Args:
-        dataset: A ``ray.data.Dataset``, for example ``ray.data.read_binary_files(folder, include_paths=True)``. Where it has a column ``path``,
-            messages about images that cannot be decoded name it.
-        fn: Called with a Batch for each of ``columns``; returns a dict of new columns: Batches, tensors, arrays or lists of one item a row. It has no
-            state, since calls run in different processes, and again where a machine fails.
-        columns: Given to ``fn`` and left out of the result unless ``fn`` returns them. All others are kept.
-        batch_size: Rows of a call; the last ones may have fewer.
-        seed: Of the random operators in ``fn``: they draw what follows from it and from the contents of the first column, wherever and whenever
-            that runs; another epoch needs another seed. By default they draw anew each time.
+        dataset: A ``ray.data.Dataset``, for example ``ray.data.read_binary_files(folder, include_paths=True)``. If it has a column ``path``, errors
+            about images name it.
+        fn: Called with one Batch for each of ``columns``; returns a dict of new columns: Batches, tensors, arrays or lists with one item per row. It
+            must be stateless, because calls run in different processes and are repeated when a machine fails.
+        columns: Passed to ``fn`` and dropped from the result unless ``fn`` returns them. All others are kept.
+        batch_size: Rows per call; the last calls may have fewer.
+        seed: Seed of the random operators in ``fn``: they draw numbers derived from it and from the contents of the first column, wherever and
+            whenever that runs; another epoch needs another seed. By default every call draws new numbers.
         options: Further arguments of ``Dataset.map_batches``: ``num_cpus`` of a task, 1 by default, ``num_gpus``, ``concurrency``, ...
 
     Returns:
-        A dataset, which is computed when it is consumed.
+        A lazy dataset.
 
     Raises:
-        TypeError: at once, for what is no Ray dataset; in the workers, where ``fn`` returns no dict or a column has a type that is no data.
-        KeyError: in the workers, for a column that is not there.
+        TypeError: at once, for anything but a Ray dataset; in the workers, if ``fn`` does not return a dict or a column has an unsupported type.
+        KeyError: in the workers, for a missing column.
         ValueError: in the workers, for missing values, and for results of another number of rows.
 
     >>> def preprocess(jpegs):
@@ -63,7 +63,7 @@ def map_batches(
 def _apply(
     rows: dict[str, np.ndarray], fn: Callable[..., Mapping[str, Any]], columns: list[str], seed: int | None, threads: int
 ) -> dict[str, np.ndarray]:
-    """One call, in a worker."""
+    """Process one batch in a worker."""
     if get_num_threads() != threads:
         set_num_threads(threads)
     missing = [name for name in columns if name not in rows]
@@ -87,7 +87,7 @@ def _apply(
 def _as_batch(name: str, column: np.ndarray) -> Batch:
     if column.dtype != object:
         if column.dtype.kind not in "biuf":
-            raise TypeError(f"ray.map_batches: column {name!r} has the type {column.dtype}, which is no data")
+            raise TypeError(f"ray.map_batches: column {name!r} has the type {column.dtype}, which is not supported")
         return as_batch(column)
     samples = [np.frombuffer(one, np.uint8) if isinstance(one, bytes | memoryview) else one for one in column]
     for row, one in enumerate(samples):
@@ -99,7 +99,7 @@ def _as_batch(name: str, column: np.ndarray) -> Batch:
 
 
 def _rng_of(seed: int, column: np.ndarray) -> RNG:
-    """The numbers of a batch follow from what it is, not from where it runs."""
+    """Return the generator of a batch, which depends on its contents, not on where it runs."""
     crc = 0
     for one in column:
         crc = zlib.crc32(one if isinstance(one, bytes) else np.ascontiguousarray(one).tobytes(), crc)

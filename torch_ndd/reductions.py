@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that sum up a sample along some of its dimensions."""
+"""Reductions of samples along some of their dimensions."""
 
 from .ops.reductions import max as max
 from .ops.reductions import mean as mean

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks: choosing among their polygons, pixels and objects."""
+"""Selecting polygons, pixels and objects of masks."""
 
 from .ops.segmentation import random_mask_pixel as random_mask_pixel
 from .ops.segmentation import random_object_bbox as random_object_bbox

@@ -13,19 +13,19 @@ import torch
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from ._batch import Batch
-    from ._tensor import Tensor
+    from ._core.batch import Batch
+    from ._core.tensor import Tensor
 
     Images = Batch | Tensor | torch.Tensor | Sequence[torch.Tensor]
 
-# Smaller images are enlarged by a whole factor to about this many pixels, so that labels fit below them.
+# Smaller images are enlarged by an integer factor to about this many pixels, so that labels fit below them.
 _CELL = 96
 _GAP = 4
 _TEXT = 16
 
 
 def show(batch: Images, path: str | PathLike[str], labels: Any = None, columns: int | None = None) -> Image:
-    """Write the images of a batch as a labelled grid to the picture file `path`, and return the picture.
+    """Write the images of a batch as a labeled grid to the image file `path`, and return the picture.
 
     >>> import tempfile, torch, torch_ndd as ndd
     >>> images = torch.rand(6, 3, 32, 48)
@@ -33,17 +33,16 @@ def show(batch: Images, path: str | PathLike[str], labels: Any = None, columns: 
     (304, 172)
 
     Args:
-        batch: a Batch (dense or ragged), a Tensor, a torch tensor (one image or a batch of them) or a sequence of
-            images. An image is HWC, CHW or HW, with 1, 3 or 4 channels; without a layout, the axis of such a length is
-            the channel. uint8 is shown as it is; floats (normalised images, for example) are scaled so that the least
-            value of the whole batch is black and the greatest white.
-        path: the file to write; its ending chooses the format.
-        labels: one text or number for each image, written below it: a sequence, a torch tensor or a Batch.
-        columns: images in a row; by default as many as give a square.
+        batch: a Batch (dense or ragged), a Tensor, a torch tensor (one image or a batch of them) or a sequence of images. An image is HWC, CHW or HW,
+            with 1, 3 or 4 channels; without a layout, the axis of such a length is the channel. uint8 is shown unchanged; floats (normalized images,
+            for example) are scaled so that the smallest value of the whole batch is black and the largest white.
+        path: the file to write; its extension determines the format.
+        labels: one text or number per image, written below it: a sequence, a torch tensor or a Batch.
+        columns: images per row; by default the grid is about square.
 
     Raises:
         ImportError: Pillow is not installed (``pip install torch_ndd[demo]``).
-        ValueError: there is no image, something is not an image, or there are not as many labels as images.
+        ValueError: there are no images, something is not an image, or the number of labels is not that of the images.
     """
     try:
         from PIL import Image, ImageDraw
@@ -77,7 +76,7 @@ def show(batch: Images, path: str | PathLike[str], labels: Any = None, columns: 
 
 
 def _samples(batch: Any) -> list[torch.Tensor]:
-    """The images as uint8 or float torch tensors, HWC or HW."""
+    """Return the images as uint8 or float torch tensors, HWC or HW."""
     if hasattr(batch, "tensors"):  # a Batch
         samples, layout = [sample.torch() for sample in batch.tensors], batch.layout
     elif hasattr(batch, "torch"):  # a Tensor
@@ -102,7 +101,7 @@ def _channels_last(image: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def _as_bytes(images: list[torch.Tensor]) -> list[torch.Tensor]:
-    """uint8 stays; other numbers are mapped from the range of the whole batch to 0..255."""
+    """Keep uint8; map other numbers from the range of the whole batch to 0..255."""
     if all(image.dtype == torch.uint8 for image in images):
         return images
     floats = [image.float() for image in images]
@@ -120,7 +119,7 @@ def _texts(labels: Any) -> list[str]:
 
 
 def _fitting(text: str, draw: Any, width: int) -> str:
-    """`text`, cut at the end where it is wider than the image above it."""
+    """Return `text`, truncated if it is wider than the image above it."""
     while len(text) > 1 and draw.textlength(text) > width:
         text = text[:-1]
     return text

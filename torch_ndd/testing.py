@@ -10,30 +10,30 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ._batch import Batch
-from ._tensor import Tensor
+from ._core.batch import Batch
+from ._core.tensor import Tensor
 
 
 class Resumable(Protocol):
-    """Something to iterate over that has a state: a reader, a ``ndd.DataLoader``, a ``StatefulDataLoader``."""
+    """An iterable with a state: a reader, a ``ndd.DataLoader``, a ``StatefulDataLoader``."""
 
     def __iter__(self) -> Iterator[Any]: ...
     def state_dict(self) -> dict[str, Any]:
-        """The state, of JSON's types."""
+        """Return the state, JSON-serializable."""
         ...
 
     def load_state_dict(self, state: dict[str, Any], /) -> Any:
-        """Go to a state; the next loop delivers the rest of its epoch."""
+        """Restore a state; the next loop yields the rest of its epoch."""
         ...
 
 
 class Resumed(NamedTuple):
-    """What :func:`assert_resumable` has compared."""
+    """What :func:`assert_resumable` compared."""
 
     cuts: int
     samples: int
     state_bytes: int
-    """The size of the largest state as JSON."""
+    """Size of the largest state as JSON."""
 
 
 def assert_resumable(
@@ -43,25 +43,25 @@ def assert_resumable(
     batch_sizes: Sequence[int] = (1, 3, 8),
     merge: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None,
 ) -> Resumed:
-    """Check that an interrupted epoch goes on exactly where it was.
+    """Check that an interrupted epoch resumes exactly where it was.
 
-    For each batch size, pair of worlds and cut: as many loaders as the first world has ranks take ``cut`` batches each, in step. The state of one of
-    them, through JSON, goes to new loaders, as many as the second world has ranks. What all of these deliver until their epoch ends must be the
-    samples that were missing, each once. In a world of the same size each rank must deliver what it would have without the interruption, bit for
-    bit and in the same batches, and the same second epoch.
+    For each batch size, pair of worlds and cut: one loader per rank of the first world takes ``cut`` batches, in step. The state of one of them,
+    through JSON, is loaded by new loaders, one per rank of the second world. Together these must yield the missing samples of the epoch, each once.
+    In a world of the same size each rank must yield what it would have without the interruption, bit for bit and in the same batches, and the same
+    second epoch.
 
     Args:
-        make_loader: from rank, number of ranks and batch size to a new loader.
+        make_loader: creates a loader from rank, number of ranks and batch size.
         cuts: numbers of batches; by default all from 0 to the whole epoch.
-        worlds: numbers of ranks before and after the interruption.
-        batch_sizes: given to ``make_loader``; the loaders after the interruption get another one where the worlds differ.
-        merge: makes one state of those of all ranks, as ``readers.merge_states`` does; by default the state of one rank is taken for all.
+        worlds: pairs of numbers of ranks, before and after the interruption.
+        batch_sizes: given to ``make_loader``; if the worlds differ, the loaders after the interruption get another one.
+        merge: merges the states of all ranks, like ``readers.merge_states``; by default the state of one rank is used.
 
     Returns:
         How much was compared.
 
     Raises:
-        AssertionError: with the batch size, the worlds and the cut, and what is missing or there twice.
+        AssertionError: with the batch size, the worlds and the cut, and which samples are missing or repeated.
 
     >>> import torch_ndd as ndd, tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -87,12 +87,12 @@ def assert_resumable(
                 states = [loader.state_dict() for loader in loaders]
                 text = json.dumps(merge(states) if merge else states[int(np.argmax(steps))])
                 largest = max(largest, len(text))
-                # A world of another size takes other batches too; the sequence of one rank can only be compared with the same ones.
+                # A world of another size takes other batches too; the sequence of one rank is compared only within the same world.
                 size = batch_size if before == after else batch_size % 4 + 1
                 rests = []
                 for rank in range(after):
                     loader = make_loader(rank, after, size)
-                    if rank % 2:  # a loader that was in use must not remember it
+                    if rank % 2:  # a loader that was in use must forget its position
                         next(iter(loader), None)
                     loader.load_state_dict(json.loads(text))
                     rest, second = _epochs(loader, 2)
@@ -113,7 +113,7 @@ def _epochs(loader: Resumable, count: int) -> list[list[list[bytes]]]:
 
 
 def _samples(batch: Any) -> list[bytes]:
-    """The samples of a batch, as bytes that are equal for equal samples."""
+    """Return the samples of a batch as bytes that are equal for equal samples."""
     parts = list(batch.values()) if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
     columns = [_column(part) for part in parts]
     assert len({len(column) for column in columns}) == 1, f"the parts of a batch have {[len(column) for column in columns]} samples"

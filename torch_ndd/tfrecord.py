@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``readers.TFRecord`` extracts from each record, named as in ``nvidia.dali.tfrecord``.
+"""The features that ``readers.TFRecord`` extracts from each record, named as in ``nvidia.dali.tfrecord``.
 
 >>> FixedLenFeature([1], int64, -1).shape, VarLenFeature(float32, 0.0).shape
 ((1,), ())
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# The numbers are an interface: csrc/readers/example.h has the same, and DALI too.
+# Must match csrc/readers/example.h; DALI uses the same numbers.
 int64, string, float32 = 0, 1, 2
 
 _KINDS = {int64: "int64", string: "string", float32: "float32"}
@@ -21,21 +21,21 @@ _KINDS = {int64: "int64", string: "string", float32: "float32"}
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of a record: made by :func:`FixedLenFeature` and :func:`VarLenFeature`."""
+    """A feature of a record, made by :func:`FixedLenFeature` or :func:`VarLenFeature`."""
 
     shape: tuple[int, ...]
     dtype: int
     default_value: Any
-    has_shape: bool  # else `shape` is that of a row, and there are any number of rows
+    has_shape: bool  # otherwise `shape` is that of a row, and there are any number of rows
 
     @property
     def count(self) -> int:
-        """Elements; -1 for any number."""
+        """Number of elements; -1 for any number."""
         return math.prod(self.shape) if self.has_shape else -1
 
     @property
     def missing(self) -> bytes:
-        """What stands for it in records without it."""
+        """Value for records without the feature."""
         if not self.has_shape:
             return b""
         if self.dtype == string:
@@ -44,27 +44,27 @@ class Feature:
 
 
 def FixedLenFeature(shape: Sequence[int], dtype: int, default_value: Any) -> Feature:
-    """A feature with a given shape: numbers of this shape, or one string of any length with shape ``[]`` or ``[1]``.
+    """Describe a feature of fixed shape: numbers of this shape, or one string of any length with shape ``[]`` or ``[1]``.
 
     Args:
-        shape: Of each sample.
+        shape: Shape of each sample.
         dtype: :data:`int64`, :data:`float32` or :data:`string`.
-        default_value: What records without the feature get: every element of numbers, or the string.
+        default_value: Value for records without the feature: of every element, or the string.
 
     Raises:
-        TypeError: a shape that is none, a default value of another type.
+        TypeError: an invalid shape, a default value of another type.
         RuntimeError: another dtype.
     """
     return _feature(shape, dtype, default_value, True)
 
 
 def VarLenFeature(*arguments: Any) -> Feature:
-    """A feature of any length: ``VarLenFeature(dtype, default_value)``, or ``VarLenFeature(row_shape, dtype, default_value)`` for rows.
+    """Describe a feature of any length: ``VarLenFeature(dtype, default_value)``, or ``VarLenFeature(row_shape, dtype, default_value)`` for rows.
 
-    Samples have the shape (elements,), or (rows, *row_shape). Records without the feature get none.
+    Samples have the shape (elements,), or (rows, *row_shape). Records without the feature have no elements.
 
     Raises:
-        TypeError, RuntimeError: as :func:`FixedLenFeature`.
+        TypeError, RuntimeError: see :func:`FixedLenFeature`.
     """
     if len(arguments) not in (2, 3):
         raise TypeError(f"VarLenFeature takes a dtype and a default value, and may take the shape of a row before them, got {arguments!r}")

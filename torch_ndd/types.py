@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types, the enumerations that DALI keeps in ``nvidia.dali.types``, and the type rules of arithmetic."""
+"""Element types, the enumerations of ``nvidia.dali.types``, and the type promotion of arithmetic."""
 
 import builtins
 import enum
@@ -10,7 +10,7 @@ import torch
 
 
 class DALIDataType(enum.IntEnum):
-    """DALI's numbers of the element types; every ``dtype=`` takes them as well."""
+    """DALI's numbers of the element types; every ``dtype=`` accepts them too."""
 
     NO_TYPE = -1
     UINT8 = 0
@@ -35,7 +35,7 @@ class DALIDataType(enum.IntEnum):
 
 
 class DALIInterpType(enum.IntEnum):
-    """How pixels between the grid points are computed."""
+    """Interpolation of pixels between grid points."""
 
     INTERP_NN = 0
     INTERP_LINEAR = 1
@@ -46,7 +46,7 @@ class DALIInterpType(enum.IntEnum):
 
 
 class DALIImageType(enum.IntEnum):
-    """Colour channels of a decoded image."""
+    """Color channels of a decoded image."""
 
     RGB = 0
     BGR = 1
@@ -64,7 +64,7 @@ FLOAT16, FLOAT, FLOAT64, BOOL = DALIDataType.FLOAT16, DALIDataType.FLOAT, DALIDa
 INTERP_NN, INTERP_LINEAR, INTERP_CUBIC = DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR, DALIInterpType.INTERP_CUBIC
 INTERP_LANCZOS3, INTERP_TRIANGULAR = DALIInterpType.INTERP_LANCZOS3, DALIInterpType.INTERP_TRIANGULAR
 INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
-NHWC, NCHW, NFHWC, NFCHW = "HWC", "CHW", "FHWC", "FCHW"  # layouts are those of a sample
+NHWC, NCHW, NFHWC, NFCHW = "HWC", "CHW", "FHWC", "FCHW"  # layouts of a single sample
 RGB, BGR, GRAY, YCbCr, ANY_DATA = DALIImageType.RGB, DALIImageType.BGR, DALIImageType.GRAY, DALIImageType.YCbCr, DALIImageType.ANY_DATA
 
 _OF_DALI = {
@@ -81,7 +81,7 @@ _OF_DALI = {
     FLOAT64: torch.float64,
     BOOL: torch.bool,
 }
-# Types of elements too; such numbers are int32 here, as the members are ints.
+# Also element types; such numbers are int32 here, because the members are ints.
 _ENUMERATIONS = (DALIDataType, DALIImageType, DALIInterpType)
 _NUMBER_OF = {DALIDataType: DATA_TYPE, DALIImageType: IMAGE_TYPE, DALIInterpType: INTERP_TYPE}
 _SHORT = {
@@ -102,17 +102,17 @@ _SHORT = {
 _NAME = {dtype: name for name, dtype in _SHORT.items()}
 _SHORT.update(DataType=torch.int32, ImageType=torch.int32, InterpType=torch.int32)
 _ID = {dtype: number for number, dtype in _OF_DALI.items()}
-# What a kernel may be given; complex, quantised and 8-bit float tensors are not among them.
+# The element types of kernels; complex, quantized and 8-bit float tensors are not supported.
 NUMERIC = frozenset(_NAME)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The short name of an element type: ``u8``, ``f32``, ``bool``."""
+    """Return the short name of an element type: ``u8``, ``f32``, ``bool``."""
     return _NAME.get(dtype) or str(dtype).removeprefix("torch.")
 
 
 def to_dtype(value: Any) -> torch.dtype:
-    """A torch dtype from whatever names one: a torch or NumPy dtype, a DALI number, a short name, Python's ``bool`` and ``float``.
+    """Return the torch dtype of a torch or NumPy dtype, a DALI number, a short name, or Python's ``bool`` and ``float``.
 
     >>> to_dtype("u8"), to_dtype(FLOAT), to_dtype(np.int16)
     (torch.uint8, torch.float32, torch.int16)
@@ -121,7 +121,7 @@ def to_dtype(value: Any) -> torch.dtype:
         found = value
     elif isinstance(value, DALIDataType):
         if value not in _OF_DALI and value not in _NUMBER_OF.values():
-            raise TypeError(f"{value!r} is no element type of tensors")
+            raise TypeError(f"{value!r} is not an element type of tensors")
         found = _OF_DALI.get(value, torch.int32)
     elif isinstance(value, str):
         if value not in _SHORT:
@@ -134,27 +134,27 @@ def to_dtype(value: Any) -> torch.dtype:
     elif value is builtins.float:
         found = torch.float32
     elif value is None or value is builtins.int:
-        raise TypeError(f"{value!r} is no element type; write int32 or int64")
-    elif getattr(value, "__name__", getattr(value, "name", None)) == "bfloat16":  # of ml_dtypes
+        raise TypeError(f"{value!r} is not an element type; write int32 or int64")
+    elif getattr(value, "__name__", getattr(value, "name", None)) == "bfloat16":  # from ml_dtypes
         found = torch.bfloat16
     else:
         try:
             found = torch.from_numpy(np.empty(0, value)).dtype
         except TypeError:
-            raise TypeError(f"{value!r} is no element type of tensors") from None
+            raise TypeError(f"{value!r} is not an element type of tensors") from None
     if found not in NUMERIC:
         raise TypeError(f"tensors of type {found} are not supported")
     return found
 
 
-# Names of the package: torch's dtypes are its DTypes, and the numbers of enumerations are int32.
+# Public names: torch's dtypes are DTypes, and the numbers of enumerations are int32.
 DType = torch.dtype
 DataType, ImageType, InterpType = DALIDataType, DALIImageType, DALIInterpType
 dtype = to_dtype
 
 
 def type_id(dtype: Any) -> DALIDataType | None:
-    """DALI's number of an element type; None for bfloat16, which has none. ValueError for what is no element type.
+    """Return DALI's number of an element type; None for bfloat16, which has none. Raise ValueError for other values.
 
     >>> type_id(torch.float32), type_id("u8")
     (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>)
@@ -169,14 +169,11 @@ def type_id(dtype: Any) -> DALIDataType | None:
         raise ValueError(f"Invalid dtype: {dtype!r}") from None
 
 
-def is_float(dtype: torch.dtype) -> builtins.bool:
-    """Whether a type is a floating-point one."""
-    return dtype.is_floating_point
-
-
 def promote(a: torch.dtype, b: torch.dtype) -> torch.dtype:
-    """The type in which ``a op b`` is computed: float beats integer, the wider of two floats or of equal signedness wins, mixed signedness gives
-    the signed type that holds the unsigned one (at most int64), and bool takes the other type.
+    """Return the dtype of ``a op b``.
+
+    Float beats integer, the wider of two floats or of equal signedness wins, mixed signedness gives the signed type that holds the unsigned one (at
+    most int64), and bool takes the other type.
 
     >>> promote(torch.uint8, torch.int8), promote(torch.int64, torch.float32), promote(torch.bool, torch.uint8)
     (torch.int16, torch.float32, torch.uint8)

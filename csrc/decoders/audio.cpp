@@ -3,12 +3,12 @@
 #include "decoders/audio_file.h"
 #include "decoders/sample_errors.h"
 #include "ndd/args.h"
+#include "ndd/elementwise/saturate.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/resample/sinc_filter.h"
 #include "ndd/samples.h"
-#include "ndd/saturate.h"
-#include "ndd/sinc_filter.h"
-#include "ndd/stream.h"
+#include "ndd/stream/stream.h"
 
 #include <cmath>
 #include <limits>
@@ -19,14 +19,16 @@ namespace ndd {
 namespace {
 
 // Samples of a resampled sound: the instants before its end.
-int64_t resampled_length(int64_t length, double in_rate, double out_rate) { return int64_t(std::ceil(double(length) * out_rate / in_rate)); }
+int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
+  return static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
+}
 
-AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))}; }
+AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))}; }
 
 // Fills `out` (N, 3) with frames, channels and the sampling rate.
 void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
-  auto* row = out.mutable_data_ptr<int64_t>();
+  auto* row = static_cast<int64_t*>(out.data_ptr());
   for (int64_t i = 0; i < files.size(); ++i, row += 3) {
     for_sample(op, i, [&] {
       const AudioFile file = audio_file(files, i);
@@ -39,7 +41,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
 
 // Interleaved samples, averaged over the channels.
 void downmix(const float* in, int64_t frames, int64_t channels, float* out) {
-  const float scale = 1.0f / float(channels);
+  const float scale = 1.0f / static_cast<float>(channels);
   for (int64_t i = 0; i < frames; ++i, in += channels) {
     float sum = in[0];
     for (int64_t c = 1; c < channels; ++c) sum += in[c];
@@ -53,57 +55,57 @@ void resample(const float* in, int64_t frames, int64_t channels, double ratio, d
   const int64_t before = zeros_before(*filter);
   std::vector<float> padded(static_cast<size_t>(before + frames + zeros_behind(*filter))), made(static_cast<size_t>(out_frames));
   for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t i = 0; i < frames; ++i) padded[size_t(before + i)] = in[i * channels + c];
+    for (int64_t i = 0; i < frames; ++i) padded[before + i] = in[i * channels + c];
     filter_signal(*filter, padded.data(), frames, out_frames, made.data());
-    for (int64_t i = 0; i < out_frames; ++i) out[i * channels + c] = made[size_t(i)];
+    for (int64_t i = 0; i < out_frames; ++i) out[i * channels + c] = made[i];
   }
 }
 
 template <class T>
 void store(const float* in, T* out, int64_t n) {
-  constexpr float scale = std::is_integral_v<T> ? float(std::numeric_limits<T>::max()) : 1.0f;
+  constexpr float scale = std::is_integral_v<T> ? static_cast<float>(std::numeric_limits<T>::max()) : 1.0f;
   for (int64_t i = 0; i < n; ++i) out[i] = saturate<T>(in[i] * scale);
 }
 
 template <class T>
 void decode(AudioFile& file, bool mix, double out_rate, double quality, T* out, int64_t out_frames) {
   const int64_t frames = file.frames(), channels = mix ? 1 : file.channels();
-  const bool resampled = out_rate != double(file.rate());
-  if (!resampled && out_frames != frames) throw Error(Error::Runtime, "the encoded sound changed after the call");
+  const bool resampled = out_rate != static_cast<double>(file.rate());
+  if (!resampled && out_frames != frames) fail("the encoded sound changed after the call");
   const bool direct = !resampled && (channels == file.channels()) && (std::is_same_v<T, float> || file.holds_integers());
   if (direct) return file.read(out);
 
   // Not filled with zeros: a damaged header promises a lot, and memory that nobody writes costs nothing.
-  const std::unique_ptr<float[]> samples(new float[size_t(frames * file.channels())]);
+  const std::unique_ptr<float[]> samples(new float[frames * file.channels()]);
   file.read(samples.get());
   const float* ready = samples.get();
   std::vector<float> mixed, converted;
   if (channels != file.channels()) {
-    mixed.resize(size_t(frames));
+    mixed.resize(frames);
     downmix(ready, frames, file.channels(), mixed.data());
     ready = mixed.data();
   }
   if (resampled) {
-    converted.resize(size_t(out_frames * channels));
-    resample(ready, frames, channels, double(file.rate()) / out_rate, quality, converted.data(), out_frames);
+    converted.resize(out_frames * channels);
+    resample(ready, frames, channels, static_cast<double>(file.rate()) / out_rate, quality, converted.data(), out_frames);
     ready = converted.data();
   }
   store(ready, out, out_frames * channels);
 }
 
 // `rates` (N): of the result.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, double quality, const Tensor& out,
-                  const MaybeTensor& out_shapes) {
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, double quality,
+                  const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
   const double cost = 5 * sounds.mean_volume();  // FLAC: 200 million samples a second
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
       AudioFile file = audio_file(files, i);
       const int64_t* shape = sounds.shape(i);
-      if ((mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1)) throw Error(Error::Runtime, "the encoded sound changed after the call");
+      if ((mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1)) fail("the encoded sound changed after the call");
       const double rate = Args<double>(rates)(i);
       if (shape[0] != (rate == file.rate() ? file.frames() : resampled_length(file.frames(), file.rate(), rate))) {
-        throw Error(Error::Runtime, "the encoded sound changed after the call");
+        fail("the encoded sound changed after the call");
       }
       switch (sounds.dtype()) {
         case DType::int16: return decode(file, mix, rate, quality, static_cast<int16_t*>(sounds.data(i)), shape[0]);

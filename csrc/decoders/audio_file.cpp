@@ -22,28 +22,26 @@ constexpr int64_t kMostSamplesPerByte = 20'000;
 
 constexpr int64_t kBlock = 8192;  // samples, which fit into the first-level cache
 
-[[noreturn]] void fail(const std::string& reason) { throw Error(Error::Runtime, reason); }
-
 }  // namespace
 
-AudioFile::AudioFile(const uint8_t* data, size_t size) : memory_{data, int64_t(size), 0} {
+AudioFile::AudioFile(const uint8_t* data, size_t size) : memory_{data, static_cast<int64_t>(size), 0} {
   static SndfileSource source{
       [](void* file) { return static_cast<Memory*>(file)->size; },
       [](int64_t offset, int whence, void* file) {
         auto& memory = *static_cast<Memory*>(file);
         const int64_t from = whence == SEEK_CUR ? memory.position : whence == SEEK_END ? memory.size : 0;
         int64_t target;
-        if (__builtin_add_overflow(from, offset, &target) || target < 0) return int64_t(-1);
+        if (__builtin_add_overflow(from, offset, &target) || target < 0) return static_cast<int64_t>(-1);
         return memory.position = target;
       },
       [](void* out, int64_t count, void* file) {
         auto& memory = *static_cast<Memory*>(file);
         const int64_t n = std::clamp<int64_t>(memory.size - memory.position, 0, std::max<int64_t>(count, 0));
-        if (n > 0) std::memcpy(out, memory.data + memory.position, size_t(n));
+        if (n > 0) std::memcpy(out, memory.data + memory.position, static_cast<size_t>(n));
         memory.position += n;
         return n;
       },
-      [](const void*, int64_t, void*) { return int64_t(0); },
+      [](const void*, int64_t, void*) { return static_cast<int64_t>(0); },
       [](void* file) { return static_cast<Memory*>(file)->position; },
   };
   if (size == 0) fail("the file is empty");
@@ -51,14 +49,14 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : memory_{data, int64_t(s
   const SndfileLibrary& library = sndfile();
   const CaptureOutput capture(messages_);
   handle_ = library.open_virtual(&source, kRead, &info_, &memory_);
-  if (!handle_) fail(std::string("no sound of a supported format (") + library.strerror(nullptr) + ")");
+  if (!handle_) fail("no sound of a supported format (", library.strerror(nullptr), ")");
   const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
                     info_.frames <= kMostSamplesPerByte * memory_.size / info_.channels;
   if (!sane) {
-    const std::string promised = std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " +
-                                 std::to_string(info_.samplerate) + " Hz";
+    const std::string promised =
+        std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
     library.close(handle_);
-    fail("the header promises " + promised + ", which a file of " + std::to_string(size) + " bytes cannot hold");
+    fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
   }
 }
 
@@ -97,7 +95,7 @@ void AudioFile::read(float* out) {
   for (int64_t frame = 0; frame < info_.frames;) {
     const int64_t wanted = std::min(step, info_.frames - frame), got = sndfile().readf_short(handle_, block, wanted);
     const int64_t samples = std::max<int64_t>(got, 0) * info_.channels;
-    for (int64_t i = 0; i < samples; ++i) out[i] = float(block[i]) * (1.0f / 32768.0f);
+    for (int64_t i = 0; i < samples; ++i) out[i] = static_cast<float>(block[i]) * (1.0f / 32768.0f);
     out += samples;
     frame += std::max<int64_t>(got, 0);
     if (got < wanted) fail_at(frame);

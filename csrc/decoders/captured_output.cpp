@@ -26,11 +26,13 @@ size_t write_somewhere(const char* text, size_t size) {
 
 struct CapturingBuffer : std::streambuf {
   int_type overflow(int_type c) override {
-    const char one = char(c);
+    const char one = static_cast<char>(c);
     if (c != traits_type::eof()) write_somewhere(&one, 1);
     return traits_type::not_eof(c);
   }
-  std::streamsize xsputn(const char* text, std::streamsize size) override { return std::streamsize(write_somewhere(text, size_t(size))); }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    return std::streamsize(write_somewhere(text, static_cast<size_t>(size)));
+  }
 };
 
 #if defined(__GLIBC__)
@@ -56,6 +58,8 @@ bool capture_message(const char* text, size_t size) {
   captured->append(text, std::min(size, kMaxCaptured - std::min(kMaxCaptured, captured->size())));
   return true;
 }
+
+bool has_captured() { return captured && !captured->empty(); }
 
 void capture_output_of(const void* address_in_library) {
   static auto* stream = new std::ostream(new CapturingBuffer);  // never destroyed: other static destructors may still print

@@ -21,6 +21,9 @@ class CaptureOutput {
 // Adds one message to the text that this thread captures, if any; true when it was taken.
 bool capture_message(const char* text, size_t size);
 
+// Whether there is a message in the text that this thread captures.
+bool has_captured();
+
 // Lets `stderr` and `std::cerr` of one loaded library, and of no other, mean the capturing stream. Without an active CaptureOutput the
 // stream writes to the real stderr.
 void capture_output_of(const void* address_in_library);

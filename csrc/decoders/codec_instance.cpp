@@ -5,6 +5,7 @@
 #include "decoders/codec_output.h"
 #include "decoders/reclaimed_arrays.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ndd {
@@ -47,7 +48,8 @@ CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFun
   for (auto entry : extensions) {
     auto description = nvimgcodec_struct<nvimgcodecExtensionDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXTENSION_DESC);
     nvimgcodecExtension_t extension = nullptr;
-    if (entry(&description) != NVIMGCODEC_STATUS_SUCCESS || library_.ExtensionCreate(handle_, &extension, &description) != NVIMGCODEC_STATUS_SUCCESS) {
+    if (entry(&description) != NVIMGCODEC_STATUS_SUCCESS ||
+        library_.ExtensionCreate(handle_, &extension, &description) != NVIMGCODEC_STATUS_SUCCESS) {
       library_.InstanceDestroy(handle_);
       codec_error("nvImageCodec refuses one of its own extensions");
     }
@@ -81,8 +83,8 @@ std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t deco
   std::vector<nvimgcodecProcessingStatus_t> outcomes(files.size(), NVIMGCODEC_PROCESSING_STATUS_FAIL);
   auto params = nvimgcodec_struct<nvimgcodecDecodeParams_t>(NVIMGCODEC_STRUCTURE_TYPE_DECODE_PARAMS);
   nvimgcodecFuture_t future = nullptr;
-  ReclaimArrays reclaim;
-  const auto status = library.DecoderDecode(decoder, files.data(), images.data(), int(files.size()), &params, &future);
+  ReclaimArrays arrays;
+  const auto status = library.DecoderDecode(decoder, files.data(), images.data(), static_cast<int>(files.size()), &params, &future);
   if (future) {
     size_t count = outcomes.size();
     library.FutureWaitForAll(future);
@@ -90,6 +92,9 @@ std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t deco
     library.FutureDestroy(future);
   }
   if (status != NVIMGCODEC_STATUS_SUCCESS) outcomes.assign(files.size(), NVIMGCODEC_PROCESSING_STATUS_FAIL);
+  // Where OpenCV has decoded what libjpeg-turbo gave up, the outcome is a success: libjpeg-turbo's message tells.
+  const bool whole = std::all_of(outcomes.begin(), outcomes.end(), [](auto outcome) { return outcome == NVIMGCODEC_PROCESSING_STATUS_SUCCESS; });
+  if (!whole || has_captured()) arrays.free_lost();
   return outcomes;
 }
 

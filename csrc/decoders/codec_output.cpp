@@ -50,7 +50,7 @@ void codec_error(std::string reason, std::string details) {
     if (c == '\n') c = ';';
     if (c < ' ' || c > '~') c = '?';  // libpng quotes the damaged bytes
   }
-  throw Error(Error::Runtime, details.empty() ? reason : reason + " (" + details + ")");
+  fail(details.empty() ? reason : reason + " (" + details + ")");
 }
 
 DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options, const ImageShape& shape, DType out_dtype) {
@@ -76,10 +76,10 @@ nvimgcodecImageInfo_t codec_image(const DecodeSteps& steps, void* data, nvimgcod
   info.num_planes = 1;
   auto& plane = info.plane_info[0];
   plane = nvimgcodec_struct<nvimgcodecImagePlaneInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_PLANE_INFO);
-  plane.height = uint32_t(steps.stored.height);
-  plane.width = uint32_t(steps.stored.width);
-  plane.num_channels = uint32_t(steps.stored.channels);
-  plane.row_stride = size_t(steps.stored.width) * size_t(steps.stored.channels) * item_bytes(steps.samples);
+  plane.height = static_cast<uint32_t>(steps.stored.height);
+  plane.width = static_cast<uint32_t>(steps.stored.width);
+  plane.num_channels = static_cast<uint32_t>(steps.stored.channels);
+  plane.row_stride = static_cast<size_t>(steps.stored.width) * static_cast<size_t>(steps.stored.channels) * item_bytes(steps.samples);
   plane.sample_type = sample_type_of(steps.samples);
   info.buffer = data;
   info.buffer_kind = kind;
@@ -90,10 +90,10 @@ nvimgcodecStatus_t view_part(const NvimgcodecLibrary& library, nvimgcodecCodeStr
   auto window = nvimgcodec_struct<nvimgcodecCodeStreamView_t>(NVIMGCODEC_STRUCTURE_TYPE_CODE_STREAM_VIEW);
   window.region = nvimgcodec_struct<nvimgcodecRegion_t>(NVIMGCODEC_STRUCTURE_TYPE_REGION);
   window.region.ndim = 2;
-  window.region.start[0] = int(part.y);
-  window.region.start[1] = int(part.x);
-  window.region.end[0] = int(part.y + part.height);
-  window.region.end[1] = int(part.x + part.width);
+  window.region.start[0] = static_cast<int>(part.y);
+  window.region.start[1] = static_cast<int>(part.x);
+  window.region.end[0] = static_cast<int>(part.y + part.height);
+  window.region.end[1] = static_cast<int>(part.x + part.width);
   return library.CodeStreamGetSubCodeStream(stream, view, &window);
 }
 

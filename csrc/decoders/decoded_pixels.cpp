@@ -15,7 +15,7 @@ void load(const void* in, float* out, int64_t n) {
   const auto* bytes = static_cast<const uint8_t*>(in);
   for (int64_t i = 0; i < n; ++i) {
     T value;
-    std::memcpy(&value, bytes + i * int64_t(sizeof(T)), sizeof(T));
+    std::memcpy(&value, bytes + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
     out[i] = as_fraction(value);
   }
 }
@@ -26,7 +26,7 @@ void load(DType dtype, const void* in, float* out, int64_t n) {
     case DType::uint16: return load<uint16_t>(in, out, n);
     case DType::uint32: return load<uint32_t>(in, out, n);
     case DType::float32: return load<float>(in, out, n);
-    default: throw Error(Error::Runtime, "decoders.image: unexpected type of decoded samples");
+    default: fail("decoders.image: unexpected type of decoded samples");
   }
 }
 
@@ -87,7 +87,7 @@ void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int o
 void convert_pixels(const DecodedPixels& in, ImageType type, int out_channels, void* out, DType out_dtype) {
   const bool same_channels = type == ImageType::any && in.channels == out_channels;
   if (same_channels && in.dtype == out_dtype) {
-    std::memcpy(out, in.data, size_t(in.count) * size_t(in.channels) * item_bytes(in.dtype));
+    std::memcpy(out, in.data, static_cast<size_t>(in.count) * static_cast<size_t>(in.channels) * item_bytes(in.dtype));
     return;
   }
   // Through floats, a block at a time: one loop per input type and one per output type instead of one per pair, and the block stays in
@@ -95,15 +95,16 @@ void convert_pixels(const DecodedPixels& in, ImageType type, int out_channels, v
   constexpr int64_t kBlock = 1024;
   float loaded[kBlock], recolored[kBlock];
   const int64_t step = kBlock / std::max(in.channels, out_channels);
-  if (step < 1) throw Error(Error::Runtime, "decoders.image: too many channels");
+  if (step < 1) fail("decoders.image: too many channels");
   const auto* source = static_cast<const uint8_t*>(in.data);
   auto* target = static_cast<uint8_t*>(out);
-  const size_t in_pixel = size_t(in.channels) * item_bytes(in.dtype), out_pixel = size_t(out_channels) * item_bytes(out_dtype);
+  const size_t in_pixel = static_cast<size_t>(in.channels) * item_bytes(in.dtype),
+               out_pixel = static_cast<size_t>(out_channels) * item_bytes(out_dtype);
   for (int64_t i = 0; i < in.count; i += step) {
     const int64_t n = std::min(step, in.count - i);
-    load(in.dtype, source + size_t(i) * in_pixel, loaded, n * in.channels);
+    load(in.dtype, source + static_cast<size_t>(i) * in_pixel, loaded, n * in.channels);
     if (!same_channels) recolor(loaded, in, type, out_channels, out_dtype, recolored, n);
-    store(out_dtype, same_channels ? loaded : recolored, target + size_t(i) * out_pixel, n * out_channels);
+    store(out_dtype, same_channels ? loaded : recolored, target + static_cast<size_t>(i) * out_pixel, n * out_channels);
   }
 }
 

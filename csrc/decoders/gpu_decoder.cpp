@@ -53,20 +53,22 @@ int free_device(void* device, void* data, size_t, cudaStream_t stream) {
   }
 }
 
-int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault) == cudaSuccess ? 0 : 1; }
+int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) {
+  return cudaHostAlloc(data, bytes, cudaHostAllocDefault) == cudaSuccess ? 0 : 1;
+}
 int free_pinned(void*, void* data, size_t, cudaStream_t) { return data == nullptr || cudaFreeHost(data) == cudaSuccess ? 0 : 1; }
 
 }  // namespace
 
 OnStream::OnStream(int device, cudaStream_t stream) {
-  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) throw Error(Error::Runtime, "torch refuses a CUDA stream");
+  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch refuses a CUDA stream");
 }
 
 OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
 
 GpuDecoder::GpuDecoder(int device, bool hardware) : device_(device), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();
-  if (library.gpu_extensions.empty()) throw Error(Error::Runtime, "nvImageCodec's GPU decoders are not loaded");
+  if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
   const OnDevice scope(device);
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
   issued_ = make_event();
@@ -110,7 +112,8 @@ std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::
   std::vector<size_t> which;
   for (size_t k = 0; k < jobs.size(); ++k) {
     const GpuJob& job = jobs[k];
-    if (library.CodeStreamCreateFromHostMem(instance_->handle(), &files_[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    if (library.CodeStreamCreateFromHostMem(instance_->handle(), &files_[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS)
+      continue;
     if (job.steps.part && view_part(library, files_[k], *job.steps.part, &parts_[k]) != NVIMGCODEC_STATUS_SUCCESS) continue;
     auto target = codec_image(job.steps, job.samples, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_DEVICE);
     target.cuda_stream = stream_;

@@ -4,6 +4,8 @@
 
 #ifdef USE_CUDA
 
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
 #include "decoders/codec_instance.h"
 #include "decoders/codec_output.h"
 #include "decoders/gpu_shares.h"

@@ -12,7 +12,7 @@
 #include "decoders/gpu_decoder.h"
 #include "decoders/gpu_pixels.h"
 #include "ndd/kernel.h"
-#include "ndd/scheduler.h"
+#include "ndd/stream/scheduler.h"
 
 #include <chrono>
 #include <cmath>
@@ -26,8 +26,8 @@ constexpr double kDefaultHardwareLoad = 0.65;
 
 class GpuCall {
  public:
-  GpuCall(const Samples& files, const Samples& images, const MaybeTensor& windows, const Reasons& reasons, const std::string& op, const DecodeOptions& options,
-          const std::string& gpu_options, double load, int64_t done)
+  GpuCall(const Samples& files, const Samples& images, const MaybeTensor& windows, const Reasons& reasons, const std::string& op,
+          const DecodeOptions& options, const std::string& gpu_options, double load, int64_t done)
       : files_(files), images_(images), windows_(windows), reasons_(reasons), op_(op), whole_(options), gpu_options_(gpu_options),
         decoders_(GpuDecoders::of(current_cuda_device())), stream_(current_cuda_stream()), done_(reinterpret_cast<cudaEvent_t>(done)),
         tuned_(load == kDefaultHardwareLoad), times_(decoders_.times()), to_hardware_(files.size(), 0) {
@@ -102,7 +102,8 @@ class GpuCall {
 
   void check_shape(int64_t i, const ImageHeader& header) const {
     const ImageShape now = decoded_shape(header, options_of(whole_, windows_, i)), then = shape_of(images_, i);
-    if (now.height != then.height || now.width != then.width || now.channels != then.channels) codec_error("the encoded image changed after the call");
+    if (now.height != then.height || now.width != then.width || now.channels != then.channels)
+      codec_error("the encoded image changed after the call");
   }
 
   void decode_by_hardware() {
@@ -158,7 +159,8 @@ class GpuCall {
     GpuDecoderLease decoder(decoders_);
     const OnStream scope(decoders_.device(), decoder->stream());
     check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
-    check_cuda(cudaMemsetAsync(images_.data(i), 0, size_t(images_.volume(i)) * item_bytes(images_.dtype()), decoder->stream()), op_.c_str());
+    check_cuda(cudaMemsetAsync(images_.data(i), 0, static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype()), decoder->stream()),
+               op_.c_str());
     decoder->join(stream_);
   }
 
@@ -200,7 +202,7 @@ class GpuCall {
       ++decoders_.counts.refused;
     }
     decoder->just_fed = false;
-    const size_t bytes = size_t(images_.volume(i)) * item_bytes(images_.dtype());
+    const size_t bytes = static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype());
     void* staging = decoder->staging(bytes);
     cpu->decode(file, options_of(whole_, windows_, i), shape_of(images_, i), staging, images_.dtype());
     decoder->upload(images_.data(i), bytes);
@@ -216,7 +218,7 @@ class GpuCall {
   const std::string gpu_options_;
   GpuDecoders& decoders_;
   const cudaStream_t stream_;  // of the call
-  const cudaEvent_t done_;     // Python's, recorded behind the last task; or null
+  const cudaEvent_t done_;  // Python's, recorded behind the last task; or null
   cudaEvent_t begin_ = nullptr;
   const bool tuned_;
   const DecodeTimes times_;
@@ -269,4 +271,4 @@ NDD_EXPORT double ndd_hardware_share(const double* times, int threads) {
   return ndd::hardware_share({times[0], times[1], times[2], times[3]}, threads);
 }
 NDD_EXPORT double ndd_cuda_share(const double* times) { return ndd::cuda_share({times[0], times[1], times[2], times[3]}); }
-NDD_EXPORT int ndd_is_baseline_jpeg(const uint8_t* data, int64_t size) { return ndd::is_baseline_jpeg({data, size_t(size)}); }
+NDD_EXPORT int ndd_is_baseline_jpeg(const uint8_t* data, int64_t size) { return ndd::is_baseline_jpeg({data, static_cast<size_t>(size)}); }

@@ -5,7 +5,7 @@
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
-#include "ndd/stream.h"
+#include "ndd/stream/stream.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,9 +16,8 @@ namespace {
 
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
   if (header.height <= max_pixels / header.width) return;
-  throw Error(Error::Runtime, "the image has " + std::to_string(header.height) + "x" + std::to_string(header.width) + " = " +
-                                  std::to_string(header.height * header.width) + " pixels, more than max_pixels=" + std::to_string(max_pixels) +
-                                  ", the guard against decompression bombs; pass a larger max_pixels for such images");
+  fail("the image has ", header.height, "x", header.width, " = ", header.height * header.width, " pixels, more than max_pixels=", max_pixels,
+       ", the guard against decompression bombs; pass a larger max_pixels for such images");
 }
 
 // Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. All are zero for a sample with
@@ -28,7 +27,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   const Samples files(input, input_shapes);
   const Reasons reasons(errors);
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
-  auto* row = out.mutable_data_ptr<int64_t>();
+  auto* row = static_cast<int64_t*>(out.data_ptr());
   ImageDecoderLease decoder;
   for (int64_t i = 0; i < files.size(); ++i, row += 4) {
     row[0] = row[1] = row[2] = row[3] = 0;
@@ -56,13 +55,13 @@ void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const Ma
   const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   constexpr double kNanosecondsPerByte = 10;  // of output; 500 us for 500x375 RGB from JPEG
-  const double cost = files.size() ? kNanosecondsPerByte * double(images.volume(0)) : 0;
+  const double cost = files.size() ? kNanosecondsPerByte * static_cast<double>(images.volume(0)) : 0;
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     const bool decoded = noted(reasons, op, i, [&] {
       ImageDecoderLease decoder;
       decoder->decode(encoded_image(files, i), options_of(whole, windows, i), shape_of(images, i), images.data(i), images.dtype());
     });
-    if (!decoded) std::memset(images.data(i), 0, size_t(images.volume(i)) * item_bytes(images.dtype()));
+    if (!decoded) std::memset(images.data(i), 0, static_cast<size_t>(images.volume(i)) * item_bytes(images.dtype()));
   });
 }
 
@@ -76,15 +75,15 @@ NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 
 }  // namespace ndd
 
-// Called through ctypes before the first decoding, and with an empty `library` before the first on a GPU. `extensions` are paths, one a line. Returns
-// the reason of a failure, or null.
-extern "C" __attribute__((visibility("default"))) const char* ndd_load_image_codecs(const char* library, const char* extensions) {
+// Called through ctypes before the first decoding, and with an empty `library` before the first on a GPU. `extensions` are paths, one a line; `patch`
+// is that of `load_nvimgcodec`. Returns the reason of a failure, or null.
+extern "C" __attribute__((visibility("default"))) const char* ndd_load_image_codecs(const char* library, const char* extensions, int patch) {
   static std::string reason;
   try {
     std::vector<std::string> paths;
     std::istringstream lines(extensions);
     for (std::string line; std::getline(lines, line);) paths.push_back(line);
-    if (*library) ndd::load_nvimgcodec(library, paths);
+    if (*library) ndd::load_nvimgcodec(library, paths, patch != 0);
     else ndd::load_gpu_extensions(paths);
     return nullptr;
   } catch (const std::exception& error) {

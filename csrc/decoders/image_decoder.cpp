@@ -20,7 +20,7 @@ namespace ndd {
 namespace {
 
 // OpenCV refuses larger images as well, and a damaged header easily promises more.
-constexpr int64_t kMaxPixels = int64_t(1) << 30;
+constexpr int64_t kMaxPixels = static_cast<int64_t>(1) << 30;
 
 // `peek` is for the beginning of a file. Only for `pixels` does nvImageCodec see a file that has to be written anew.
 enum class ReadFor { peek, size, pixels };
@@ -64,10 +64,11 @@ DType dtype_of(nvimgcodecSampleDataType_t type) {
 // Throws unless nvImageCodec has read the same out of the header as we have.
 void check_same(const ImageHeader& header, const FileHeader& own) {
   const auto text = [](int64_t height, int64_t width, int channels, DType dtype) {
-    return std::to_string(height) + "x" + std::to_string(width) + "x" + std::to_string(channels) + " samples of " + std::to_string(item_bytes(dtype)) + " bytes";
+    return std::to_string(height) + "x" + std::to_string(width) + "x" + std::to_string(channels) + " samples of " +
+           std::to_string(item_bytes(dtype)) + " bytes";
   };
-  const bool same = own.codec && header.codec == own.codec && header.height == own.height && header.width == own.width && header.channels == own.channels &&
-                    header.dtype == own.dtype;
+  const bool same = own.codec && header.codec == own.codec && header.height == own.height && header.width == own.width &&
+                    header.channels == own.channels && header.dtype == own.dtype;
   if (!same) {
     codec_error("its header can be read in two ways: " + text(own.height, own.width, own.channels, own.dtype) + " or " +
                 text(header.height, header.width, header.channels, header.dtype));
@@ -77,7 +78,7 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
 // So that a damaged size is refused before the output is allocated. A blank WebP, or a TIFF with some compressions, has no bound.
 void check_size(const FileHeader& own, const EncodedImage& file, bool complete) {
   const bool sane = own.height > 0 && own.width > 0 && own.channels > 0 && own.height <= kMaxPixels / own.width;
-  if (!sane || (complete && own.least_bytes > double(file.size))) {
+  if (!sane || (complete && own.least_bytes > static_cast<double>(file.size))) {
     codec_error("the header promises " + std::to_string(own.height) + "x" + std::to_string(own.width) + " pixels, which a file of " +
                 std::to_string(file.size) + " bytes cannot hold");
   }
@@ -91,7 +92,7 @@ ImageType image_type_from_name(const std::string& name) {
   if (name == "GRAY") return ImageType::gray;
   if (name == "YCbCr") return ImageType::ycbcr;
   if (name == "ANY_DATA") return ImageType::any;
-  throw Error(Error::Value, "decoders.image: output_type must be RGB, BGR, GRAY, YCbCr or ANY_DATA, got " + name);
+  fail(Error::Value, "decoders.image: output_type must be RGB, BGR, GRAY, YCbCr or ANY_DATA, got ", name);
 }
 
 bool is_jpeg2000(const EncodedImage& image) {
@@ -113,7 +114,7 @@ bool is_baseline_jpeg(const EncodedImage& image) {
     if (marker == 0xc0) return true;
     const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
     if (other_frame || marker == 0xd9 || marker == 0xda) return false;
-    at += 2 + (size_t(image.data[at + 2]) << 8 | image.data[at + 3]);
+    at += 2 + (static_cast<size_t>(image.data[at + 2]) << 8 | image.data[at + 3]);
   }
   return false;
 }
@@ -124,9 +125,8 @@ ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options
   if (options.window) {
     const CropWindow& w = *options.window;
     if (w.y < 0 || w.x < 0 || w.height < 1 || w.width < 1 || w.height > shape.height - w.y || w.width > shape.width - w.x) {
-      throw Error(Error::Value, "the window y=" + std::to_string(w.y) + " x=" + std::to_string(w.x) + " height=" + std::to_string(w.height) +
-                                    " width=" + std::to_string(w.width) + " does not lie inside the image of height " +
-                                    std::to_string(shape.height) + " and width " + std::to_string(shape.width));
+      fail(Error::Value, "the window y=", w.y, " x=", w.x, " height=", w.height, " width=", w.width, " does not lie inside the image of height ",
+           shape.height, " and width ", shape.width);
     }
     shape.height = w.height;
     shape.width = w.width;
@@ -211,7 +211,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   ImageHeader header{};
   header.height = info.plane_info[0].height;
   header.width = info.plane_info[0].width;
-  for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += int(info.plane_info[i].num_channels);
+  for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += static_cast<int>(info.plane_info[i].num_channels);
   header.orientation = {(info.orientation.rotated % 360 + 360) % 360, info.orientation.flip_x != 0, info.orientation.flip_y != 0};
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
   header.codec = info.codec_name;
@@ -227,7 +227,8 @@ void ImageDecoder::State::decode_samples(const ImageHeader& header, const Decode
   const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
   if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
   auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
-  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec refuses the output image", messages);
+  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
+    codec_error("nvImageCodec refuses the output image", messages);
 
   const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
   if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
@@ -251,8 +252,8 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
   const DecodeSteps steps = decode_steps(header, options, shape, out_dtype);
   const bool convert = steps.convert, orient = steps.orient();
-  const size_t pixel_bytes = size_t(steps.format.channels) * item_bytes(header.dtype);
-  const size_t bytes = size_t(shape.height) * size_t(shape.width) * pixel_bytes;
+  const size_t pixel_bytes = static_cast<size_t>(steps.format.channels) * item_bytes(header.dtype);
+  const size_t bytes = static_cast<size_t>(shape.height) * static_cast<size_t>(shape.width) * pixel_bytes;
   auto& samples = state_->samples;
   auto& oriented = state_->oriented;
   if (convert || orient) samples.resize(bytes);
@@ -267,10 +268,10 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   }
   if (convert) {
     convert_pixels({decoded, header.dtype, shape.height * shape.width, steps.format.channels}, steps.ordered ? ImageType::any : options.type,
-                   int(shape.channels), out, out_dtype);
+                   static_cast<int>(shape.channels), out, out_dtype);
   }
   // One huge image must not cost every decoder its memory for ever.
-  constexpr size_t kKeep = size_t(64) << 20;
+  constexpr size_t kKeep = static_cast<size_t>(64) << 20;
   if (state_->rewritten.size() > kKeep) std::vector<uint8_t>().swap(state_->rewritten);
   if (samples.size() > kKeep) std::vector<uint8_t>().swap(samples);
   if (oriented.size() > kKeep) std::vector<uint8_t>().swap(oriented);

@@ -14,7 +14,9 @@
 
 namespace ndd {
 
-inline EncodedImage encoded_image(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), size_t(files.volume(i))}; }
+inline EncodedImage encoded_image(const Samples& files, int64_t i) {
+  return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))};
+}
 
 inline ImageShape shape_of(const Samples& images, int64_t i) {
   const int64_t* shape = images.shape(i);
@@ -40,7 +42,7 @@ class Reasons {
   bool has(int64_t i) const { return table_ && *row(i); }
 
   void set(int64_t i, const std::string& reason) const {
-    const size_t length = std::min(reason.size(), size_t(table_->size(1)) - 1);
+    const size_t length = std::min(reason.size(), static_cast<size_t>(table_->size(1)) - 1);
     std::memcpy(row(i), reason.data(), length);
     row(i)[length] = 0;
   }

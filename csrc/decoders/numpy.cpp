@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoders.numpy.
+#include "decoders/npy_header.h"
 #include "decoders/sample_errors.h"
-#include "ndd/convert.h"
+#include "ndd/elementwise/convert.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
-#include "ndd/npy_header.h"
 #include "ndd/samples.h"
-#include "ndd/slice.h"
-#include "ndd/stream.h"
+#include "ndd/slice/slice.h"
+#include "ndd/stream/stream.h"
 
 #include <cstring>
 #include <vector>
@@ -18,14 +18,13 @@ namespace {
 NpyHeader npy_header(const Samples& files, int64_t i) {
   const auto* file = static_cast<const char*>(files.data(i));
   const int64_t size = files.volume(i);
-  if (size == 0) throw Error(Error::Runtime, "the file is empty");
+  if (size == 0) fail("the file is empty");
   const auto [prefix, length] = parse_npy_prefix(file, size);
-  if (length > size - prefix) throw Error(Error::Runtime, "the header of the .npy file is damaged: it ends too early");
-  NpyHeader header = parse_npy_header({file + prefix, size_t(length)});
+  if (length > size - prefix) fail("the header of the .npy file is damaged: it ends too early");
+  NpyHeader header = parse_npy_header({file + prefix, static_cast<size_t>(length)});
   header.data = prefix + length;
   if (header.volume * header.item_bytes != size - header.data) {
-    throw Error(Error::Runtime, "the header promises " + std::to_string(header.volume * header.item_bytes) + " bytes of data, but there are " +
-                                    std::to_string(size - header.data));
+    fail("the header promises ", header.volume * header.item_bytes, " bytes of data, but there are ", size - header.data);
   }
   return header;
 }
@@ -33,14 +32,14 @@ NpyHeader npy_header(const Samples& files, int64_t i) {
 // Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents.
 void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
-  auto* row = out.mutable_data_ptr<int64_t>();
+  auto* row = static_cast<int64_t*>(out.data_ptr());
   const int64_t columns = out.size(1);
   for (int64_t i = 0; i < files.size(); ++i, row += columns) {
     for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
-      const auto ndim = int64_t(header.shape.size());
-      if (ndim > columns - 2) throw Error(Error::Runtime, "arrays with " + std::to_string(ndim) + " dimensions are not supported");
-      row[0] = int64_t(header.dtype);
+      const auto ndim = static_cast<int64_t>(header.shape.size());
+      if (ndim > columns - 2) fail("arrays with ", ndim, " dimensions are not supported");
+      row[0] = static_cast<int64_t>(header.dtype);
       row[1] = ndim;
       std::copy(header.shape.begin(), header.shape.end(), row + 2);
     });
@@ -55,19 +54,18 @@ void swap_bytes(const char* in, int64_t n, int64_t item_bytes, char* out) {
 
 // An array whose first axis is the contiguous one, with the last one contiguous.
 void to_c_order(const NpyHeader& header, const char* in, char* out) {
-  const int ndim = int(header.shape.size());
+  const int ndim = static_cast<int>(header.shape.size());
   std::vector<int64_t> stored(header.shape.rbegin(), header.shape.rend());
   std::vector<int> order(header.shape.size());
-  for (int d = 0; d < ndim; ++d) order[size_t(d)] = ndim - 1 - d;
-  Slice slice = window_slice(
-      in, stored.data(), out, header.shape.data(), order.data(), ndim, [](int) { return 0; }, [](int) { return false; });
+  for (int d = 0; d < ndim; ++d) order[d] = ndim - 1 - d;
+  Slice slice = window_slice(in, stored.data(), out, header.shape.data(), order.data(), ndim, [](int) { return 0; }, [](int) { return false; });
   slice.set_out_strides();
   run_slice_cpu(slice, nullptr, header.dtype, header.dtype);
 }
 
 void decode_array(const NpyHeader& header, const char* data, void* out, DType out_dtype) {
   static thread_local std::vector<char> swapped, ordered;
-  const auto bytes = size_t(header.volume * header.item_bytes);
+  const auto bytes = static_cast<size_t>(header.volume * header.item_bytes);
   if (header.swapped) {
     swapped.resize(bytes);
     swap_bytes(data, header.volume, header.item_bytes, swapped.data());
@@ -91,8 +89,8 @@ void decode_numpy(const Tensor& input, const MaybeTensor& input_shapes, std::str
     for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
       const int64_t* shape = arrays.shape(i);
-      if (int64_t(header.shape.size()) != arrays.ndim() || !std::equal(header.shape.begin(), header.shape.end(), shape)) {
-        throw Error(Error::Runtime, "the file changed after the call");
+      if (static_cast<int64_t>(header.shape.size()) != arrays.ndim() || !std::equal(header.shape.begin(), header.shape.end(), shape)) {
+        fail("the file changed after the call");
       }
       decode_array(header, static_cast<const char*>(files.data(i)) + header.data, arrays.data(i), arrays.dtype());
     });

@@ -17,26 +17,26 @@ NvimgcodecLibrary* loaded = nullptr;  // never deleted: threads may decode while
 
 void* open_library(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) throw Error(Error::Runtime, std::string("decoders.image: cannot load nvImageCodec: ") + dlerror());
+  if (!handle) fail("decoders.image: cannot load nvImageCodec: ", dlerror());
   return handle;
 }
 
 template <class F>
 void find_function(void* handle, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(handle, name));
-  if (!function) throw Error(Error::Runtime, std::string("decoders.image: this nvImageCodec has no function ") + name);
+  if (!function) fail("decoders.image: this nvImageCodec has no function ", name);
 }
 
-nvimgcodecExtensionModuleEntryFunc_t open_extension(const std::string& path) {
+nvimgcodecExtensionModuleEntryFunc_t open_extension(const std::string& path, bool patch) {
   nvimgcodecExtensionModuleEntryFunc_t entry;
   find_function(open_library(path), "nvimgcodecExtensionModuleEntry", entry);
-  capture_output_of(reinterpret_cast<const void*>(entry));
+  if (patch) capture_output_of(reinterpret_cast<const void*>(entry));
   return entry;
 }
 
 }  // namespace
 
-void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths) {
+void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths, bool patch) {
   if (loaded) return;
   auto library = std::make_unique<NvimgcodecLibrary>();
   void* handle = open_library(library_path);
@@ -57,11 +57,12 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
   NDD_FIND(FutureGetProcessingStatus);
   NDD_FIND(FutureDestroy);
 #undef NDD_FIND
-  capture_output_of(reinterpret_cast<const void*>(library->InstanceCreate));
+  library->patched = patch;
+  if (patch) capture_output_of(reinterpret_cast<const void*>(library->InstanceCreate));
 
   for (const auto& path : extension_paths) {
-    library->extensions.push_back(open_extension(path));
-    if (path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(library->extensions.back()));
+    library->extensions.push_back(open_extension(path, patch));
+    if (patch && path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(library->extensions.back()));
   }
   loaded = library.release();
 }
@@ -69,13 +70,13 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
 void load_gpu_extensions(const std::vector<std::string>& extension_paths) {
   if (!loaded->gpu_extensions.empty()) return;
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> entries;
-  for (const auto& path : extension_paths) entries.push_back(open_extension(path));
+  for (const auto& path : extension_paths) entries.push_back(open_extension(path, loaded->patched));
   loaded->gpu_extensions = std::move(entries);
 }
 
 const NvimgcodecLibrary& nvimgcodec() {
   if (!loaded) {
-    throw Error(Error::Runtime, "decoders.image: nvImageCodec is not loaded; install nvidia-nvimgcodec-cu13 (Linux) and import torch_ndd");
+    fail("decoders.image: nvImageCodec is not loaded; install nvidia-nvimgcodec-cu13 (Linux) and import torch_ndd");
   }
   return *loaded;
 }

@@ -2,7 +2,8 @@
 // nvImageCodec, loaded at run time: its functions, and the CPU extensions a decoder is made of.
 #pragma once
 
-#include <cstddef>  // nvimgcodec.h uses ptrdiff_t without it
+#include <cstddef>  // before nvimgcodec.h, which uses ptrdiff_t without it
+
 #include <nvimgcodec.h>
 
 #include <string>
@@ -31,10 +32,12 @@ struct NvimgcodecLibrary {
   // extensions out: those print "Failed to load nvjpeg library!" on every machine without a GPU.
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> extensions;
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // empty until a GPU decodes
+  bool patched = false;
 };
 
 // Called once from Python, which knows where the wheel lies and what its extensions are called. Throws when one cannot be loaded.
-void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths);
+// `patch` is for binaries that were looked at: what they print becomes part of the exceptions, and what the JPEG extension loses is freed.
+void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths, bool patch);
 
 // The same for those that need a GPU, before it decodes for the first time.
 void load_gpu_extensions(const std::vector<std::string>& extension_paths);

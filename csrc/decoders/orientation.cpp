@@ -16,7 +16,7 @@ void apply_orientation(const Orientation& orientation, const uint8_t* stored, ui
   const int64_t stored_width = orientation.swaps_axes() ? height : width;
   const auto offset = [&](PixelPlace p) {
     const PixelPlace s = stored_point(orientation, p, height, width);
-    return (s.y * stored_width + s.x) * int64_t(pixel_bytes);
+    return (s.y * stored_width + s.x) * static_cast<int64_t>(pixel_bytes);
   };
   const int64_t origin = offset({0, 0});
   const int64_t row_step = height > 1 ? offset({1, 0}) - origin : 0;

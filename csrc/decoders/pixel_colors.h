@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ndd/dtypes.h"
+#include "ndd/elementwise/saturate.h"
 #include "ndd/hd.h"
-#include "ndd/saturate.h"
 
 #include <cmath>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ndd {
 
 template <class T>
 NDD_HD constexpr float full_range() {
-  if constexpr (std::is_integral_v<T>) return float(std::numeric_limits<T>::max());
+  if constexpr (std::is_integral_v<T>) return static_cast<float>(std::numeric_limits<T>::max());
   return 1.0f;
 }
 
@@ -23,7 +23,7 @@ NDD_HD constexpr float full_range() {
 template <class T>
 NDD_HD float as_fraction(T value) {
   constexpr float scale = 1.0f / full_range<T>();
-  return float(value) * scale;
+  return static_cast<float>(value) * scale;
 }
 
 template <class T>
@@ -43,7 +43,8 @@ NDD_HD float gray_of_pixel(const float* in, int channels, float levels) {
 // uint16.
 template <class T>
 NDD_HD constexpr float studio_offset() {
-  if constexpr (std::is_integral_v<T>) return float((double(std::numeric_limits<T>::max()) + 1) / 256 / double(std::numeric_limits<T>::max()));
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<float>((static_cast<double>(std::numeric_limits<T>::max()) + 1) / 256 / static_cast<double>(std::numeric_limits<T>::max()));
   return 1 / 256.0f;
 }
 

@@ -27,27 +27,27 @@ ImageHeader read_raw_header(const EncodedImage& image) {
   ImageHeader header{};
   header.height = prefix.height;
   header.width = prefix.width;
-  header.channels = int(prefix.channels);
+  header.channels = static_cast<int>(prefix.channels);
   header.dtype = prefix.bits == 8 ? DType::uint8 : DType::uint16;
   header.codec = kRawCodec;
-  const int64_t limit = int64_t(1) << 20;
+  const int64_t limit = static_cast<int64_t>(1) << 20;
   const bool sane = prefix.height > 0 && prefix.height < limit && prefix.width > 0 && prefix.width < limit && prefix.channels > 0 &&
                     prefix.channels < 1024 && (prefix.bits == 8 || prefix.bits == 16) &&
-                    uint64_t(prefix.height * prefix.width * prefix.channels * prefix.bits / 8) == image.size - sizeof prefix;
-  if (!sane) throw Error(Error::Runtime, "the file is damaged");
+                    static_cast<uint64_t>(prefix.height * prefix.width * prefix.channels * prefix.bits / 8) == image.size - sizeof prefix;
+  if (!sane) fail("the file is damaged");
   return header;
 }
 
 void convert_raw_image(const EncodedImage& image, const ImageHeader& header, const DecodeOptions& options, void* out, DType out_dtype) {
   const ImageShape shape = decoded_shape(header, options);
   const CropWindow window = options.window ? *options.window : CropWindow{0, 0, shape.height, shape.width};
-  const int64_t pixel_bytes = int64_t(header.channels) * int64_t(item_bytes(header.dtype));
-  const int64_t out_row = shape.width * shape.channels * int64_t(item_bytes(out_dtype));
+  const int64_t pixel_bytes = static_cast<int64_t>(header.channels) * static_cast<int64_t>(item_bytes(header.dtype));
+  const int64_t out_row = shape.width * shape.channels * static_cast<int64_t>(item_bytes(out_dtype));
   const uint8_t* samples = image.data + sizeof(Prefix);
   for (int64_t y = 0; y < shape.height; ++y) {
     const uint8_t* row = samples + ((window.y + y) * header.width + window.x) * pixel_bytes;
-    convert_pixels({row, header.dtype, shape.width, header.channels}, options.type, int(shape.channels), static_cast<uint8_t*>(out) + y * out_row,
-                   out_dtype);
+    convert_pixels({row, header.dtype, shape.width, header.channels}, options.type, static_cast<int>(shape.channels),
+                   static_cast<uint8_t*>(out) + y * out_row, out_dtype);
   }
 }
 

@@ -31,6 +31,10 @@ ReclaimArrays::ReclaimArrays() { watching = true; }
 
 ReclaimArrays::~ReclaimArrays() {
   watching = false;
+  arrays.clear();
+}
+
+void ReclaimArrays::free_lost() {
   for (void* array : arrays) ::operator delete[](array);
   arrays.clear();
 }

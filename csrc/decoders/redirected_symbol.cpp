@@ -41,10 +41,10 @@ bool contains(const dl_phdr_info& info, uintptr_t address) {
 
 // The part of the dynamic section that describes the slots.
 struct Imports {
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
-  const ElfW(Rela)* data = nullptr;
-  const ElfW(Rela)* calls = nullptr;
+  const ElfW(Rela) * data = nullptr;
+  const ElfW(Rela) * calls = nullptr;
   size_t data_bytes = 0;
   size_t call_bytes = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of decoders name the operator and the sample; Python adds its file (_stream.py).
+// Errors of decoders name the operator and the sample; Python adds its file (torch_ndd/_core/pending.py).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ void for_sample(const std::string& op, int64_t i, F work) {
   try {
     work();
   } catch (const Error& error) {
-    throw Error(error.kind(), named(error));
+    fail(error.kind(), named(error));
   } catch (const std::bad_alloc& error) {
-    throw Error(Error::Memory, named(error));
+    fail(Error::Memory, named(error));
   } catch (const std::exception& error) {
-    throw Error(Error::Runtime, named(error));
+    fail(named(error));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -17,11 +18,11 @@ const SndfileLibrary* loaded = nullptr;  // never deleted: threads may decode wh
 void load_sndfile(const char* path) {
   if (loaded) return;
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!handle) throw Error(Error::Runtime, std::string("decoders.audio: cannot load libsndfile: ") + dlerror());
+  if (!handle) fail("decoders.audio: cannot load libsndfile: ", dlerror());
   auto library = std::make_unique<SndfileLibrary>();
   const auto find = [&](const char* name, auto& function) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(handle, name));
-    if (!function) throw Error(Error::Runtime, std::string("decoders.audio: this libsndfile has no function ") + name);
+    if (!function) fail("decoders.audio: this libsndfile has no function ", name);
   };
   find("sf_open_virtual", library->open_virtual);
   find("sf_close", library->close);
@@ -29,14 +30,17 @@ void load_sndfile(const char* path) {
   find("sf_readf_short", library->readf_short);
   find("sf_readf_int", library->readf_int);
   find("sf_readf_float", library->readf_float);
-  capture_output_of(reinterpret_cast<const void*>(library->open_virtual));  // libmpg123, which is in it, prints
+  const char* (*version)() = nullptr;
+  find("sf_version_string", version);
+  // libmpg123, which is in it, prints. Only the release that was looked at is patched.
+  if (!std::strcmp(version(), "libsndfile-1.2.2")) capture_output_of(reinterpret_cast<const void*>(library->open_virtual));
   loaded = library.release();
 }
 
 }  // namespace
 
 const SndfileLibrary& sndfile() {
-  if (!loaded) throw Error(Error::Runtime, "decoders.audio: libsndfile is not loaded; it comes with: pip install torch_ndd[audio]");
+  if (!loaded) fail("decoders.audio: libsndfile is not loaded; it comes with: pip install torch_ndd[audio]");
   return *loaded;
 }
 

@@ -18,9 +18,9 @@ constexpr int kMostDamaged = 64;
 // The third header, with its codebooks, has some kB; a comment may hold a picture.
 constexpr size_t kLongestPacket = size_t{64} << 20;
 
-[[noreturn]] void refuse(const char* what) { throw Error(Error::Runtime, std::string("the headers of the Ogg Vorbis file are damaged: ") + what); }
+[[noreturn]] void refuse(const char* what) { fail("the headers of the Ogg Vorbis file are damaged: ", what); }
 
-uint32_t number(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | uint32_t(bytes[3]) << 24; }
+uint32_t number(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24; }
 
 // CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
 uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
@@ -50,9 +50,9 @@ class Pages {
 
   // The next page whose checksum is right; false at the end.
   bool next(Page& page) {
-    while (size_t(end_ - at_) >= kPageHeader) {
-      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', size_t(end_ - at_)));
-      if (!found || size_t(end_ - found) < kPageHeader) return false;
+    while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
+      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', static_cast<size_t>(end_ - at_)));
+      if (!found || static_cast<size_t>(end_ - found) < kPageHeader) return false;
       at_ = found;
       if (is_page(page)) {
         at_ += page.size;
@@ -65,7 +65,7 @@ class Pages {
 
  private:
   bool is_page(Page& page) {
-    const auto left = size_t(end_ - at_);
+    const auto left = static_cast<size_t>(end_ - at_);
     if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
     page = {at_, kPageHeader + at_[26], 0};
     if (left < page.header) return false;
@@ -90,7 +90,8 @@ bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 &
 void check_identification(const Packet& packet) {
   if (packet.size() < 30 || number(&packet[7]) != 0) refuse("they are of another version");
   const int small = packet[28] & 15, large = packet[28] >> 4;
-  const bool sane = packet[11] > 0 && int32_t(number(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
+  const bool sane =
+      packet[11] > 0 && static_cast<int32_t>(number(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
   if (!sane) refuse("channels, rate or block sizes cannot be");
 }
 
@@ -140,7 +141,7 @@ void check_vorbis_headers(const uint8_t* data, size_t size) {
       content += bytes;
       open = bytes == 255;
       if (open) continue;
-      if (!is_header(packet, uint8_t(1 + 2 * packets))) refuse("one is missing");
+      if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) refuse("one is missing");
       if (packets == 0) check_identification(packet);
       if (packets == 1) check_comments(packet);
       ++packets;

@@ -14,7 +14,8 @@ constexpr uint8_t kExifFlag = 0x08;
 }  // namespace
 
 bool is_webp_with_exif(const EncodedImage& image) {
-  return image.size > kFlags && !std::memcmp(image.data, "RIFF", 4) && !std::memcmp(image.data + 8, "WEBPVP8X", 8) && (image.data[kFlags] & kExifFlag);
+  return image.size > kFlags && !std::memcmp(image.data, "RIFF", 4) && !std::memcmp(image.data + 8, "WEBPVP8X", 8) &&
+         (image.data[kFlags] & kExifFlag);
 }
 
 std::vector<uint8_t> without_padding(const EncodedImage& webp) {
@@ -22,7 +23,8 @@ std::vector<uint8_t> without_padding(const EncodedImage& webp) {
   copy.reserve(webp.size);
   for (size_t at = kFirstChunk; at + kChunkHeader <= webp.size;) {
     const uint8_t* size = webp.data + at + 4;
-    const size_t content = size_t(size[0]) | size_t(size[1]) << 8 | size_t(size[2]) << 16 | size_t(size[3]) << 24;
+    const size_t content =
+        static_cast<size_t>(size[0]) | static_cast<size_t>(size[1]) << 8 | static_cast<size_t>(size[2]) << 16 | static_cast<size_t>(size[3]) << 24;
     const size_t end = at + kChunkHeader + std::min(content, webp.size - at - kChunkHeader);
     copy.insert(copy.end(), webp.data + at, webp.data + end);
     at = end + content % 2;
@@ -32,7 +34,7 @@ std::vector<uint8_t> without_padding(const EncodedImage& webp) {
 
 std::vector<uint8_t> without_exif(const EncodedImage& webp) {
   std::vector<uint8_t> copy(webp.data, webp.data + webp.size);
-  copy[kFlags] &= uint8_t(~kExifFlag);
+  copy[kFlags] &= static_cast<uint8_t>(~kExifFlag);
   return copy;
 }
 

@@ -5,15 +5,15 @@
 
 #include <cstdint>
 
+#include "ndd/elementwise/saturate.h"
 #include "ndd/samples.h"
-#include "ndd/saturate.h"
 
 namespace ndd {
 
 template <class T>
 class Args {
  public:
-  explicit Args(const Tensor& tensor) : tensor_(tensor), data_(tensor.data_ptr()), dtype_(dtype_of(tensor)) {
+  explicit Args(const Tensor& tensor) : tensor_(tensor), data_(tensor.data_ptr()), dtype_(tensor.dtype()) {
     rows_ = tensor.dim() > 0 ? tensor.size(0) : 1;
     cols_ = rows_ > 0 ? tensor.numel() / rows_ : 0;
   }

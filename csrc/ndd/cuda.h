@@ -7,18 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/accelerator.h>
-#include <torch/csrc/stable/ops.h>
-
 #include "ndd/error.h"
-#include "ndd/samples.h"
-
-// One library for CUDA and CPU-only torch: under the latter these stay null, and no CUDA kernel is ever called. They resolve because libtorch.so
-// of a CUDA build needs libtorch_cuda.so.
-#pragma weak aoti_torch_get_current_cuda_stream
-#pragma weak torch_c10_cuda_check_msg
-#pragma weak torch_c10_cuda_free_error_msg
+#include "ndd/tensor.h"
 
 namespace ndd {
 
@@ -28,14 +18,10 @@ inline int current_cuda_device() {
   return device;
 }
 
-inline cudaStream_t current_cuda_stream() {
-  void* stream = nullptr;
-  if (aoti_torch_get_current_cuda_stream(current_cuda_device(), &stream) != 0) throw Error(Error::Runtime, "there is no current CUDA stream");
-  return static_cast<cudaStream_t>(stream);
-}
+inline cudaStream_t current_cuda_stream() { return static_cast<cudaStream_t>(current_stream_of(current_cuda_device())); }
 
 inline void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Error(Error::Runtime, std::string(what) + ": CUDA error: " + cudaGetErrorString(status));
+  if (status != cudaSuccess) fail(what, ": CUDA error: ", cudaGetErrorString(status));
 }
 
 inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }
@@ -43,9 +29,7 @@ inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }
 // Uninitialised memory of the current device, on the current stream: freed memory is reused in stream order.
 class CudaBuffer {
  public:
-  explicit CudaBuffer(int64_t bytes)
-      : tensor_(torch::stable::empty({bytes}, torch::headeronly::ScalarType::Byte, std::nullopt,
-                                     torch::stable::Device(torch::headeronly::DeviceType::CUDA, current_cuda_device()))) {}
+  explicit CudaBuffer(int64_t bytes) : tensor_(cuda_tensor(bytes, current_cuda_device())) {}
   void* data() const { return tensor_.data_ptr(); }
 
  private:

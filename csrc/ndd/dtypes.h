@@ -41,7 +41,7 @@ struct TypeTag {
 #ifdef __CUDA_ARCH__
   __trap();
 #else
-  throw Error(Error::Type, "this element type is not supported");
+  fail(Error::Type, "this element type is not supported");
 #endif
 }
 
@@ -49,32 +49,19 @@ struct TypeTag {
 template <class F>
 NDD_HD void for_dtype(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::uint8:
-      return f(TypeTag<uint8_t>{});
-    case DType::int8:
-      return f(TypeTag<int8_t>{});
-    case DType::int16:
-      return f(TypeTag<int16_t>{});
-    case DType::int32:
-      return f(TypeTag<int32_t>{});
-    case DType::int64:
-      return f(TypeTag<int64_t>{});
-    case DType::float16:
-      return f(TypeTag<Half>{});
-    case DType::float32:
-      return f(TypeTag<float>{});
-    case DType::float64:
-      return f(TypeTag<double>{});
-    case DType::boolean:
-      return f(TypeTag<bool>{});
-    case DType::bfloat16:
-      return f(TypeTag<BFloat16>{});
-    case DType::uint16:
-      return f(TypeTag<uint16_t>{});
-    case DType::uint32:
-      return f(TypeTag<uint32_t>{});
-    case DType::uint64:
-      return f(TypeTag<uint64_t>{});
+    case DType::uint8: return f(TypeTag<uint8_t>{});
+    case DType::int8: return f(TypeTag<int8_t>{});
+    case DType::int16: return f(TypeTag<int16_t>{});
+    case DType::int32: return f(TypeTag<int32_t>{});
+    case DType::int64: return f(TypeTag<int64_t>{});
+    case DType::float16: return f(TypeTag<Half>{});
+    case DType::float32: return f(TypeTag<float>{});
+    case DType::float64: return f(TypeTag<double>{});
+    case DType::boolean: return f(TypeTag<bool>{});
+    case DType::bfloat16: return f(TypeTag<BFloat16>{});
+    case DType::uint16: return f(TypeTag<uint16_t>{});
+    case DType::uint32: return f(TypeTag<uint32_t>{});
+    case DType::uint64: return f(TypeTag<uint64_t>{});
   }
   unsupported_dtype();
 }
@@ -83,21 +70,17 @@ NDD_HD int64_t item_bytes(DType dtype) {
   switch (dtype) {
     case DType::uint8:
     case DType::int8:
-    case DType::boolean:
-      return 1;
+    case DType::boolean: return 1;
     case DType::int16:
     case DType::uint16:
     case DType::float16:
-    case DType::bfloat16:
-      return 2;
+    case DType::bfloat16: return 2;
     case DType::int32:
     case DType::uint32:
-    case DType::float32:
-      return 4;
+    case DType::float32: return 4;
     case DType::int64:
     case DType::uint64:
-    case DType::float64:
-      return 8;
+    case DType::float64: return 8;
   }
   unsupported_dtype();
 }
@@ -109,24 +92,15 @@ inline bool is_floating_dtype(DType dtype) {
 // What stands for full brightness in a type: 1 for floating-point ones, else the largest value.
 inline float value_range(DType dtype) {
   switch (dtype) {
-    case DType::uint8:
-      return 255.0f;
-    case DType::int8:
-      return 127.0f;
-    case DType::int16:
-      return 32767.0f;
-    case DType::uint16:
-      return 65535.0f;
-    case DType::int32:
-      return 2147483647.0f;
-    case DType::uint32:
-      return 4294967295.0f;
-    case DType::int64:
-      return 9223372036854775807.0f;
-    case DType::uint64:
-      return 18446744073709551615.0f;
-    default:
-      return 1.0f;
+    case DType::uint8: return 255.0f;
+    case DType::int8: return 127.0f;
+    case DType::int16: return 32767.0f;
+    case DType::uint16: return 65535.0f;
+    case DType::int32: return 2147483647.0f;
+    case DType::uint32: return 4294967295.0f;
+    case DType::int64: return 9223372036854775807.0f;
+    case DType::uint64: return 18446744073709551615.0f;
+    default: return 1.0f;
   }
 }
 

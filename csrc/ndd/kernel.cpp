@@ -1,15 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
 
-namespace ndd::detail {
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/c/shim.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/stableivalue_conversions.h>
 
-static std::string& records() {
+namespace ndd::detail {
+namespace {
+
+using torch::stable::detail::to;
+
+std::string& records() {
   static std::string text;
   return text;
 }
 
-void record_kernel(const char* op, const char* backend, const std::string& types) {
-  records() += std::string(op) + ' ' + backend + ' ' + types + '\n';
+}  // namespace
+
+Tensor Parameter<Tensor>::take(uint64_t value) { return Tensor(to<AtenTensorHandle>(value)); }
+
+MaybeTensor Parameter<MaybeTensor>::take(uint64_t value) {
+  const auto handle = to<std::optional<AtenTensorHandle>>(value);
+  return handle ? MaybeTensor(Tensor(*handle)) : std::nullopt;
+}
+
+std::vector<Tensor> Parameter<std::vector<Tensor>>::take(uint64_t value) {
+  std::vector<Tensor> tensors;
+  for (const AtenTensorHandle handle : to<std::vector<AtenTensorHandle>>(value)) tensors.emplace_back(handle);
+  return tensors;
+}
+
+int64_t Parameter<int64_t>::take(uint64_t value) { return to<int64_t>(value); }
+double Parameter<double>::take(uint64_t value) { return to<double>(value); }
+bool Parameter<bool>::take(uint64_t value) { return to<bool>(value); }
+std::string Parameter<std::string>::take(uint64_t value) { return to<std::string>(value); }
+
+uint64_t given(const Tensor& result) {
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(result.handle(), &handle));
+  return torch::stable::detail::from(handle);
+}
+
+void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned) {
+  if (arguments != parameters) fail("the schema has ", arguments, " arguments, the kernel ", parameters);
+  if (results != returned) fail("the schema has ", results, " results, the kernel ", returned);
+}
+
+void DeviceScope::enter(const Tensor& tensor) {
+  if (guard_ != nullptr || !tensor.is_cuda()) return;
+  DeviceGuardHandle guard = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_device_guard(tensor.device_index(), &guard));
+  guard_ = guard;
+}
+
+DeviceScope::~DeviceScope() {
+  if (guard_ != nullptr) aoti_torch_delete_device_guard(static_cast<DeviceGuardHandle>(guard_));
+}
+
+Registration::Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const std::string& types, const char* file,
+                           int line) {
+  TorchLibraryHandle library = nullptr;
+  if (schema != nullptr) {
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_init_fragment("ndd", file, static_cast<uint32_t>(line), &library));
+    definition_ = library;
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_def(library, (std::string(name) + schema).c_str()));
+  } else {
+    records() += std::string(name) + ' ' + backend + ' ' + types + '\n';
+  }
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_init_impl("ndd", backend, file, static_cast<uint32_t>(line), &library));
+  kernel_ = library;
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_library_impl(library, name, kernel, TORCH_ABI_VERSION));
+}
+
+Registration::~Registration() {
+  if (kernel_ != nullptr) aoti_torch_delete_library_object(static_cast<TorchLibraryHandle>(kernel_));
+  if (definition_ != nullptr) aoti_torch_delete_library_object(static_cast<TorchLibraryHandle>(definition_));
 }
 
 }  // namespace ndd::detail

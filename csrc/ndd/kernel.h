@@ -1,96 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 // NDD_KERNEL(op, CPU, function) registers `function` as the kernel of torch.ops.ndd.<op>. The schema is derived in Python from the operator's
-// signature; the C++ types recorded here are compared with it at import (torch_ndd/_native.py).
+// signature; the C++ types recorded here are compared with it at import (torch_ndd/_core/native.py).
+// NDD_FUNCTION(name, "(int bytes) -> Tensor", function) makes torch.ops.ndd.<name> of a function that is no operator.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
-
-#include <torch/csrc/stable/accelerator.h>
-#include <torch/csrc/stable/library.h>
 
 #include "ndd/error.h"
 #include "ndd/samples.h"
-#include "ndd/stream.h"
+#include "ndd/stream/stream.h"
+#include "ndd/tensor.h"
 
-namespace ndd {
+namespace ndd::detail {
 
-namespace detail {
-
+// A type of parameters: its name in a schema, and the value that torch's dispatcher hands over in 8 bytes. To be taken once.
 template <class T>
-struct SchemaType;
-template <>
-struct SchemaType<Tensor> {
-  static constexpr const char* name = "Tensor";
-};
-template <>
-struct SchemaType<MaybeTensor> {
-  static constexpr const char* name = "Tensor?";
-};
-template <>
-struct SchemaType<std::vector<Tensor>> {
-  static constexpr const char* name = "Tensor[]";
-};
-template <>
-struct SchemaType<int64_t> {
-  static constexpr const char* name = "int";
-};
-template <>
-struct SchemaType<double> {
-  static constexpr const char* name = "float";
-};
-template <>
-struct SchemaType<bool> {
-  static constexpr const char* name = "bool";
-};
-template <>
-struct SchemaType<std::string> {
-  static constexpr const char* name = "str";
+struct Parameter;
+
+#define NDD_PARAMETER(type, schema)             \
+  template <>                                   \
+  struct Parameter<type> {                      \
+    static constexpr const char* name = schema; \
+    static type take(uint64_t value);           \
+  };
+NDD_PARAMETER(Tensor, "Tensor")
+NDD_PARAMETER(MaybeTensor, "Tensor?")
+NDD_PARAMETER(std::vector<Tensor>, "Tensor[]")
+NDD_PARAMETER(int64_t, "int")
+NDD_PARAMETER(double, "float")
+NDD_PARAMETER(bool, "bool")
+NDD_PARAMETER(std::string, "str")
+#undef NDD_PARAMETER
+
+uint64_t given(const Tensor& result);
+void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned);
+
+// Within its life this thread works on the device of the first tensor that is on one.
+class DeviceScope {
+ public:
+  DeviceScope() = default;
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+  void enter(const Tensor& tensor);
+  template <class T>
+  void enter(const T&) {}
+
+ private:
+  void* guard_ = nullptr;
 };
 
-void record_kernel(const char* op, const char* backend, const std::string& types);
+using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 
-template <class T>
-void set_device_of(const T& argument, std::optional<torch::stable::accelerator::DeviceGuard>& guard) {
-  if constexpr (std::is_same_v<T, Tensor>) {
-    if (!guard && argument.is_cuda()) guard.emplace(argument.get_device_index());
-  }
-}
-
-// What is registered: the kernel on the device of its tensors. Inside a call from Python an ndd::Error keeps its type, which the dispatcher
-// would lose; anywhere else it becomes a RuntimeError.
-template <auto kernel>
+// What is registered. A kernel works on the device of its tensors; inside a call from Python an ndd::Error keeps its type, which the dispatcher
+// would lose, and anywhere else it becomes a RuntimeError.
+template <auto function>
 struct Entry;
 
-template <class... A, void (*kernel)(A...)>
-struct Entry<kernel> {
-  static void call(A... arguments) {
-    std::optional<torch::stable::accelerator::DeviceGuard> guard;
-    (set_device_of<std::decay_t<A>>(arguments, guard), ...);
-    try {
-      kernel(std::forward<A>(arguments)...);
-    } catch (const Error& error) {
-      if (!keep_error_of_call(error)) throw;
-    }
+template <class Result, class... A, Result (*function)(A...)>
+struct Entry<function> {
+  static void call(uint64_t* stack, uint64_t arguments, uint64_t results) {
+    check_counts(arguments, sizeof...(A), results, std::is_void_v<Result> ? 0 : 1);
+    call(stack, std::index_sequence_for<A...>());
   }
 
   static std::string types() {
     std::string text;
-    ((text += text.empty() ? "" : ",", text += SchemaType<std::decay_t<A>>::name), ...);
+    ((text += text.empty() ? "" : ",", text += Parameter<std::decay_t<A>>::name), ...);
     return text;
+  }
+
+ private:
+  template <size_t... k>
+  static void call(uint64_t* stack, std::index_sequence<k...>) {
+    std::tuple<std::decay_t<A>...> values{Parameter<std::decay_t<A>>::take(stack[k])...};
+    DeviceScope scope;
+    (scope.enter(std::get<k>(values)), ...);
+    if constexpr (std::is_void_v<Result>) {
+      try {
+        function(std::get<k>(values)...);
+      } catch (const Error& error) {
+        if (!keep_error_of_call(error)) throw;
+      }
+    } else {
+      stack[0] = given(function(std::get<k>(values)...));
+    }
   }
 };
 
-}  // namespace detail
+// Registers a kernel for one of torch's backends, of an operator that Python defines or, with a schema, of one that is defined here.
+class Registration {
+ public:
+  Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const std::string& types, const char* file, int line);
+  ~Registration();
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
 
-}  // namespace ndd
+ private:
+  void* definition_ = nullptr;
+  void* kernel_ = nullptr;
+};
 
-#define NDD_KERNEL(op, backend, function)                                        \
-  STABLE_TORCH_LIBRARY_IMPL(ndd, backend, library) {                             \
-    library.impl(#op, TORCH_BOX(&::ndd::detail::Entry<&function>::call));        \
-    ::ndd::detail::record_kernel(#op, #backend, ::ndd::detail::Entry<&function>::types()); \
-  }
+}  // namespace ndd::detail
+
+#define NDD_REGISTER(name, backend, schema, function)                                                                              \
+  static const ::ndd::detail::Registration ndd_##name##_##backend(#name, #backend, schema, &::ndd::detail::Entry<&function>::call, \
+                                                                  ::ndd::detail::Entry<&function>::types(), __FILE__, __LINE__);
+#define NDD_KERNEL(op, backend, function) NDD_REGISTER(op, backend, nullptr, function)
+#define NDD_FUNCTION(name, schema, function) NDD_REGISTER(name, CompositeExplicitAutograd, schema, function)
 
 // The same function for both, in a .cu that is compiled as C++ where there is no nvcc.
 #ifdef __CUDACC__

@@ -4,26 +4,19 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
-
-#include <torch/csrc/stable/tensor.h>
 
 #include "ndd/dtypes.h"
 #include "ndd/error.h"
+#include "ndd/tensor.h"
 
 namespace ndd {
-
-using Tensor = torch::stable::Tensor;
-using MaybeTensor = std::optional<Tensor>;
-
-inline DType dtype_of(const Tensor& tensor) { return static_cast<DType>(static_cast<int>(tensor.scalar_type())); }
 
 // Cheap to copy, and keeps its tensors alive: closures hold it by value.
 class Samples {
  public:
   // `values` is (N, ...), or flat with `shapes`, an int64 CPU tensor (N, ndim).
-  Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(dtype_of(values)), item_bytes_(ndd::item_bytes(dtype_)) {
+  Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
     data_ = static_cast<char*>(values.data_ptr());
     auto table = std::make_shared<Table>();
     if (shapes) {
@@ -33,12 +26,12 @@ class Samples {
       table->shapes.assign(rows, rows + size_ * ndim_);
       table->offsets.resize(size_ + 1);
       for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_);
-      if (table->offsets[size_] > values.numel()) throw Error(Error::Runtime, "the buffer is smaller than the shapes of its samples");
+      if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
     } else {
-      const auto sizes = values.sizes();
+      const int64_t* sizes = values.sizes();
       size_ = sizes[0];
-      ndim_ = static_cast<int64_t>(sizes.size()) - 1;
-      table->shapes.assign(sizes.begin() + 1, sizes.end());
+      ndim_ = values.dim() - 1;
+      table->shapes.assign(sizes + 1, sizes + 1 + ndim_);
       dense_volume_ = product(table->shapes.data());
     }
     table_ = std::move(table);

@@ -48,12 +48,9 @@ template <class F>
 inline void with_simd(F&& f) {
 #if defined(__x86_64__)
   switch (cpu_isa()) {
-    case Isa::avx512:
-      return detail::run_avx512(std::forward<F>(f));
-    case Isa::avx2:
-      return detail::run_avx2(std::forward<F>(f));
-    case Isa::base:
-      break;
+    case Isa::avx512: return detail::run_avx512(std::forward<F>(f));
+    case Isa::avx2: return detail::run_avx2(std::forward<F>(f));
+    case Isa::base: break;
   }
 #endif
   f();

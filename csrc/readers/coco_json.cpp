@@ -43,7 +43,7 @@ class CocoParser {
         list("images", [this] { image(); });
       } else if (name == "annotations") {
         // Hardly any number is shorter than 8 characters, and unused pages cost nothing.
-        if (flags_ & (kReadPolygons | kReadMasks)) out_.values.reserve(size_t(length_ / 8));
+        if (flags_ & (kReadPolygons | kReadMasks)) out_.values.reserve(length_ / 8);
         out_.boxes.clear();
         for (auto* column : {&out_.images, &out_.labels, &out_.value_ends, &out_.part_ends, &out_.text_ends, &out_.sizes}) column->clear();
         for (auto* column : {&out_.crowds, &out_.kinds}) column->clear();
@@ -85,7 +85,7 @@ class CocoParser {
     });
     if (out_.names.size() == begin) json_.fail(JsonError::Type, "file_name must be text, not empty, in the image that ends");
     if (id == Json::missing()) json_.fail(JsonError::Invalid, "id is missing in the image that ends");
-    out_.name_ends.push_back(int64_t(out_.names.size()));
+    out_.name_ends.push_back(static_cast<int64_t>(out_.names.size()));
     out_.ids.push_back(id);
     out_.heights.push_back(height);
     out_.widths.push_back(width);
@@ -131,8 +131,8 @@ class CocoParser {
     out_.crowds.push_back(crowd);
     if (!(flags_ & (kReadPolygons | kReadMasks))) return;
     out_.kinds.push_back(kind_);
-    out_.part_ends.push_back(int64_t(out_.value_ends.size()));
-    out_.text_ends.push_back(int64_t(out_.texts.size()));
+    out_.part_ends.push_back(static_cast<int64_t>(out_.value_ends.size()));
+    out_.text_ends.push_back(static_cast<int64_t>(out_.texts.size()));
     out_.sizes.insert(out_.sizes.end(), size_.begin(), size_.end());
   }
 
@@ -141,7 +141,7 @@ class CocoParser {
     size_t count = 0;
     json_.array("bbox", [&] {
       const double value = json_.number();
-      if (count < 4) box[count] = float(value);
+      if (count < 4) box[count] = static_cast<float>(value);
       ++count;
     });
     if (count != 4) json_.fail(JsonError::Invalid, "`bbox` must contain exactly 4 values, got " + std::to_string(count) + " in the list that ends");
@@ -162,7 +162,7 @@ class CocoParser {
 
   void numbers(const char* what) {
     json_.array(what, [this] { out_.values.push_back(json_.number()); });
-    out_.value_ends.push_back(int64_t(out_.values.size()));
+    out_.value_ends.push_back(static_cast<int64_t>(out_.values.size()));
   }
 
   void segmentation() {
@@ -222,7 +222,7 @@ class CocoParser {
 template <class Column>
 int64_t given(const Column& column, const void** data) {
   *data = column.data();
-  return int64_t(column.size());
+  return static_cast<int64_t>(column.size());
 }
 
 }  // namespace

@@ -2,14 +2,15 @@
 #include "readers/example.h"
 
 #include <cstring>
-#include <stdexcept>
+
+#include "ndd/error.h"
 
 namespace ndd {
 namespace {
 
 constexpr int64_t kLongestCopied = 1024;  // strings that are taken along while we look
 
-[[noreturn]] void damaged(const std::string& what) { throw std::runtime_error("the Example is damaged: " + what); }
+[[noreturn]] void damaged(const std::string& what) { fail("the Example is damaged: ", what); }
 
 struct Range {
   int64_t begin = 0, end = 0;
@@ -27,7 +28,7 @@ class Fields {
     if (empty()) return false;
     const uint64_t key = varint();
     number = key >> 3;
-    wire = int(key & 7);
+    wire = static_cast<int>(key & 7);
     switch (wire) {
       case 0: scalar = varint(); break;
       case 1: value = take(8); break;
@@ -44,9 +45,9 @@ class Fields {
     uint64_t result = 0;
     for (size_t k = 0; k < bytes.size(); ++k) {
       const auto byte = static_cast<unsigned char>(bytes[k]);
-      if (k < 9 || byte < 2) result |= uint64_t(byte & 127) << (7 * k);
+      if (k < 9 || byte < 2) result |= static_cast<uint64_t>(byte & 127) << (7 * k);
       if (byte < 128) {
-        rest_.begin += int64_t(k) + 1;
+        rest_.begin += static_cast<int64_t>(k) + 1;
         return result;
       }
     }
@@ -59,10 +60,10 @@ class Fields {
 
  private:
   Range take(uint64_t bytes) {
-    if (bytes > uint64_t(rest_.length())) {
+    if (bytes > static_cast<uint64_t>(rest_.length())) {
       damaged("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
     }
-    const Range taken{rest_.begin, rest_.begin + int64_t(bytes)};
+    const Range taken{rest_.begin, rest_.begin + static_cast<int64_t>(bytes)};
     rest_.begin = taken.end;
     return taken;
   }
@@ -119,7 +120,7 @@ Value parse_feature(RecordBytes& record, Range message, const Feature& feature) 
     if (field.number < 1 || field.number > 3 || field.wire != 2) continue;
     const Feature::Type type = kLists[field.number - 1];
     if (type != feature.type) {
-      throw std::runtime_error("feature \"" + feature.name + "\" is a list of " + kTypeNames[type] + ", not of " + kTypeNames[feature.type]);
+      fail("feature \"", feature.name, "\" is a list of ", kTypeNames[type], ", not of ", kTypeNames[feature.type]);
     }
     found.present = true;
     parse_list(record, field.value, type, found);
@@ -128,13 +129,13 @@ Value parse_feature(RecordBytes& record, Range message, const Feature& feature) 
 }
 
 void check(const Value& value, const Feature& feature) {
-  const auto fail = [&](const std::string& what) { throw std::runtime_error("feature \"" + feature.name + "\" has " + what); };
+  const auto refuse = [&](const auto&... what) { fail("feature \"", feature.name, "\" has ", what...); };
   if (feature.type == Feature::string) {
-    if (value.count != 1) fail(std::to_string(value.count) + " strings, not one");
+    if (value.count != 1) refuse(value.count, " strings, not one");
   } else if (feature.count >= 0) {
-    if (value.count != feature.count) fail(std::to_string(value.count) + " elements, not " + std::to_string(feature.count));
+    if (value.count != feature.count) refuse(value.count, " elements, not ", feature.count);
   } else if (value.count % feature.row != 0) {
-    fail(std::to_string(value.count) + " elements, which are no rows of " + std::to_string(feature.row));
+    refuse(value.count, " elements, which are no rows of ", feature.row);
   }
 }
 
@@ -152,7 +153,7 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
         if (entry.wire == 2 && entry.number == 2) value = entry.value;
       }
       for (size_t k = 0; k < features.size(); ++k) {
-        const bool same = key.length() == int64_t(features[k].name.size()) && record.at(key.begin, key.length()) == features[k].name;
+        const bool same = key.length() == static_cast<int64_t>(features[k].name.size()) && record.at(key.begin, key.length()) == features[k].name;
         if (same) found[k] = value;
       }
     }

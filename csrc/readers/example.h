@@ -20,7 +20,7 @@ struct Feature {
   std::string missing;  // the elements when there are none; for rows always none
 };
 
-// Finds the features in the message [begin, end) of a record; long strings stay ranges. std::runtime_error says what is wrong.
+// Finds the features in the message [begin, end) of a record; long strings stay ranges. Error says what is wrong.
 void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts);
 
 }  // namespace ndd

@@ -18,11 +18,11 @@ class FileWindow {
   // `length` bytes from `begin` on, or null where the file ends before.
   const char* at(int64_t begin, int64_t length) {
     if (begin < 0 || length > file_.size() - begin) return nullptr;
-    if (begin < begin_ || begin + length > begin_ + int64_t(bytes_.size())) {
-      bytes_.resize(size_t(std::max(length, kBytes)));
+    if (begin < begin_ || begin + length > begin_ + static_cast<int64_t>(bytes_.size())) {
+      bytes_.resize(std::max(length, kBytes));
       begin_ = begin;
-      bytes_.resize(size_t(file_.read_some(&bytes_[0], begin, int64_t(bytes_.size()))));
-      if (int64_t(bytes_.size()) < length) return nullptr;
+      bytes_.resize(file_.read_some(&bytes_[0], begin, static_cast<int64_t>(bytes_.size())));
+      if (static_cast<int64_t>(bytes_.size()) < length) return nullptr;
     }
     return bytes_.data() + (begin - begin_);
   }

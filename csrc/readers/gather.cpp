@@ -6,7 +6,7 @@
 extern "C" __attribute__((visibility("default"))) void ndd_gather(const char* values, int64_t bytes, const int64_t* begins, const int64_t* lengths,
                                                                   int64_t n, char* out) {
   for (int64_t k = 0; k < n; ++k) {
-    const auto size = size_t(lengths[k] * bytes);
+    const auto size = static_cast<size_t>(lengths[k] * bytes);
     if (size > 0) std::memcpy(out, reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(values) + uintptr_t(begins[k] * bytes)), size);
     out += size;
   }

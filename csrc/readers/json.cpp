@@ -24,13 +24,14 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 void add_utf8(std::string& out, unsigned code) {
   if (code < 0x80) {
-    out += char(code);
+    out += static_cast<char>(code);
   } else if (code < 0x800) {
-    out += {char(0xC0 | code >> 6), char(0x80 | (code & 63))};
+    out += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
   } else if (code < 0x10000) {
-    out += {char(0xE0 | code >> 12), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
+    out += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
   } else {
-    out += {char(0xF0 | code >> 18), char(0x80 | (code >> 12 & 63)), char(0x80 | (code >> 6 & 63)), char(0x80 | (code & 63))};
+    out += {static_cast<char>(0xF0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 63)), static_cast<char>(0x80 | (code >> 6 & 63)),
+            static_cast<char>(0x80 | (code & 63))};
   }
 }
 
@@ -117,7 +118,7 @@ bool Json::truth() {
   skip();
   if (c == 't') return true;
   if (c == 'n' || c == 'f') return false;
-  const std::string_view inside(begin + 1, size_t(at_ - begin - 2));
+  const std::string_view inside(begin + 1, static_cast<size_t>(at_ - begin - 2));
   return c == '"' ? !inside.empty() : inside.find_first_not_of(" \n\r\t") != inside.npos;
 }
 
@@ -174,7 +175,8 @@ std::string_view Json::string() {
   const char* const begin = at_ + 1;
   pass_string();
   const char* const last = at_ - 1;
-  return std::memchr(begin, '\\', size_t(last - begin)) ? unescaped(begin, last) : std::string_view(begin, size_t(last - begin));
+  return std::memchr(begin, '\\', static_cast<size_t>(last - begin)) ? unescaped(begin, last)
+                                                                     : std::string_view(begin, static_cast<size_t>(last - begin));
 }
 
 std::string_view Json::unescaped(const char* begin, const char* end) {
@@ -217,7 +219,7 @@ std::string_view Json::text(const char* what) {
 Json::Digits Json::pass_number() {
   Digits found;
   const auto digits = [&] {
-    for (; is_digit(*at_); ++at_) found.digits = found.digits * 10 + unsigned(*at_ - '0');
+    for (; is_digit(*at_); ++at_) found.digits = found.digits * 10 + static_cast<unsigned>(*at_ - '0');
   };
   if (*at_ == '-') ++at_;
   if (!is_digit(*at_)) syntax("expected a value");
@@ -249,13 +251,13 @@ double Json::number(bool* whole) {
   if (whole) *whole = found.decimals == 0 && !found.exponent;
   // The quotient of two exact numbers is rounded once.
   if (at_ - begin <= 18 && !found.exponent && found.digits < uint64_t{1} << 53) {
-    const double value = double(found.digits) / kPowers[size_t(found.decimals)];
+    const double value = static_cast<double>(found.digits) / kPowers[found.decimals];
     return *begin == '-' ? -value : value;
   }
   double value = 0;
   if (std::from_chars(begin, at_, value).ec != std::errc()) {
     // Too large for a double, or so small that it is 0.
-    const std::string_view text(begin, size_t(at_ - begin));
+    const std::string_view text(begin, static_cast<size_t>(at_ - begin));
     const size_t exponent = text.find_first_of("eE");
     if (exponent == text.npos ? text[text.find_first_of("0123456789")] != '0' : text[exponent + 1] != '-') syntax("a number is too large");
     value = 0;
@@ -271,7 +273,7 @@ int64_t Json::integer(const char* what) {
     bool whole = false;
     const double value = number(&whole);
     if (whole) {
-      if (value >= -2147483648.0 && value <= 2147483647.0) return int64_t(value);
+      if (value >= -2147483648.0 && value <= 2147483647.0) return static_cast<int64_t>(value);
       at_ = begin;
       mismatch(std::string(what) + " must fit into 32 bits");
     }

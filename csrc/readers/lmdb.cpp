@@ -10,9 +10,9 @@
 // its number (8 bytes), 2 unused, flags (2), and the ends of the table of nodes and of the free space (2 each) or the number of its pages (4).
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 
+#include "ndd/error.h"
 #include "readers/file_window.h"
 #include "readers/scan.h"
 
@@ -24,8 +24,8 @@ constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
 constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kBranch = 1, kLeaf = 2, kOverflow = 4, kMetaPage = 8, kKinds = kBranch | kLeaf | kOverflow | kMetaPage | 0x20 | 0x40;
 constexpr int kElsewhere = 1, kDatabase = 2, kDuplicates = 4;  // flags of nodes
-constexpr int kSortedDuplicates = 4;                             // flag of a tree
-constexpr int kDeepest = 32;                                     // LMDB's own limit
+constexpr int kSortedDuplicates = 4;  // flag of a tree
+constexpr int kDeepest = 32;  // LMDB's own limit
 
 template <class T>
 T loaded(const char* bytes) {
@@ -34,9 +34,7 @@ T loaded(const char* bytes) {
   return value;
 }
 
-[[noreturn]] void damaged(uint64_t page, const std::string& what) {
-  throw std::runtime_error("page " + std::to_string(page) + " of the database is damaged: " + what);
-}
+[[noreturn]] void damaged(uint64_t page, const std::string& what) { fail("page ", page, " of the database is damaged: ", what); }
 
 struct Header {
   uint64_t page_bytes, flags, depth, entries, root, last_page, transaction;
@@ -46,23 +44,22 @@ class Tree {
  public:
   explicit Tree(const std::string& path) : file_(path) {
     header_ = header_at(0);
-    const Header other = header_at(int64_t(header_.page_bytes));
-    if (other.page_bytes != header_.page_bytes) throw std::runtime_error("the two headers of the database have different sizes of pages");
+    const Header other = header_at(static_cast<int64_t>(header_.page_bytes));
+    if (other.page_bytes != header_.page_bytes) fail("the two headers of the database have different sizes of pages");
     if (other.transaction > header_.transaction) header_ = other;
-    bytes_ = int64_t(header_.page_bytes);
-    pages_ = uint64_t(file_.size()) / header_.page_bytes;
-    if (header_.flags & kSortedDuplicates) throw std::runtime_error("a database with several values of a key, which is not supported");
+    bytes_ = static_cast<int64_t>(header_.page_bytes);
+    pages_ = static_cast<uint64_t>(file_.size()) / header_.page_bytes;
+    if (header_.flags & kSortedDuplicates) fail("a database with several values of a key, which is not supported");
     if (header_.root == kNoPage ? header_.entries != 0 || header_.depth != 0 : header_.depth < 1 || header_.depth > uint64_t{kDeepest}) {
-      throw std::runtime_error("the header of the database is damaged: a tree of depth " + std::to_string(header_.depth));
+      fail("the header of the database is damaged: a tree of depth ", header_.depth);
     }
-    seen_.assign(size_t(pages_), false);
+    seen_.assign(pages_, false);
   }
 
   Scan scan() {
     if (header_.root != kNoPage) walk(header_.root, 1);
     if (scan_.begins.size() != header_.entries) {
-      throw std::runtime_error("the header of the database counts " + std::to_string(header_.entries) + " keys, and there are " +
-                               std::to_string(scan_.begins.size()));
+      fail("the header of the database counts ", header_.entries, " keys, and there are ", scan_.begins.size());
     }
     return std::move(scan_);
   }
@@ -70,39 +67,45 @@ class Tree {
  private:
   Header header_at(int64_t begin) {
     const char* page = file_.at(begin, kMeta);
-    if (!page) throw std::runtime_error("the file ends within the header of the database");
+    if (!page) fail("the file ends within the header of the database");
     const char *meta = page + kHeader, *tree = meta + 24 + kTree, *end = tree + kTree;
-    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) throw std::runtime_error("this is no LMDB database");
+    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) fail("this is no LMDB database");
     if (loaded<uint32_t>(meta + 4) != kVersion) {
-      throw std::runtime_error("an LMDB database of version " + std::to_string(loaded<uint32_t>(meta + 4)) + ", which is not supported");
+      fail("an LMDB database of version ", loaded<uint32_t>(meta + 4), ", which is not supported");
     }
     const uint64_t page_bytes = loaded<uint32_t>(meta + 24);
     if (page_bytes < 256 || page_bytes > 32768 || (page_bytes & (page_bytes - 1)) != 0) {
-      throw std::runtime_error("the header of the database is damaged: pages of " + std::to_string(page_bytes) + " bytes");
+      fail("the header of the database is damaged: pages of ", page_bytes, " bytes");
     }
-    return {page_bytes, loaded<uint16_t>(tree + 4), loaded<uint16_t>(tree + 6), loaded<uint64_t>(tree + 32), loaded<uint64_t>(tree + 40),
-            loaded<uint64_t>(end), loaded<uint64_t>(end + 8)};
+    return {page_bytes,
+            loaded<uint16_t>(tree + 4),
+            loaded<uint16_t>(tree + 6),
+            loaded<uint64_t>(tree + 32),
+            loaded<uint64_t>(tree + 40),
+            loaded<uint64_t>(end),
+            loaded<uint64_t>(end + 8)};
   }
 
   // `count` pages that have not been seen before. Then no tree is endless, whatever it says.
   void see(uint64_t page, uint64_t count) {
     if (page < 2 || page >= pages_ || count > pages_ - page) {
-      std::string text = "page " + std::to_string(page) + " of the database is beyond the end of the file, which has " + std::to_string(pages_) + " pages";
+      std::string text =
+          "page " + std::to_string(page) + " of the database is beyond the end of the file, which has " + std::to_string(pages_) + " pages";
       if (header_.last_page >= pages_) text += " of " + std::to_string(header_.last_page + 1) + ": it is cut off";
-      throw std::runtime_error(text);
+      fail(text);
     }
     for (uint64_t k = page; k < page + count; ++k) {
-      if (seen_[size_t(k)]) damaged(k, "it is used twice");
-      seen_[size_t(k)] = true;
+      if (seen_[k]) damaged(k, "it is used twice");
+      seen_[k] = true;
     }
   }
 
   // `length` bytes from the beginning of a page.
   std::string read(uint64_t page, int64_t length) {
-    const char* bytes = file_.at(int64_t(page) * bytes_, length);
-    if (!bytes) throw std::runtime_error("the file became shorter while it was read");
+    const char* bytes = file_.at(static_cast<int64_t>(page) * bytes_, length);
+    if (!bytes) fail("the file became shorter while it was read");
     if (loaded<uint64_t>(bytes) != page) damaged(page, "it says that it is page " + std::to_string(loaded<uint64_t>(bytes)));
-    return {bytes, size_t(length)};
+    return {bytes, static_cast<size_t>(length)};
   }
 
   void walk(uint64_t number, uint64_t depth) {
@@ -124,11 +127,12 @@ class Tree {
         walk(low | high << 16 | flags << 32, depth + 1);
         continue;
       }
-      const auto length = int64_t(low | high << 16);
-      if (flags & (kDatabase | kDuplicates)) throw std::runtime_error("a database with databases in it, or several values of a key, which is not supported");
-      scan_.names.emplace_back(head + kNode, size_t(key));
+      const auto length = static_cast<int64_t>(low | high << 16);
+      if (flags & (kDatabase | kDuplicates)) fail("a database with databases in it, or several values of a key, which is not supported");
+      scan_.names.emplace_back(head + kNode, static_cast<size_t>(key));
       scan_.lengths.push_back(length);
-      scan_.begins.push_back(flags & kElsewhere ? elsewhere(number, head + kNode + key, left, length) : int64_t(number) * bytes_ + node + kNode + key);
+      scan_.begins.push_back(flags & kElsewhere ? elsewhere(number, head + kNode + key, left, length)
+                                                : static_cast<int64_t>(number) * bytes_ + node + kNode + key);
       if (!(flags & kElsewhere) && length > left) damaged(number, "a value ends outside");
     }
   }
@@ -137,11 +141,11 @@ class Tree {
   int64_t elsewhere(uint64_t page, const char* pointer, int64_t left, int64_t length) {
     if (left < 8) damaged(page, "a value's page lies outside");
     const auto first = loaded<uint64_t>(pointer);
-    const auto pages = uint64_t((kHeader + length + bytes_ - 1) / bytes_);
+    const auto pages = static_cast<uint64_t>((kHeader + length + bytes_ - 1) / bytes_);
     see(first, pages);
     const std::string head = read(first, kHeader);
     if (!(loaded<uint16_t>(head.data() + 10) & kOverflow) || loaded<uint32_t>(head.data() + 12) < pages) damaged(first, "it does not hold the value");
-    return int64_t(first) * bytes_ + kHeader;
+    return static_cast<int64_t>(first) * bytes_ + kHeader;
   }
 
   FileWindow file_;

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
-#include <stdexcept>
 #include <unordered_map>
 
-#include <torch/csrc/stable/library.h>
-
+#include "ndd/error.h"
+#include "ndd/kernel.h"
 #include "readers/npy_window.h"
 #include "readers/record_request.h"
 
@@ -22,12 +21,12 @@ NpyHeader read_npy_header(const OpenFile& file) {
   char first[kUsual];
   const int64_t got = file.read_some(first, 0, kUsual);
   const auto [prefix, length] = parse_npy_prefix(first, got);
-  if (length > kLongest) throw std::runtime_error("the header of the .npy file is damaged: it is said to have " + std::to_string(length) + " bytes");
-  std::string text(size_t(length), 0);
+  if (length > kLongest) fail("the header of the .npy file is damaged: it is said to have ", length, " bytes");
+  std::string text(static_cast<size_t>(length), 0);
   const int64_t here = std::min(length, got - prefix);
   std::copy(first + prefix, first + prefix + here, text.begin());
   if (file.read_some(text.data() + here, prefix + here, length - here) < length - here) {
-    throw std::runtime_error("the header of the .npy file is damaged: it ends too early");
+    fail("the header of the .npy file is damaged: it ends too early");
   }
   NpyHeader header = parse_npy_header(text);
   header.data = prefix + length;
@@ -57,8 +56,8 @@ class NpyHeaders {
 class NpyRequest : public ReadRequest {
  public:
   NpyRequest(std::shared_ptr<NpyHeaders> headers, GivenRanges files, std::vector<NpyRoi> rois, float fill)
-      : ReadRequest(int64_t(files.parts.size())), known_(std::move(headers)), files_(std::move(files)), rois_(std::move(rois)), fill_(fill),
-        opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()), offsets_(files_.parts.size() + 1) {}
+      : ReadRequest(static_cast<int64_t>(files.parts.size())), known_(std::move(headers)), files_(std::move(files)), rois_(std::move(rois)),
+        fill_(fill), opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()), offsets_(files_.parts.size() + 1) {}
 
   const std::vector<NpyHeader>& headers() const { return headers_; }
   const std::vector<NpyWindow>& windows() const { return windows_; }
@@ -66,15 +65,15 @@ class NpyRequest : public ReadRequest {
 
  protected:
   void measure(int64_t part) override {
-    const auto k = size_t(part);
+    const auto k = static_cast<size_t>(part);
     NpyHeader& header = headers_[k];
     const int64_t file = files_.parts[k].file;
     if (!known_ || !known_->find(file, header)) {
       auto opened = std::make_shared<const OpenFile>(files_.path(part));
       header = read_npy_header(*opened);
       if (header.volume > (opened->size() - header.data) / header.item_bytes) {
-        throw std::runtime_error("the file has " + std::to_string(opened->size()) + " bytes, its array ends at byte " +
-                                 std::to_string(double(header.data) + double(header.volume) * double(header.item_bytes)));
+        fail("the file has ", opened->size(), " bytes, its array ends at byte ",
+             static_cast<double>(header.data) + static_cast<double>(header.volume) * static_cast<double>(header.item_bytes));
       }
       if (known_) known_->keep(file, header);
       if (part < kKeptOpen) opened_[k] = std::move(opened);
@@ -86,32 +85,32 @@ class NpyRequest : public ReadRequest {
     const NpyHeader* first = nullptr;
     int64_t at = 0, largest = 0;
     for (int64_t i = 0; i < size(); ++i) {
-      const NpyHeader& header = headers_[size_t(i)];
-      offsets_[size_t(i)] = at;
+      const NpyHeader& header = headers_[i];
+      offsets_[i] = at;
       if (failures().count(i)) continue;
       if (!first) first = &header;
       if (header.dtype != first->dtype || header.shape.size() != first->shape.size()) {
-        fail(i, "the array has another type or number of dimensions than the first one of the batch");
+        fail_part(i, "the array has another type or number of dimensions than the first one of the batch");
         continue;
       }
-      const int64_t volume = windows_[size_t(i)].volume;
+      const int64_t volume = windows_[i].volume;
       if (volume > (std::numeric_limits<int64_t>::max() / 4 - at) / header.item_bytes) {
-        fail(i, "more elements than there can be");
+        fail_part(i, "more elements than there can be");
         continue;
       }
-      if (volume > windows_[size_t(largest)].volume) largest = i;
+      if (volume > windows_[largest].volume) largest = i;
       at += volume * header.item_bytes;
     }
     offsets_.back() = at;
     try {
       memory_ = allocate_memory(at);
     } catch (const std::exception& error) {
-      fail(largest, error.what());
+      fail_part(largest, error.what());
     }
   }
 
   void read(int64_t part) override {
-    const auto k = size_t(part);
+    const auto k = static_cast<size_t>(part);
     if (!memory_ || windows_[k].volume == 0) return;
     auto file = std::move(opened_[k]);
     if (!file) file = std::make_shared<const OpenFile>(files_.path(part));
@@ -138,8 +137,7 @@ Tensor npy_bytes(int64_t handle) { return arrays(handle).take_bytes(); }
 }  // namespace
 }  // namespace ndd
 
-STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("npy_bytes(int handle) -> Tensor"); }
-STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("npy_bytes", TORCH_BOX(&ndd::npy_bytes)); }
+NDD_FUNCTION(npy_bytes, "(int handle) -> Tensor", ndd::npy_bytes)
 
 #define NDD_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -157,7 +155,7 @@ NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* path
   for (size_t i = 0; i < rois.size(); ++i) {
     const auto row = [i](const double* values, int64_t rows, int64_t columns) {
       if (rows == 0) return std::vector<double>();
-      const double* begin = values + (rows == 1 ? 0 : int64_t(i)) * columns;
+      const double* begin = values + (rows == 1 ? 0 : static_cast<int64_t>(i)) * columns;
       return std::vector<double>(begin, begin + columns);
     };
     rois[i].start = {row(start, start_rows, start_columns), flags[0] != 0};
@@ -168,7 +166,8 @@ NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* path
     rois[i].policy = ndd::NpyRoi::Policy(policy);
   }
   auto request = std::make_shared<ndd::NpyRequest>(headers ? *static_cast<Headers*>(headers) : nullptr,
-                                                   ndd::given_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois), float(fill));
+                                                   ndd::given_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois),
+                                                   static_cast<float>(fill));
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }
@@ -176,8 +175,8 @@ NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* path
 // When all is read: type and number of dimensions of the first sample, then the shapes of all.
 NDD_EXPORT int64_t ndd_npy_shapes(void* handle, int64_t* dtype, int64_t* shapes) {
   const auto& request = ndd::arrays(reinterpret_cast<int64_t>(handle));
-  const auto ndim = int64_t(request.windows().front().extent.size());
-  *dtype = int64_t(request.headers().front().dtype);
+  const auto ndim = static_cast<int64_t>(request.windows().front().extent.size());
+  *dtype = static_cast<int64_t>(request.headers().front().dtype);
   if (shapes) {
     for (const auto& window : request.windows()) shapes = std::copy(window.extent.begin(), window.extent.end(), shapes);
   }

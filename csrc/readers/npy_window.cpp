@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 
-#include "ndd/saturate.h"
+#include "ndd/elementwise/saturate.h"
+#include "ndd/error.h"
 
 namespace ndd {
 namespace {
@@ -23,9 +23,9 @@ std::vector<int64_t> chosen_axes(const NpyRoi& roi, int64_t ndim) {
     return axes;
   }
   for (const int64_t axis : roi.axes) {
-    if (axis < -ndim || axis >= ndim) throw std::runtime_error("roi_axes: there is no axis " + std::to_string(axis) + " of " + std::to_string(ndim));
+    if (axis < -ndim || axis >= ndim) fail("roi_axes: there is no axis ", axis, " of ", ndim);
     const int64_t one = axis < 0 ? axis + ndim : axis;
-    if (std::find(axes.begin(), axes.end(), one) != axes.end()) throw std::runtime_error("roi_axes: axis " + std::to_string(one) + " occurs twice");
+    if (std::find(axes.begin(), axes.end(), one) != axes.end()) fail("roi_axes: axis ", one, " occurs twice");
     axes.push_back(one);
   }
   return axes;
@@ -33,10 +33,10 @@ std::vector<int64_t> chosen_axes(const NpyRoi& roi, int64_t ndim) {
 
 double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
   if (limit.values.size() != 1 && limit.values.size() != axes) {
-    throw std::runtime_error("the ROI has " + std::to_string(limit.values.size()) + " values for " + std::to_string(axes) + " axes");
+    fail("the ROI has ", limit.values.size(), " values for ", axes, " axes");
   }
-  const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? double(extent) : 1.0);
-  if (!(std::abs(value) < 9e15)) throw std::runtime_error("the ROI must be finite");
+  const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? static_cast<double>(extent) : 1.0);
+  if (!(std::abs(value) < 9e15)) fail("the ROI must be finite");
   return value;
 }
 
@@ -52,12 +52,14 @@ void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* ou
     for (int64_t i = 0; i < extents[0]; i += kTile) {
       for (int64_t j = 0; j < extents[1]; j += kTile) {
         for (int64_t y = i; y < std::min(i + kTile, extents[0]); ++y) {
-          for (int64_t x = j; x < std::min(j + kTile, extents[1]); ++x) out[y * out_strides[0] + x * out_strides[1]] = in[y * in_strides[0] + x * in_strides[1]];
+          for (int64_t x = j; x < std::min(j + kTile, extents[1]); ++x)
+            out[y * out_strides[0] + x * out_strides[1]] = in[y * in_strides[0] + x * in_strides[1]];
         }
       }
     }
   } else {
-    for (int64_t i = 0; i < extents[0]; ++i) copy_axes(in + i * in_strides[0], in_strides + 1, out + i * out_strides[0], out_strides + 1, extents + 1, ndim - 1);
+    for (int64_t i = 0; i < extents[0]; ++i)
+      copy_axes(in + i * in_strides[0], in_strides + 1, out + i * out_strides[0], out_strides + 1, extents + 1, ndim - 1);
   }
 }
 
@@ -70,7 +72,8 @@ class Reading {
  public:
   Reading(const OpenFile& file, const NpyHeader& header, std::vector<int64_t> shape, std::vector<int64_t> begin, std::vector<int64_t> extent,
           std::vector<int64_t> out_strides)
-      : file_(file), header_(header), begin_(std::move(begin)), extent_(std::move(extent)), out_strides_(std::move(out_strides)), strides_(shape.size()) {
+      : file_(file), header_(header), begin_(std::move(begin)), extent_(std::move(extent)), out_strides_(std::move(out_strides)),
+        strides_(shape.size()) {
     int64_t stride = 1;
     for (size_t k = shape.size(); k-- > 0; stride *= shape[k]) strides_[k] = stride;
   }
@@ -93,7 +96,7 @@ class Reading {
       file_.read(out, header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(out, span, item);
     } else if ((span - needed) * item <= kGap || span <= 2 * needed) {
-      scratch_.resize(size_t(span * item));
+      scratch_.resize(span * item);
       file_.read(scratch_.data(), header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(scratch_.data(), span, item);
       copy(axis, out);
@@ -128,7 +131,7 @@ class Reading {
       extents.push_back(extent_[k]);
     }
     copy_axes(reinterpret_cast<const T*>(scratch_.data()), in_strides.data(), reinterpret_cast<T*>(out), out_strides.data(), extents.data(),
-              int64_t(order.size()));
+              static_cast<int64_t>(order.size()));
   }
 
   const OpenFile& file_;
@@ -148,27 +151,27 @@ void fill_with(DType dtype, float value, char* out, int64_t items) {
 }  // namespace
 
 NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
-  const auto ndim = int64_t(header.shape.size());
-  NpyWindow window{std::vector<int64_t>(size_t(ndim)), header.shape, header.volume};
+  const auto ndim = static_cast<int64_t>(header.shape.size());
+  NpyWindow window{std::vector<int64_t>(static_cast<size_t>(ndim)), header.shape, header.volume};
   if (!roi.given() || ndim == 0) return window;
   const auto axes = chosen_axes(roi, ndim);
   for (size_t k = 0; k < axes.size(); ++k) {
-    const auto axis = size_t(axes[k]);
+    const auto axis = static_cast<size_t>(axes[k]);
     const int64_t length = header.shape[axis];
     const double begin = roi.start.values.empty() ? 0.0 : value_of(roi.start, k, axes.size(), length);
-    double end = roi.end.values.empty() ? double(length) : value_of(roi.end, k, axes.size(), length);
+    double end = roi.end.values.empty() ? static_cast<double>(length) : value_of(roi.end, k, axes.size(), length);
     if (roi.is_shape) {
-      if (end < 0) throw std::runtime_error("the shape of the ROI must not be negative");
+      if (end < 0) fail("the shape of the ROI must not be negative");
       end += begin;
     }
     int64_t first = std::llround(begin), last = std::llround(end);
     const auto text = "the ROI [" + std::to_string(first) + ", " + std::to_string(last) + ") of axis " + std::to_string(axis);
-    if (end < begin) throw std::runtime_error(text + " ends before its start");
+    if (end < begin) fail(text, " ends before its start");
     if (roi.policy == NpyRoi::trim_to_shape) {
       first = std::clamp<int64_t>(first, 0, length);
       last = std::clamp<int64_t>(last, 0, length);
     } else if (roi.policy == NpyRoi::error && (first < 0 || last > length)) {
-      throw std::runtime_error(text + " leaves the extent " + std::to_string(length) + "; out_of_bounds_policy=\"pad\" or \"trim_to_shape\" allows it");
+      fail(text, " leaves the extent ", length, "; out_of_bounds_policy=\"pad\" or \"trim_to_shape\" allows it");
     }
     window.start[axis] = first;
     window.extent[axis] = last - first;
@@ -176,7 +179,7 @@ NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
   window.volume = 1;
   const bool empty = std::find(window.extent.begin(), window.extent.end(), 0) != window.extent.end();
   for (const int64_t extent : window.extent) {
-    if (!empty && window.volume > (int64_t{1} << 58) / extent) throw std::runtime_error("the ROI has more elements than there can be");
+    if (!empty && window.volume > (int64_t{1} << 58) / extent) fail("the ROI has more elements than there can be");
     window.volume = empty ? 0 : window.volume * extent;
   }
   return window;
@@ -189,7 +192,8 @@ void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWin
   int64_t stride = 1, out_begin = 0;
   bool padded = false, inside = true;
   for (size_t k = ndim; k-- > 0; stride *= window.extent[k]) {
-    const int64_t first = std::clamp<int64_t>(window.start[k], 0, shape[k]), last = std::clamp<int64_t>(window.start[k] + window.extent[k], 0, shape[k]);
+    const int64_t first = std::clamp<int64_t>(window.start[k], 0, shape[k]),
+                  last = std::clamp<int64_t>(window.start[k] + window.extent[k], 0, shape[k]);
     begin[k] = first;
     extent[k] = last - first;
     strides[k] = stride;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ndd/npy_header.h"
+#include "decoders/npy_header.h"
 #include "readers/open_files.h"
 
 namespace ndd {
@@ -32,7 +32,7 @@ struct NpyWindow {
   int64_t volume = 1;
 };
 
-// std::runtime_error for a window that cannot be.
+// Error for a window that cannot be.
 NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi);
 // Fills `out` with the window in C order; what lies outside of the array with `fill`.
 void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWindow& window, float fill, char* out);

@@ -8,9 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include "ndd/error.h"
 
 namespace ndd {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // A process may have 1024 files open, usually.
 constexpr size_t kMostKept = 32;
 
-std::runtime_error system_error(int code) { return std::runtime_error(std::generic_category().message(code)); }
+[[noreturn]] void system_failure(int code) { fail(std::generic_category().message(code)); }
 
 }  // namespace
 
@@ -33,7 +34,7 @@ std::mutex& kept_files_mutex() {
 OpenFile::OpenFile(const std::string& path) {
   // Without waiting for the other end of a pipe; for files it makes no difference.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) throw system_error(errno);
+  if (descriptor_ < 0) system_failure(errno);
   struct stat status;
   int code = fstat(descriptor_, &status) == 0 ? 0 : errno;
   if (code == 0 && S_ISDIR(status.st_mode)) code = EISDIR;
@@ -42,7 +43,8 @@ OpenFile::OpenFile(const std::string& path) {
     return;
   }
   close(descriptor_);
-  throw code != 0 ? system_error(code) : std::runtime_error("this is no regular file");
+  if (code != 0) system_failure(code);
+  fail("this is no regular file");
 }
 
 OpenFile::~OpenFile() { close(descriptor_); }
@@ -50,22 +52,22 @@ OpenFile::~OpenFile() { close(descriptor_); }
 int64_t OpenFile::read_some(char* out, int64_t begin, int64_t length) const {
   int64_t done = 0;
   while (done < length) {
-    const ssize_t got = pread(descriptor_, out + done, size_t(length - done), begin + done);
+    const ssize_t got = pread(descriptor_, out + done, static_cast<size_t>(length - done), begin + done);
     if (got == 0) break;
-    if (got < 0 && errno != EINTR) throw system_error(errno);
+    if (got < 0 && errno != EINTR) system_failure(errno);
     if (got > 0) done += got;
   }
   return done;
 }
 
 void OpenFile::read(char* out, int64_t begin, int64_t length) const {
-  if (read_some(out, begin, length) < length) throw std::runtime_error("the file became shorter while it was read");
+  if (read_some(out, begin, length) < length) fail("the file became shorter while it was read");
 }
 
 bool OpenFile::read_scattered(const std::vector<iovec>& places, int64_t begin) const {
   int64_t length = 0;
-  for (const iovec& one : places) length += int64_t(one.iov_len);
-  return preadv(descriptor_, places.data(), int(places.size()), begin) == length;
+  for (const iovec& one : places) length += static_cast<int64_t>(one.iov_len);
+  return preadv(descriptor_, places.data(), static_cast<int>(places.size()), begin) == length;
 }
 
 struct OpenFiles::Kept {

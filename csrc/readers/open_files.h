@@ -17,14 +17,14 @@ std::mutex& kept_files_mutex();
 
 class OpenFile {
  public:
-  // std::runtime_error says why it cannot be opened.
+  // Error says why it cannot be opened.
   explicit OpenFile(const std::string& path);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
   int64_t size() const { return size_; }  // when it was opened
-  // All of [begin, begin + length), or std::runtime_error.
+  // All of [begin, begin + length), or Error.
   void read(char* out, int64_t begin, int64_t length) const;
   // Up to `length` bytes: less at the end of the file only.
   int64_t read_some(char* out, int64_t begin, int64_t length) const;

@@ -7,14 +7,12 @@
 #include <limits>
 #include <new>
 #include <numeric>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-
-#include "ndd/host_memory.h"
+#include "ndd/error.h"
+#include "ndd/kernel.h"
+#include "ndd/stream/host_memory.h"
 #include "readers/record_request.h"
 
 namespace ndd {
@@ -36,8 +34,8 @@ void FreeMemory::operator()(char* data) const {
 }
 
 Memory allocate_memory(int64_t bytes) {
-  const auto wanted = size_t(std::max<int64_t>(1, bytes));
-  // Large buffers come from the pool: host_memory.cpp has the measurements.
+  const auto wanted = static_cast<size_t>(std::max<int64_t>(1, bytes));
+  // Large buffers come from the pool: ndd/stream/host_memory.cpp has the measurements.
   if (wanted >= kPooledHostMemory) {
     if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
       auto* const data = static_cast<char*>(pinned->data_ptr());
@@ -47,7 +45,7 @@ Memory allocate_memory(int64_t bytes) {
     return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
   }
   Memory made(static_cast<char*>(std::malloc(wanted)));
-  if (!made) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
+  if (!made) fail("no memory for ", bytes, " bytes");
   return made;
 }
 
@@ -55,14 +53,12 @@ Tensor tensor_of(Memory memory, int64_t bytes) {
   const FreeMemory release = memory.get_deleter();
   char* data = memory.release();
   if (release.pinned) return *release.pinned;  // no other tensor over it: by its storage torch knows that copies to a GPU still read it
-  return torch::stable::from_blob(data, {bytes}, {1}, torch::stable::Device(torch::headeronly::DeviceType::CPU), torch::headeronly::ScalarType::Byte,
-                                  [data, release](void*) { release(data); });
+  return tensor_over(data, bytes, [data, release] { release(data); });
 }
 
 void check_range(FileRange& range, int64_t file_size) {
   if (range.begin < 0 || range.begin > file_size || range.length > file_size - range.begin) {
-    throw std::runtime_error("the file has " + std::to_string(file_size) + " bytes, this part ends at byte " +
-                             std::to_string(range.begin + std::max<int64_t>(0, range.length)));
+    fail("the file has ", file_size, " bytes, this part ends at byte ", range.begin + std::max<int64_t>(0, range.length));
   }
   if (range.length < 0) range.length = file_size - range.begin;
 }
@@ -70,16 +66,16 @@ void check_range(FileRange& range, int64_t file_size) {
 GivenRanges given_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
                          const int64_t* lengths, int64_t n) {
   GivenRanges given;
-  given.parts.reserve(size_t(n));
-  given.path_of.reserve(size_t(n));
+  given.parts.reserve(n);
+  given.path_of.reserve(n);
   int64_t last = -1;
   for (int64_t k = 0; k < n; ++k) {
     const int64_t file = numbers[k];
     if (file >= 0 && (given.paths.empty() || file != last)) {
-      given.paths.emplace_back(root).append(paths + offsets[file], size_t(offsets[file + 1] - offsets[file]));
+      given.paths.emplace_back(root).append(paths + offsets[file], static_cast<size_t>(offsets[file + 1] - offsets[file]));
       last = file;
     }
-    given.path_of.push_back(int32_t(given.paths.size()) - 1);
+    given.path_of.push_back(static_cast<int32_t>(given.paths.size()) - 1);
     if (file < 0) {
       given.parts.push_back({-1, 0, 0});
     } else {
@@ -90,28 +86,28 @@ GivenRanges given_ranges(const char* root, const char* paths, const int64_t* off
 }
 
 RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, GivenRanges given, int64_t components)
-    : ReadRequest(int64_t(given.parts.size())), files_(std::move(files)), given_(std::move(given)), components_(components),
+    : ReadRequest(static_cast<int64_t>(given.parts.size())), files_(std::move(files)), given_(std::move(given)), components_(components),
       opened_(given_.parts.size()) {}
 
 OpenFilePtr RangeRequest::open(int64_t part) const {
   const std::string& path = given_.path(part);
-  return files_ ? files_->get(given_.parts[size_t(part)].file, path) : std::make_shared<const OpenFile>(path);
+  return files_ ? files_->get(given_.parts[part].file, path) : std::make_shared<const OpenFile>(path);
 }
 
 void RangeRequest::measure(int64_t k) {
-  Part& part = given_.parts[size_t(k)];
+  Part& part = given_.parts[k];
   Part found = part;
   part.length = 0;  // of a part that fails
   if (part.file < 0) return;
-  OpenFilePtr file = opened_[size_t(k)] ? std::move(opened_[size_t(k)]) : open(k);
+  OpenFilePtr file = opened_[k] ? std::move(opened_[k]) : open(k);
   check_range(found, file->size());
   part = found;
-  if (files_ || k < kKeptOpen) opened_[size_t(k)] = std::move(file);
+  if (files_ || k < kKeptOpen) opened_[k] = std::move(file);
 }
 
 void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
   for (int64_t k = begin; k < end; ++k) {
-    const auto at = size_t(k);
+    const auto at = static_cast<size_t>(k);
     if (files_ && k > begin && given_.path_of[at] == given_.path_of[at - 1]) opened_[at] = opened_[at - 1];
     ReadRequest::measure_some(k, k + 1, reasons);
   }
@@ -119,28 +115,28 @@ void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
 
 void RangeRequest::allocate() {
   const int64_t n = size();
-  offsets_.assign(size_t(n) + 1, 0);
+  offsets_.assign(static_cast<size_t>(n) + 1, 0);
   const int64_t samples = components_ > 0 ? n / components_ : n;
   int64_t at = 0;
   for (int64_t k = 0; k < n; ++k) {
     if (samples > 0 && k % samples == 0) at = (at + kAlignment - 1) / kAlignment * kAlignment;
-    offsets_[size_t(k)] = at;
-    if (given_.parts[size_t(k)].length > std::numeric_limits<int64_t>::max() / 4 - at) throw std::runtime_error("more bytes than there can be");
-    at += given_.parts[size_t(k)].length;
+    offsets_[k] = at;
+    if (given_.parts[k].length > std::numeric_limits<int64_t>::max() / 4 - at) fail("more bytes than there can be");
+    at += given_.parts[k].length;
   }
-  offsets_[size_t(n)] = at;
+  offsets_[n] = at;
   try {
     memory_ = allocate_memory(at);
   } catch (const std::exception& error) {
     const auto largest = std::max_element(given_.parts.begin(), given_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
     for (Part& part : given_.parts) part.file = -1;
-    fail(largest - given_.parts.begin(), error.what());
+    fail_part(largest - given_.parts.begin(), error.what());
   }
   if (!files_) return;
-  order_.resize(size_t(n));
+  order_.resize(n);
   std::iota(order_.begin(), order_.end(), 0);
   std::sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) {
-    const Part &one = given_.parts[size_t(a)], &other = given_.parts[size_t(b)];
+    const Part &one = given_.parts[a], &other = given_.parts[b];
     return std::tie(one.file, one.begin, a) < std::tie(other.file, other.begin, b);
   });
 }
@@ -151,7 +147,7 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
   thread_local char between[kGap];  // nobody looks at it
   std::vector<iovec> places;
   for (int64_t first = begin, last; first < end; first = last) {
-    const auto lead = size_t(order_[size_t(first)]);
+    const auto lead = static_cast<size_t>(order_[first]);
     const Part& part = given_.parts[lead];
     if (part.length == 0) {  // nothing, or a part that failed
       last = first + 1;
@@ -160,25 +156,25 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
     int64_t at = part.begin;
     places.clear();
     for (last = first; last < end && places.size() < kPlaces; ++last) {
-      const auto k = size_t(order_[size_t(last)]);
+      const auto k = static_cast<size_t>(order_[last]);
       const Part& next = given_.parts[k];
       if (next.length == 0) continue;
       if (next.file != part.file || next.begin < at || next.begin - at > kGap) break;
-      if (next.begin > at) places.push_back({between, size_t(next.begin - at)});
-      places.push_back({memory_.get() + offsets_[k], size_t(next.length)});
+      if (next.begin > at) places.push_back({between, static_cast<size_t>(next.begin - at)});
+      places.push_back({memory_.get() + offsets_[k], static_cast<size_t>(next.length)});
       at = next.begin + next.length;
     }
     if (places.size() > 1 && opened_[lead] && opened_[lead]->read_scattered(places, part.begin)) continue;
-    for (int64_t i = first; i < last; ++i) try_read(order_[size_t(i)], reasons);
+    for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
   }
 }
 
 void RangeRequest::read(int64_t k) {
-  const Part& part = given_.parts[size_t(k)];
+  const Part& part = given_.parts[k];
   if (part.file < 0 || part.length == 0 || !memory_) return;
-  OpenFilePtr file = std::move(opened_[size_t(k)]);
+  OpenFilePtr file = std::move(opened_[k]);
   if (!file) file = open(k);
-  file->read(memory_.get() + offsets_[size_t(k)], part.begin, part.length);
+  file->read(memory_.get() + offsets_[k], part.begin, part.length);
 }
 
 namespace {
@@ -193,8 +189,7 @@ Tensor range_bytes(int64_t handle) { return ranges(handle).take_bytes(); }
 }  // namespace
 }  // namespace ndd
 
-STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("range_bytes(int handle) -> Tensor"); }
-STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("range_bytes", TORCH_BOX(&ndd::range_bytes)); }
+NDD_FUNCTION(range_bytes, "(int handle) -> Tensor", ndd::range_bytes)
 
 #define NDD_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -217,8 +212,8 @@ NDD_EXPORT void* ndd_ranges_start(void* files, const char* root, const char* pat
 NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offsets) {
   const auto& request = ndd::ranges(reinterpret_cast<int64_t>(handle));
   for (int64_t k = 0; k < request.size(); ++k) {
-    lengths[k] = request.parts()[size_t(k)].length;
-    offsets[k] = request.offsets()[size_t(k)];
+    lengths[k] = request.parts()[k].length;
+    offsets[k] = request.offsets()[k];
   }
 }
 
@@ -226,7 +221,7 @@ NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offset
 NDD_EXPORT int64_t ndd_read_wait(void* handle) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
   if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
-  return int64_t(request->failures().size());
+  return static_cast<int64_t>(request->failures().size());
 }
 
 // The k-th of the parts that failed, and why.

@@ -16,13 +16,13 @@ namespace ndd {
 
 // Bytes that belong to a tensor in the end.
 struct FreeMemory {
-  size_t pooled = 0;  // bytes of a block of the pool of ndd/host_memory.h
+  size_t pooled = 0;  // bytes of a block of the pool of ndd/stream/host_memory.h
   std::optional<Tensor> pinned{};  // whose memory it is
   void operator()(char* data) const;
 };
 using Memory = std::unique_ptr<char, FreeMemory>;
 
-// std::runtime_error with the number of bytes.
+// Error with the number of bytes.
 Memory allocate_memory(int64_t bytes);
 Tensor tensor_of(Memory memory, int64_t bytes);
 
@@ -30,7 +30,7 @@ struct FileRange {
   int64_t file;           // below 0: nothing
   int64_t begin, length;  // length below 0: to the end of the file
 };
-// Makes an open length a number. std::runtime_error when the file is shorter.
+// Makes an open length a number. Error when the file is shorter.
 void check_range(FileRange& range, int64_t file_size);
 
 // What ndd_*_start is given about the ranges.
@@ -38,7 +38,7 @@ struct GivenRanges {
   std::vector<std::string> paths;
   std::vector<FileRange> parts;
   std::vector<int32_t> path_of;  // the place in `paths` for each part: neighbours in a container share one
-  const std::string& path(int64_t part) const { return paths[size_t(path_of[size_t(part)])]; }
+  const std::string& path(int64_t part) const { return paths[path_of[part]]; }
 };
 // begins[k] and lengths[k] belong to numbers[k], a file whose path lies in `paths` with the others, one after the other with the given offsets,
 // behind `root`. Numbers below 0 stand for nothing; without begins: whole files.

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "ndd/threads.h"
+#include "ndd/stream/threads.h"
 
 namespace ndd {
 
@@ -32,7 +32,7 @@ void ReadRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
 }
 
 void ReadRequest::try_read(int64_t part, Reasons& reasons) {
-  if (failed_[size_t(part)]) return;  // what failed to be measured has nothing to read
+  if (failed_[part]) return;  // what failed to be measured has nothing to read
   try {
     read(part);
   } catch (const std::exception& error) {
@@ -91,10 +91,8 @@ class ReadAhead {
   static bool has_work(const ReadRequest& request) {
     switch (request.state_) {
       case ReadRequest::measuring:
-      case ReadRequest::reading:
-        return request.next_ < request.size_ || request.unfinished_ == 0;
-      default:
-        return false;
+      case ReadRequest::reading: return request.next_ < request.size_ || request.unfinished_ == 0;
+      default: return false;
     }
   }
 
@@ -121,7 +119,7 @@ class ReadAhead {
     lock.unlock();
     state == ReadRequest::measuring ? request.measure_some(begin, end, reasons) : request.read_some(begin, end, reasons);
     lock.lock();
-    for (const auto& [part, reason] : reasons) request.fail(part, reason);
+    for (const auto& [part, reason] : reasons) request.fail_part(part, reason);
     request.unfinished_ -= end - begin;
     if (request.unfinished_ > 0 || request.state_ != state) return;
     request.state_ = state == ReadRequest::measuring ? ReadRequest::allocating : ReadRequest::completing;
@@ -129,7 +127,7 @@ class ReadAhead {
     try {
       state == ReadRequest::measuring ? request.allocate() : request.complete();
     } catch (const std::exception& error) {
-      request.fail(0, error.what());
+      request.fail_part(0, error.what());
     }
     lock.lock();
     if (state == ReadRequest::measuring && request.size_ > 0) {

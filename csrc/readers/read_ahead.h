@@ -16,7 +16,7 @@ namespace ndd {
 // the reason why that part cannot be read; the others are still tried, so that one look tells all that is wrong.
 class ReadRequest {
  public:
-  explicit ReadRequest(int64_t size) : size_(size), unfinished_(size), failed_(size_t(size)) {}
+  explicit ReadRequest(int64_t size) : size_(size), unfinished_(size), failed_(static_cast<size_t>(size)) {}
   virtual ~ReadRequest() = default;
   ReadRequest(const ReadRequest&) = delete;
   ReadRequest& operator=(const ReadRequest&) = delete;
@@ -37,9 +37,9 @@ class ReadRequest {
   // read() of a part that has not failed.
   void try_read(int64_t part, Reasons& reasons);
   // Only in allocate() and complete().
-  void fail(int64_t part, const std::string& reason) {
+  void fail_part(int64_t part, const std::string& reason) {
     failures_.emplace(part, reason);
-    failed_[size_t(part)] = 1;
+    failed_[part] = 1;
   }
   // When all was read, by the thread that read the last part.
   virtual void complete() {}

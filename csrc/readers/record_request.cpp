@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "readers/record_request.h"
 
-#include <cstring>
-#include <stdexcept>
+#include "ndd/kernel.h"
 
-#include <torch/csrc/stable/library.h>
+#include <cstring>
 
 namespace ndd {
 
 void RecordRequest::measure(int64_t sample) {
   const OpenFilePtr file = open(sample);
-  auto& range = ranges_.parts[size_t(sample)];
+  auto& range = ranges_.parts[sample];
   check_range(range, file->size());
   RecordBytes record(*file, range.begin, range.length);
-  parse(record, samples_[size_t(sample)]);
+  parse(record, samples_[sample]);
 }
 
 void RecordRequest::allocate() {
@@ -30,11 +29,11 @@ void RecordRequest::read(int64_t sample) {
   OpenFilePtr file;
   for (size_t k = 0; k < outputs_.size(); ++k) {
     if (!outputs_[k].memory) continue;
-    char* out = outputs_[k].memory.get() + outputs_[k].offsets[size_t(sample)];
-    for (const auto& piece : samples_[size_t(sample)][k].pieces) {
+    char* out = outputs_[k].memory.get() + outputs_[k].offsets[sample];
+    for (const auto& piece : samples_[sample][k].pieces) {
       if (piece.length > 0) {
         if (!file) file = open(sample);
-        file->read(out, ranges_.parts[size_t(sample)].begin + piece.begin, piece.length);
+        file->read(out, ranges_.parts[sample].begin + piece.begin, piece.length);
       } else if (!piece.bytes.empty()) {
         std::memcpy(out, piece.bytes.data(), piece.bytes.size());
       }
@@ -49,18 +48,17 @@ RecordRequest& records(int64_t handle) { return dynamic_cast<RecordRequest&>(**r
 
 // The bytes of one output of all samples, one after the other. To be called once.
 Tensor record_output(int64_t handle, int64_t output) {
-  auto& found = records(handle).outputs().at(size_t(output));
+  auto& found = records(handle).outputs().at(output);
   return tensor_of(std::move(found.memory), found.offsets.back());
 }
 
 }  // namespace
 }  // namespace ndd
 
-STABLE_TORCH_LIBRARY_FRAGMENT(ndd, library) { library.def("record_output(int handle, int output) -> Tensor"); }
-STABLE_TORCH_LIBRARY_IMPL(ndd, CompositeExplicitAutograd, library) { library.impl("record_output", TORCH_BOX(&ndd::record_output)); }
+NDD_FUNCTION(record_output, "(int handle, int output) -> Tensor", ndd::record_output)
 
 // Bytes of an output in each sample.
 extern "C" __attribute__((visibility("default"))) void ndd_record_bytes(void* handle, int64_t output, int64_t* bytes) {
-  const auto& offsets = ndd::records(reinterpret_cast<int64_t>(handle)).outputs().at(size_t(output)).offsets;
+  const auto& offsets = ndd::records(reinterpret_cast<int64_t>(handle)).outputs().at(output).offsets;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) bytes[i] = offsets[i + 1] - offsets[i];
 }

@@ -22,12 +22,12 @@ class RecordBytes {
   int64_t length() const { return length_; }
   // [begin, begin + length) of the record; it must be inside. Valid until the next call.
   std::string_view at(int64_t begin, int64_t length) {
-    if (begin < window_begin_ || begin + length > window_begin_ + int64_t(window_.size())) {
-      window_.resize(size_t(std::min(std::max(length, kWindow), length_ - begin)));
+    if (begin < window_begin_ || begin + length > window_begin_ + static_cast<int64_t>(window_.size())) {
+      window_.resize(std::min(std::max(length, kWindow), length_ - begin));
       window_begin_ = begin;
-      file_.read(&window_[0], begin_ + begin, int64_t(window_.size()));
+      file_.read(&window_[0], begin_ + begin, static_cast<int64_t>(window_.size()));
     }
-    return {window_.data() + (begin - window_begin_), size_t(length)};
+    return {window_.data() + (begin - window_begin_), static_cast<size_t>(length)};
   }
 
  private:
@@ -43,7 +43,7 @@ struct RecordPart {
   struct Piece {
     std::string bytes;
     int64_t begin = 0, length = 0;  // of a range; without one the bytes count
-    int64_t size() const { return length > 0 ? length : int64_t(bytes.size()); }
+    int64_t size() const { return length > 0 ? length : static_cast<int64_t>(bytes.size()); }
   };
   std::vector<Piece> pieces;
 
@@ -61,8 +61,8 @@ struct RecordPart {
 class RecordRequest : public ReadRequest {
  public:
   RecordRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, int64_t outputs)
-      : ReadRequest(int64_t(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
-        samples_(ranges_.parts.size(), std::vector<RecordPart>(size_t(outputs))), outputs_(static_cast<size_t>(outputs)) {}
+      : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
+        samples_(ranges_.parts.size(), std::vector<RecordPart>(static_cast<size_t>(outputs))), outputs_(static_cast<size_t>(outputs)) {}
 
   // Of one output of all samples.
   struct Output {
@@ -72,14 +72,14 @@ class RecordRequest : public ReadRequest {
   std::vector<Output>& outputs() { return outputs_; }
 
  protected:
-  // Finds the parts. std::runtime_error says what is wrong with the record.
+  // Finds the parts. Error says what is wrong with the record.
   virtual void parse(RecordBytes& record, std::vector<RecordPart>& parts) const = 0;
   void measure(int64_t sample) final;
   void allocate() final;
   void read(int64_t sample) final;
 
  private:
-  OpenFilePtr open(int64_t sample) const { return files_->get(ranges_.parts[size_t(sample)].file, ranges_.path(sample)); }
+  OpenFilePtr open(int64_t sample) const { return files_->get(ranges_.parts[sample].file, ranges_.path(sample)); }
 
   const std::shared_ptr<OpenFiles> files_;
   GivenRanges ranges_;

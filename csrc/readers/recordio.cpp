@@ -2,8 +2,8 @@
 // RecordIO of MXNet: magic number (4 bytes), kind and length (4), the bytes, up to 3 zeros. Data that holds the magic number are cut at it into parts.
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 
+#include "ndd/error.h"
 #include "readers/file_window.h"
 #include "readers/recordio.h"
 #include "readers/scan.h"
@@ -11,14 +11,14 @@
 namespace ndd {
 
 RecordIOPart recordio_part(const char* header, int64_t available) {
-  if (available < kRecordIOHeader) throw std::runtime_error("the record ends within its header");
+  if (available < kRecordIOHeader) fail("the record ends within its header");
   uint32_t magic, word;
   std::memcpy(&magic, header, 4);
   std::memcpy(&word, header + 4, 4);
-  if (magic != kRecordIOMagic) throw std::runtime_error("the magic number of a record is wrong");
-  const RecordIOPart part{word >> 29, int64_t(word & ((1u << 29) - 1))};
-  if (part.kind > 3) throw std::runtime_error("a record of unknown kind " + std::to_string(part.kind));
-  if (part.length > available - kRecordIOHeader) throw std::runtime_error("the record has " + std::to_string(part.length) + " bytes and the file ends before");
+  if (magic != kRecordIOMagic) fail("the magic number of a record is wrong");
+  const RecordIOPart part{word >> 29, static_cast<int64_t>(word & ((1u << 29) - 1))};
+  if (part.kind > 3) fail("a record of unknown kind ", part.kind);
+  if (part.length > available - kRecordIOHeader) fail("the record has ", part.length, " bytes and the file ends before");
   return part;
 }
 
@@ -31,9 +31,9 @@ Scan scan_recordio(const std::string& path) {
     const int64_t available = file.size() - at;
     try {
       const char* header = file.at(at, std::min(kRecordIOHeader, available));
-      if (!header) throw std::runtime_error("the file became shorter while it was read");
+      if (!header) fail("the file became shorter while it was read");
       const RecordIOPart part = recordio_part(header, available);
-      if (open != (part.kind == 2 || part.kind == 3)) throw std::runtime_error("the parts of a record are not in order");
+      if (open != (part.kind == 2 || part.kind == 3)) fail("the parts of a record are not in order");
       if (!open) first = at;
       open = part.kind == 1 || part.kind == 2;
       at = std::min(at + kRecordIOHeader + (part.length + 3) / 4 * 4, file.size());
@@ -41,7 +41,7 @@ Scan scan_recordio(const std::string& path) {
         scan.begins.push_back(first);
         scan.lengths.push_back(at - first);
       } else if (at == file.size()) {
-        throw std::runtime_error("the last part of a record is missing");
+        fail("the last part of a record is missing");
       }
     } catch (const std::exception& error) {
       if (scan.begins.empty()) throw;

@@ -13,7 +13,7 @@ struct RecordIOPart {
   int64_t length;
 };
 
-// std::runtime_error says what is wrong. `available`: bytes from the header on.
+// Error says what is wrong. `available`: bytes from the header on.
 RecordIOPart recordio_part(const char* header, int64_t available);
 
 }  // namespace ndd

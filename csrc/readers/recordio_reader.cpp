@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of MXNet's images: flag (4 bytes), label (4), two numbers (16), as many labels as the flag says, the image.
 #include <cstring>
-#include <stdexcept>
 
+#include "ndd/error.h"
 #include "readers/record_request.h"
 #include "readers/recordio.h"
 
@@ -20,11 +20,11 @@ class ImageRecordRequest : public RecordRequest {
   void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
     Content content = content_of(record);
     const std::string header = content.take(record, kImageHeader);
-    if (int64_t(header.size()) < kImageHeader) throw std::runtime_error("the record has no room for the header of an image");
+    if (static_cast<int64_t>(header.size()) < kImageHeader) fail("the record has no room for the header of an image");
     uint32_t labels;
     std::memcpy(&labels, header.data(), 4);
     std::string values = labels > 0 ? content.take(record, int64_t{4} * labels) : header.substr(4, 4);
-    if (labels > 0 && values.size() < size_t{4} * labels) throw std::runtime_error("the record has no room for " + std::to_string(labels) + " labels");
+    if (labels > 0 && values.size() < size_t{4} * labels) fail("the record has no room for ", labels, " labels");
     parts[1].add(std::move(values));
     parts[0].pieces = std::move(content.pieces);
   }
@@ -43,8 +43,8 @@ class ImageRecordRequest : public RecordRequest {
           piece.begin += count;
           piece.length -= count;
         } else {
-          taken.append(piece.bytes, 0, size_t(count));
-          piece.bytes.erase(0, size_t(count));
+          taken.append(piece.bytes, 0, static_cast<size_t>(count));
+          piece.bytes.erase(0, static_cast<size_t>(count));
         }
         bytes -= count;
         if (piece.size() == 0) pieces.erase(pieces.begin());
@@ -58,7 +58,7 @@ class ImageRecordRequest : public RecordRequest {
     for (int64_t at = 0;;) {
       const int64_t available = record.length() - at;
       const RecordIOPart part = recordio_part(record.at(at, std::min(available, kRecordIOHeader)).data(), available);
-      if ((at == 0) != (part.kind < 2)) throw std::runtime_error("the parts of a record are not in order");
+      if ((at == 0) != (part.kind < 2)) fail("the parts of a record are not in order");
       if (at > 0) content.add(std::string(reinterpret_cast<const char*>(&kRecordIOMagic), 4));
       content.add_range(at + kRecordIOHeader, part.length);
       if (part.kind == 0 || part.kind == 3) return content;
@@ -72,8 +72,8 @@ class ImageRecordRequest : public RecordRequest {
 
 // As ndd_ranges_start.
 extern "C" __attribute__((visibility("default"))) void* ndd_image_records_start(void* files, const char* root, const char* paths,
-                                                                                const int64_t* offsets, const int32_t* numbers,
-                                                                                const int64_t* begins, const int64_t* lengths, int64_t n) {
+                                                                                const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+                                                                                const int64_t* lengths, int64_t n) {
   auto request = std::make_shared<ndd::ImageRecordRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
                                                            ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n));
   ndd::start_reading(request);

@@ -24,7 +24,7 @@ NDD_EXPORT void* ndd_scan(int kind, const char* path) {
   }
 }
 
-NDD_EXPORT int64_t ndd_scan_size(void* scan) { return int64_t(static_cast<Scan*>(scan)->begins.size()); }
+NDD_EXPORT int64_t ndd_scan_size(void* scan) { return static_cast<int64_t>(static_cast<Scan*>(scan)->begins.size()); }
 NDD_EXPORT const char* ndd_scan_error(void* scan) { return static_cast<Scan*>(scan)->error.c_str(); }
 NDD_EXPORT const char* ndd_scan_reason(void* scan) { return static_cast<Scan*>(scan)->reason.c_str(); }
 NDD_EXPORT int64_t ndd_scan_damaged(void* scan) { return static_cast<Scan*>(scan)->damaged; }
@@ -45,7 +45,7 @@ NDD_EXPORT void ndd_scan_names(void* scan, int64_t* offsets, char* out) {
     } else {
       offsets[k] = at;
     }
-    at += int64_t(names[k].size());
+    at += static_cast<int64_t>(names[k].size());
   }
   if (!out) offsets[names.size()] = at;
 }

@@ -4,21 +4,21 @@
 #include <cstdint>
 #include <utility>
 
-#include "ndd/philox.h"
+#include "ndd/random/philox.h"
 
 namespace ndd {
 namespace {
 
 // Fisher and Yates: every order with equal probability.
 void shuffle(int64_t* order, int64_t n, uint64_t seed, uint32_t epoch, uint32_t shard) {
-  Philox random(uint32_t(seed), uint32_t(seed >> 32), epoch, shard);
+  Philox random(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), epoch, shard);
   for (int64_t k = n - 1; k > 0; --k) {
     if (k % (int64_t{1} << 32) == 0) {  // a stream has 2^34 words
-      random = Philox(uint32_t(seed), uint32_t(seed >> 32), epoch, shard, uint32_t(k >> 32));
+      random = Philox(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), epoch, shard, static_cast<uint32_t>(k >> 32));
       random.seek(0);
     }
     const uint64_t high = random.next(), low = random.next();
-    std::swap(order[k], order[int64_t((static_cast<unsigned __int128>(high << 32 | low) * uint64_t(k + 1)) >> 64)]);
+    std::swap(order[k], order[static_cast<int64_t>((static_cast<unsigned __int128>(high << 32 | low) * static_cast<uint64_t>(k + 1)) >> 64)]);
   }
 }
 
@@ -27,5 +27,5 @@ void shuffle(int64_t* order, int64_t n, uint64_t seed, uint32_t epoch, uint32_t 
 
 // Shuffles `n` numbers in place; the order is a function of the other arguments and of n.
 extern "C" __attribute__((visibility("default"))) void ndd_shuffle(int64_t* order, int64_t n, uint64_t seed, uint64_t epoch, uint64_t shard) {
-  ndd::shuffle(order, n, seed, uint32_t(epoch), uint32_t(shard));
+  ndd::shuffle(order, n, seed, static_cast<uint32_t>(epoch), static_cast<uint32_t>(shard));
 }

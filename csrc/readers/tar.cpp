@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tar archives: ustar, and the long names of GNU tar and of pax.
 #include <cstring>
-#include <stdexcept>
 #include <string_view>
 
+#include "ndd/error.h"
 #include "readers/file_window.h"
 #include "readers/scan.h"
 
@@ -22,7 +22,7 @@ int64_t number_of(const char* field, size_t bytes) {
   if (digits[0] & 0x80) {
     int64_t value = digits[0] & 0x3f;
     for (size_t k = 1; k < bytes; ++k) {
-      if (value >> 54) throw std::runtime_error("a size that cannot be");
+      if (value >> 54) fail("a size that cannot be");
       value = value << 8 | digits[k];
     }
     return value;
@@ -31,7 +31,7 @@ int64_t number_of(const char* field, size_t bytes) {
   size_t k = 0;
   while (k < bytes && digits[k] == ' ') ++k;
   for (; k < bytes && digits[k] != ' ' && digits[k] != 0; ++k) {
-    if (digits[k] < '0' || digits[k] > '7') throw std::runtime_error("a number that is not octal");
+    if (digits[k] < '0' || digits[k] > '7') fail("a number that is not octal");
     value = value * 8 + (digits[k] - '0');
   }
   return value;
@@ -47,20 +47,21 @@ bool checksum_fits(const char* header) {
 void parse_pax(std::string_view text, std::string& path, int64_t& size) {
   while (!text.empty()) {
     size_t length = 0, k = 0;
-    for (; k < text.size() && text[k] >= '0' && text[k] <= '9' && length <= text.size(); ++k) length = length * 10 + size_t(text[k] - '0');
+    for (; k < text.size() && text[k] >= '0' && text[k] <= '9' && length <= text.size(); ++k)
+      length = length * 10 + static_cast<size_t>(text[k] - '0');
     if (k == 0 || k >= text.size() || text[k] != ' ' || length <= k + 1 || length > text.size() || text[length - 1] != '\n') {
-      throw std::runtime_error("a pax header that is damaged");
+      fail("a pax header that is damaged");
     }
     const std::string_view record = text.substr(k + 1, length - k - 2);
     const size_t equals = record.find('=');
-    if (equals == std::string_view::npos) throw std::runtime_error("a pax header that is damaged");
+    if (equals == std::string_view::npos) fail("a pax header that is damaged");
     const auto key = record.substr(0, equals), value = record.substr(equals + 1);
     if (key == "path") path = value;
-    if (key.substr(0, 10) == "GNU.sparse") throw std::runtime_error("a sparse file, which is not supported");
+    if (key.substr(0, 10) == "GNU.sparse") fail("a sparse file, which is not supported");
     if (key == "size") {
       size = 0;
       for (const char digit : value) {
-        if (digit < '0' || digit > '9' || size > (int64_t{1} << 58)) throw std::runtime_error("a size that cannot be");
+        if (digit < '0' || digit > '9' || size > (int64_t{1} << 58)) fail("a size that cannot be");
         size = size * 10 + (digit - '0');
       }
     }
@@ -78,25 +79,25 @@ Scan scan_tar(const std::string& path) {
   try {
     while (at < file.size()) {
       const char* header = file.at(at, kBlock);
-      if (!header) throw std::runtime_error("the archive ends within a header");
+      if (!header) fail("the archive ends within a header");
       if (std::string_view(header, kBlock).find_first_not_of('\0') == std::string_view::npos) break;
       if (!checksum_fits(header)) {
         const bool gzip = at == 0 && header[0] == '\x1f' && header[1] == '\x8b';
-        throw std::runtime_error(gzip ? "it is compressed by gzip: decompress it" : "the checksum of a tar header is wrong");
+        fail(gzip ? "it is compressed by gzip: decompress it" : "the checksum of a tar header is wrong");
       }
       const char type = header[156];
       int64_t size = number_of(header + 124, 12);
-      if (size < 0 || size > file.size()) throw std::runtime_error("a file of " + std::to_string(size) + " bytes, and the archive ends before");
+      if (size < 0 || size > file.size()) fail("a file of ", size, " bytes, and the archive ends before");
       if (type == 'L' || type == 'x') {
         const char* text = size <= kLongestText ? file.at(at + kBlock, size) : nullptr;
-        if (!text) throw std::runtime_error("a long name that the archive ends in");
+        if (!text) fail("a long name that the archive ends in");
         if (type == 'L') {
-          long_name = text_of(text, size_t(size));
+          long_name = text_of(text, static_cast<size_t>(size));
         } else {
-          parse_pax({text, size_t(size)}, long_name, long_size);
+          parse_pax({text, static_cast<size_t>(size)}, long_name, long_size);
         }
       } else if (type != 'K' && type != 'g') {
-        if (type == 'S') throw std::runtime_error("a sparse file, which is not supported");
+        if (type == 'S') fail("a sparse file, which is not supported");
         std::string name = std::move(long_name);
         if (name.empty()) {
           const bool ustar = std::memcmp(header + 257, "ustar\0", 6) == 0;

@@ -2,8 +2,8 @@
 // TFRecords: length (8 bytes), checksum of the length (4), an Example, its checksum (4).
 #include <array>
 #include <cstring>
-#include <stdexcept>
 
+#include "ndd/error.h"
 #include "readers/example.h"
 #include "readers/file_window.h"
 #include "readers/record_request.h"
@@ -21,30 +21,31 @@ T loaded(const char* bytes) {
   return value;
 }
 
-// Bytes of the Example, or std::runtime_error. `available`: bytes from the header on. A checksum of zero was never written; but a file that was made
+// Bytes of the Example, or Error. `available`: bytes from the header on. A checksum of zero was never written; but a file that was made
 // larger than what was written into it is no row of empty records.
 int64_t example_length(const char* header, int64_t available, bool checked) {
-  if (available < kHeader) throw std::runtime_error("the record ends within its header");
+  if (available < kHeader) fail("the record ends within its header");
   const auto length = loaded<uint64_t>(header);
   const auto checksum = loaded<uint32_t>(header + 8);
-  if (checksum == 0 && length == 0) throw std::runtime_error("there are zeros where a record should begin");
-  if (checked && checksum != 0 && masked_crc32c(header, 8) != checksum) throw std::runtime_error("the checksum of the record's length is wrong");
-  if (available < kHeader + kFooter || length > uint64_t(available - kHeader - kFooter)) {
-    throw std::runtime_error("the record has " + std::to_string(length) + " bytes and the file ends before");
+  if (checksum == 0 && length == 0) fail("there are zeros where a record should begin");
+  if (checked && checksum != 0 && masked_crc32c(header, 8) != checksum) fail("the checksum of the record's length is wrong");
+  if (available < kHeader + kFooter || length > static_cast<uint64_t>(available - kHeader - kFooter)) {
+    fail("the record has ", length, " bytes and the file ends before");
   }
-  return int64_t(length);
+  return static_cast<int64_t>(length);
 }
 
 class ExampleRequest : public RecordRequest {
  public:
   ExampleRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, std::vector<Feature> features, bool checked)
-      : RecordRequest(std::move(files), std::move(ranges), int64_t(features.size())), features_(std::move(features)), checked_(checked) {}
+      : RecordRequest(std::move(files), std::move(ranges), static_cast<int64_t>(features.size())), features_(std::move(features)), checked_(checked) {
+  }
 
  protected:
   void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
     const int64_t available = record.length();
     const int64_t length = example_length(record.at(0, std::min(available, kHeader)).data(), available, checked_);
-    if (length != available - kHeader - kFooter) throw std::runtime_error("the record has another length than its index says");
+    if (length != available - kHeader - kFooter) fail("the record has another length than its index says");
     parse_example(record, kHeader, kHeader + length, features_, parts);
   }
 
@@ -66,7 +67,7 @@ uint32_t masked_crc32c(const char* data, int64_t bytes) {
     return made;
   }();
   uint32_t crc = ~0u;
-  for (int64_t i = 0; i < bytes; ++i) crc = table[(crc ^ uint8_t(data[i])) & 255] ^ (crc >> 8);
+  for (int64_t i = 0; i < bytes; ++i) crc = table[(crc ^ static_cast<uint8_t>(data[i])) & 255] ^ (crc >> 8);
   crc = ~crc;
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
@@ -78,14 +79,14 @@ Scan scan_tfrecords(const std::string& path, bool checked) {
     const int64_t available = file.size() - at;
     try {
       const char* header = file.at(at, std::min(kHeader, available));
-      if (!header) throw std::runtime_error("the file became shorter while it was read");
+      if (!header) fail("the file became shorter while it was read");
       const int64_t length = kHeader + example_length(header, available, checked) + kFooter;
       scan.begins.push_back(at);
       scan.lengths.push_back(length);
       at += length;
     } catch (const std::exception& error) {
       const char* magic = at == 0 ? file.at(0, std::min<int64_t>(2, available)) : nullptr;
-      if (magic && available >= 2 && magic[0] == '\x1f' && magic[1] == '\x8b') throw std::runtime_error("it is compressed by gzip: decompress it");
+      if (magic && available >= 2 && magic[0] == '\x1f' && magic[1] == '\x8b') fail("it is compressed by gzip: decompress it");
       if (at == 0) throw;
       scan.damaged = at;
       scan.reason = error.what();
@@ -106,11 +107,13 @@ NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* p
                                     const int64_t* rows, int64_t n_features, int checked) {
   std::vector<ndd::Feature> features;
   for (int64_t k = 0; k < n_features; ++k) {
-    features.push_back({std::string(names + name_offsets[k], size_t(name_offsets[k + 1] - name_offsets[k])), ndd::Feature::Type(types[k]), counts[k],
-                        rows[k], std::string(missing + missing_offsets[k], size_t(missing_offsets[k + 1] - missing_offsets[k]))});
+    features.push_back({std::string(names + name_offsets[k], static_cast<size_t>(name_offsets[k + 1] - name_offsets[k])),
+                        ndd::Feature::Type(types[k]), counts[k], rows[k],
+                        std::string(missing + missing_offsets[k], static_cast<size_t>(missing_offsets[k + 1] - missing_offsets[k]))});
   }
-  auto request = std::make_shared<ndd::ExampleRequest>(
-      *static_cast<std::shared_ptr<ndd::OpenFiles>*>(files), ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
+  auto request =
+      std::make_shared<ndd::ExampleRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
+                                            ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }

@@ -11,7 +11,7 @@
 #include "ndd/error.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
-#include "ndd/stream.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -19,18 +19,18 @@ namespace {
 class OpenFile {
  public:
   OpenFile(const Samples& paths, int64_t i, std::string op)
-      : op_(std::move(op)), number_(i), path_(static_cast<const char*>(paths.data(i)), size_t(paths.volume(i))) {
+      : op_(std::move(op)), number_(i), path_(static_cast<const char*>(paths.data(i)), static_cast<size_t>(paths.volume(i))) {
     if (const size_t zero = path_.find('\0'); zero != std::string::npos) {
       path_.resize(zero);
-      fail("there is a zero byte behind this in its path");
+      refuse("there is a zero byte behind this in its path");
     }
     // Without O_NONBLOCK opening a named pipe waits for a writer.
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) fail(std::generic_category().message(errno));
+    if (descriptor_ < 0) refuse(std::generic_category().message(errno));
     struct stat status;
-    if (::fstat(descriptor_, &status) != 0) fail(std::generic_category().message(errno));
-    if (S_ISDIR(status.st_mode)) fail("it is a folder");
-    if (!S_ISREG(status.st_mode)) fail("it is no regular file");
+    if (::fstat(descriptor_, &status) != 0) refuse(std::generic_category().message(errno));
+    if (S_ISDIR(status.st_mode)) refuse("it is a folder");
+    if (!S_ISREG(status.st_mode)) refuse("it is no regular file");
     size_ = status.st_size;
   }
 
@@ -41,12 +41,12 @@ class OpenFile {
   int64_t size() const { return size_; }
 
   void read(char* out, int64_t length) {
-    if (size_ != length) fail("its size changed after the call");
+    if (size_ != length) refuse("its size changed after the call");
     for (int64_t done = 0; done < length;) {
-      const ssize_t got = ::pread(descriptor_, out + done, size_t(length - done), done);
+      const ssize_t got = ::pread(descriptor_, out + done, static_cast<size_t>(length - done), done);
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(std::generic_category().message(errno));
-      if (got == 0) fail("it became shorter while it was read");
+      if (got < 0) refuse(std::generic_category().message(errno));
+      if (got == 0) refuse("it became shorter while it was read");
       done += got;
     }
   }
@@ -57,9 +57,9 @@ class OpenFile {
     descriptor_ = -1;
   }
 
-  [[noreturn]] void fail(const std::string& reason) {
+  [[noreturn]] void refuse(const std::string& reason) {
     close();  // a constructor that throws has no destructor
-    throw Error(Error::Runtime, op_ + ": sample " + std::to_string(number_) + ": \"" + path_ + "\" cannot be read: " + reason);
+    fail(op_, ": sample ", number_, ": \"", path_, "\" cannot be read: ", reason);
   }
 
   std::string op_;
@@ -71,16 +71,15 @@ class OpenFile {
 
 void file_sizes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples paths(input, input_shapes);
-  auto* sizes = out.mutable_data_ptr<int64_t>();
+  auto* sizes = static_cast<int64_t*>(out.data_ptr());
   for (int64_t i = 0; i < paths.size(); ++i) sizes[i] = OpenFile(paths, i, op).size();
 }
 
 void read_files(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples paths(input, input_shapes), contents(out, out_shapes);
   const double cost = 10'000 + 0.1 * contents.mean_volume();  // opening, and 10 GB/s from the page cache
-  launch_cpu(op, paths.size(), cost, {input, out}, [=](int64_t i) {
-    OpenFile(paths, i, op).read(static_cast<char*>(contents.data(i)), contents.volume(i));
-  });
+  launch_cpu(op, paths.size(), cost, {input, out},
+             [=](int64_t i) { OpenFile(paths, i, op).read(static_cast<char*>(contents.data(i)), contents.volume(i)); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each augmentation by itself, at given magnitudes, against torchvision v2 and PIL's definitions."""
+"""Each augmentation separately, at given magnitudes, against torchvision v2 and PIL's definitions."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ from torch_ndd.augment._tables import POLICIES
 
 
 def photo(height: int, width: int, seed: int = 0, channels: int = 3) -> np.ndarray:
-    """Something smooth with a little noise."""
+    """Smooth images with a little noise."""
     generator = np.random.default_rng(seed)
     y, x = np.mgrid[:height, :width]
     planes = [127 + 100 * np.sin(x / 17 + c) * np.cos(y / 13 + 2 * c) + generator.normal(0, 6, (height, width)) for c in range(channels)]
@@ -51,7 +51,7 @@ def torchvision(name: str, p: float, image: torch.Tensor, interpolation: Interpo
     return functions[name]()
 
 
-# Levels of 255 by which results may differ. torchvision cuts off fractions where we round, and rounds grey before mixing.
+# Levels of 255 by which results may differ. torchvision truncates where we round, and rounds gray before blending.
 TOLERANCE = {"brightness": 1, "contrast": 1, "color": 2, "sharpness": 1, "auto_contrast": 1}
 MOVES = ("shear_x", "shear_y", "rotate")
 
@@ -68,7 +68,7 @@ def test_is_that_of_torchvision(name: str, magnitude: int, dtype: torch.dtype) -
         expected = torchvision(name, done[0][1], image.permute(2, 0, 1)).permute(1, 2, 0)
         assert made.dtype == dtype
         difference = (made.torch().double() - expected.double()).abs() * (1 if dtype is torch.uint8 else 255)
-        if name in MOVES:  # at the image's border we mix a pixel with the filling, where torchvision takes it or leaves it
+        if name in MOVES:  # at the image's border we blend a pixel with the fill value, where torchvision takes it or not
             assert (difference > 1.01).double().mean() < 0.03
             assert difference.quantile(0.97) <= 1.01
         elif name == "sharpness":  # torchvision leaves the border as it is
@@ -94,7 +94,7 @@ def test_equalize_is_that_of_the_operator() -> None:
     made = augment.rand_augment(image, n=1, augmentations=["equalize"])
     assert torch.equal(made.torch(), ndd.equalize(ndd.as_tensor(image, layout="HWC")).torch())
     difference = (made.torch().int() - F.equalize(image.permute(2, 0, 1)).permute(1, 2, 0).int()).abs()
-    assert difference.max() <= 8  # PIL cuts off the size of a step, here 24.7 pixels
+    assert difference.max() <= 8  # PIL truncates the size of a step, here 24.7 pixels
     floats = augment.rand_augment(image / 255, n=1, augmentations=["equalize"])
     np.testing.assert_allclose(floats.torch() * 255, made.torch(), atol=1e-3)
 

@@ -70,7 +70,7 @@ def test_cutmix(dtype: torch.dtype, layout: str, device: str) -> None:
 
 
 def test_the_size_of_the_box_follows_from_lambda() -> None:
-    """Those that are not cut off have ``sqrt(1 - lam)`` of both sides; ``lam`` is what mixup draws from the same generator."""
+    """Boxes that are not clipped have ``sqrt(1 - lam)`` of both sides; ``lam`` is what mixup draws from the same generator."""
     batch = ndd.batch(torch.zeros(200, 100, 300, 1, dtype=torch.uint8), layout="HWC")
     *_, boxes = augment.cutmix(batch, return_params=True, rng=ndd.random.RNG(2))
     *_, lam = augment.mixup(batch, return_params=True, rng=ndd.random.RNG(2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mosaic: where the four images, their boxes and masks lie."""
+"""mosaic: the positions of the four images, their boxes and masks."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_four_images_around_a_center(ragged: bool, dtype: torch.dtype, device: s
 
 @dense_and_ragged
 def test_images_keep_their_aspect_ratio_and_touch_the_center(ragged: bool) -> None:
-    """Images whose values are the coordinates of their pixels tell which part of them is where."""
+    """Images whose values are the coordinates of their pixels show which part of them is where."""
     shapes = SHAPES if ragged else SHAPES[:1] * 5
     made = [np.stack([*np.mgrid[:h, :w], np.zeros((h, w))], -1).astype(np.float32) + 0.5 for h, w, _ in shapes]
     batch = ndd.batch(made, layout="HWC")
@@ -70,7 +70,7 @@ def test_images_keep_their_aspect_ratio_and_touch_the_center(ragged: bool) -> No
 
 @dense_and_ragged
 def test_boxes_and_masks_move_with_the_images(ragged: bool, device: str) -> None:
-    """A rectangle of its own value in each image is found again at its box, in the mosaic and in the mask."""
+    """A rectangle of a unique value in each image is found again at its box, in the mosaic and in the mask."""
     generator = np.random.default_rng(0)
     pictures, masks, boxes, labels = [], [], [], []
     for i, (height, width, _) in enumerate(SHAPES if ragged else SHAPES[:1] * 5):

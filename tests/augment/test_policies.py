@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies draw, and that every sample of a batch, its boxes and its masks get what was drawn for them."""
+"""What policies draw, and that every sample of a batch, its boxes and its masks get it."""
 
 import inspect
 from collections import Counter
@@ -94,7 +94,7 @@ def test_the_generator_moves_on_by_seven_words(policy: Callable[..., Any], size:
     assert rng.state == other.state
 
 
-def test_no_augmentation_leaves_images_and_draws_all_the_same() -> None:
+def test_zero_augmentations_keep_images_but_draw() -> None:
     rng, other = ndd.random.RNG(3), ndd.random.RNG(3)
     batch = images(4, True)
     made, done = augment.rand_augment(batch, n=0, return_params=True, rng=rng)
@@ -169,7 +169,7 @@ MOVES = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
 
 
 def rectangles(ragged: bool) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
-    """Images with one white rectangle each, its box, and it as a mask."""
+    """Images with one white rectangle each, its box, and its mask."""
     generator = np.random.default_rng(0)
     pictures, boxes = [], []
     for i in range(20):
@@ -201,7 +201,7 @@ def test_boxes_and_masks_move_with_the_image(name: str, ragged: bool, device: st
         (left, top, right, bottom), before = np.asarray(box)[0], np.asarray(old)[0]
         assert 0 <= left <= right <= width
         assert 0 <= top <= bottom <= height
-        if found is not None:  # corners of the box stick out by a pixel where thin ends of the rectangle are dark
+        if found is not None:  # box corners stick out by a pixel at thin, dark ends of the rectangle
             np.testing.assert_allclose(np.asarray(box)[0], found, atol=1.5)
             changed += bool(np.abs(np.asarray(box)[0] - before).max() > 1)
         values = np.asarray(mask)
@@ -219,7 +219,7 @@ def test_boxes_that_leave_the_image_have_no_area() -> None:
     assert moved.select(0).torch().tolist() == [[0, 0, 0, 3], [2, 2, 4, 9], [3, 1, 10, 10]]
 
 
-def test_what_changes_values_alone_leaves_boxes_and_masks() -> None:
+def test_value_augmentations_keep_boxes_and_masks() -> None:
     batch = images(6, True)
     boxes = ndd.batch([[[-3.0, 1.5, 200.0, 7.0]]] * 6)
     masks = ndd.batch([torch.randint(0, 9, (*shape[:2], 2), dtype=torch.int16) for shape in batch.shape])

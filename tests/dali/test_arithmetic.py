@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of tensors against DALI's. See known_differences.md for what the cases avoid."""
+"""Arithmetic on tensors compared with DALI's. known_differences.md lists what the cases avoid."""
 
 import operator
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def signed(dtype: str, count: int, seed: int) -> np.ndarray:
-    """Numbers of the whole range, equal ones among them; of floats a range where the sixth digit matters."""
+    """Numbers of the whole range, some of them equal; floats of a range where the sixth digit matters."""
     generator = np.random.default_rng(seed)
     if dtype == "bool":
         return generator.integers(0, 2, count).astype(bool)
@@ -48,14 +48,14 @@ def tolerance(operation: Function) -> float:
 @each_operation
 @pytest.mark.parametrize("left", DTYPES)
 def test_types(operation: Function, left: str) -> None:
-    """Type and values for every pair of types, and for Python's numbers and lists on both sides."""
+    """Dtype and values for every pair of dtypes, and for Python numbers and lists on both sides."""
     a = numbers(left, (2, 3), 0)
     for right in DTYPES:
         b = numbers(right, (2, 3), 1)
         assert_same(lambda m, b=b: operation(m.tensor(a), m.tensor(b)), tolerance(operation))
     for scalar in (7, 2.5, True, 2**31, [1, 2, 3], [0.5, 2.0, 1.0], np.int64(3), np.float64([1.0, 2.0, 3.0])):
         assert_same(lambda m, scalar=scalar: operation(m.tensor(a), scalar), tolerance(operation))
-        if not isinstance(scalar, np.ndarray | np.generic):  # NumPy on the left computes itself
+        if not isinstance(scalar, np.ndarray | np.generic):  # with NumPy on the left, NumPy computes
             assert_same(lambda m, scalar=scalar: operation(scalar, m.tensor(a)), tolerance(operation))
 
 
@@ -66,11 +66,11 @@ def test_whole_range(operation: Function, left: str) -> None:
     a = signed(left, 200, 0)
     for right in DTYPES:
         b = signed(right, 200, 1)
-        if operation in DIVISIONS:  # DALI dies of the smallest integer divided by -1
+        if operation in DIVISIONS:  # DALI crashes when the smallest integer is divided by -1
             b = np.where((b == 0) | (b == -1 if right[0] == "i" else b >= np.asarray(2**63 if right == "uint64" else 2**31, np.uint64)), 3, b).astype(
                 right
             )
-        if operation is operator.pow:  # where both are sure of the last digit
+        if operation is operator.pow:  # where both are certain of the last digit
             b = np.clip(b, 0 if right[0] in "ub" else -3, 3).astype(right)
         assert_same(lambda m, b=b: operation(m.tensor(a), m.tensor(b)), tolerance(operation))
 
@@ -152,7 +152,7 @@ def test_modes(mode: str) -> None:
 
 @pytest.mark.parametrize("wrong", [None, "a", object(), {}, 2**31, 2**70], ids=["None", "str", "object", "dict", "2**31", "2**70"])
 @each_operation
-def test_what_is_no_operand(operation: Function, wrong: Any) -> None:
+def test_non_operands(operation: Function, wrong: Any) -> None:
     def program(module: Any) -> Any:
         with module.EvalMode.sync_full:
             return operation(module.tensor([1]), wrong)

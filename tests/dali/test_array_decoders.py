@@ -24,7 +24,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def fresh(program: Callable[[ModuleType], Any]) -> Callable[[ModuleType], Any]:
-    """DALI keeps an operator of a context at the first type that it has seen."""
+    """DALI keeps an operator of a context at the first dtype that it saw."""
 
     def call(module: ModuleType) -> Any:
         with module.EvalContext():

@@ -13,7 +13,7 @@ from _dali import assert_alike, outcomes, with_dtype  # noqa: E402
 EXACT = 2e-6
 # DALI computes the mel filters in float32: a bin close to a corner of a filter differs.
 MEL = 4e-5
-# DALI reads its sinc from a table with 64 entries a lobe, 3e-4, and computes positions in float32, which moves them by up to 1 / 500 of an element.
+# DALI reads its sinc from a table with 64 entries per lobe, 3e-4, and computes positions in float32, off by up to 1 / 500 of an element.
 SINC, SINC_BETWEEN = 5e-4, 1e-2
 
 
@@ -172,7 +172,7 @@ def test_preemphasis_filter(border: str, source: str, target: str | None) -> Non
     ],
 )
 def test_nonsilent_region(dtype: str, args: dict[str, Any]) -> None:
-    """With a new sum for every window, as DALI's running sum in float32 drifts."""
+    """Every window is summed anew, because DALI's running sum in float32 drifts."""
     loud = noise(2000) * 100
     signals = [np.concatenate([np.zeros(a), loud[:n], np.zeros(b)]).astype(dtype) for a, n, b in ((3000, 2000, 5000), (10, 50, 3), (500, 1999, 0))]
     reset = args.get("window_length", 2048)
@@ -212,7 +212,7 @@ RATES = [(22050, 48000), (44100, 16000), (8000, 11025), (11025, 48000), (44100, 
 
 
 def test_audio_resample_lengths() -> None:
-    """In double, of rates in float32: alone, in a dense and in a ragged batch."""
+    """In double, from rates in float32: alone, in a dense and in a ragged batch."""
     lengths = [1, 2, 7, 10, 20, 100, 441, 1000, 44100, *np.random.default_rng(0).integers(1, 100000, 12).tolist()]
     programs: list[Any] = [{"in_rate": float(a), "out_rate": float(b)} for a, b in RATES]
     programs += [{"scale": scale} for scale in (1.2, 0.5, 0.1, 1.1, 48000 / 22050, 1 / 3, 1.0000001, 2.7)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""decoders.audio against DALI's, on every format and on DALI's own sounds."""
+"""decoders.audio compared with DALI's, on every format and on DALI's own audio files."""
 
 import io
 import os
@@ -55,7 +55,7 @@ def assert_close(file: np.ndarray, dtype: str, tolerance: float, **options: obje
 def test_formats(container: str, subtype: str, dtype: str) -> None:
     for channels in (1, 2):
         file = encode(container, subtype, channels)
-        # DALI's own build of Vorbis sums in another order, and cuts off where we round.
+        # DALI's build of Vorbis sums in another order, and truncates where we round.
         assert_close(file, dtype, 0 if subtype != "VORBIS" else 1e-6 if dtype != "int16" else 2 / 32767)
         assert_close(file, dtype, 1e-6 if dtype != "int16" else 1 / 32767, downmix=True)
 
@@ -63,7 +63,7 @@ def test_formats(container: str, subtype: str, dtype: str) -> None:
 @pytest.mark.parametrize("quality", [0.0, 50.0, 100.0])
 @pytest.mark.parametrize("rate", [8000.0, 22050.0, 44100.0, 15999.5, 16000.0])
 def test_resampling(rate: float, quality: float) -> None:
-    # DALI interpolates linearly in a table of 32 weights a lobe, which is off by up to 9e-4 a weight.
+    # DALI interpolates linearly in a table of 32 weights per lobe, each off by up to 9e-4.
     for dtype in ("float32", "int16", "int32"):
         assert_close(encode("FLAC", "PCM_16"), dtype, 3e-3, sample_rate=rate, quality=quality)
         assert_close(encode("FLAC", "PCM_16"), dtype, 3e-3, sample_rate=rate, quality=quality, downmix=True)
@@ -77,7 +77,7 @@ def test_dali_extra() -> None:
         file = np.fromfile(path, np.uint8)
         assert_close(file, "float32", 1e-6)
         assert_close(file, "float32", 1e-6, downmix=True)
-        if path.suffix != ".ogg":  # where DALI lets numbers beyond the range of int16 wrap around
+        if path.suffix != ".ogg":  # DALI wraps numbers beyond the range of int16 around
             assert_close(file, "int16", 1 / 32767, downmix=True)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies of nvidia.dali.auto_aug, which its dynamic mode has not: their tables."""
+"""The policy tables of nvidia.dali.auto_aug, which DALI's dynamic mode lacks."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_image_net() -> None:
     for one in {one.name: one for pair in theirs.sub_policies for one, _, _ in pair}.values():
         if one.mag_range is not None:
             scale = 255 if one.name in ("solarize", "solarize_add") else 1
-            if one.name != "translate_y":  # a part of the image's height there, of 224 here
+            if one.name != "translate_y":  # relative to the image's height in DALI, to 224 here
                 np.testing.assert_allclose(np.array(ours[one.name].range) * scale, one.mag_range)
                 compared.add(one.name)
             assert ours[one.name].signed == one.randomly_negate

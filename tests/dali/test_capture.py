@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops in capture mode, and ``capture.invariant``, against DALI's."""
+"""Loops in capture mode, and ``capture.invariant``, compared with DALI's."""
 
 import io
 from types import ModuleType
@@ -48,7 +48,7 @@ def test_a_loop_gives_the_same(files: list[str], capture: bool) -> None:
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
         assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)  # float32 divided by 2, and multiplied with a half
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)  # float32 divided by 2, and multiplied by a half
 
 
 @pytest.mark.parametrize("module", [dali, ndd], ids=["dali", "ndd"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints as under DALI: the same steps, each with the same result or the same type of error."""
+"""Checkpoints compared with DALI's: the same steps, each with the same result or the same type of error."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""readers.COCO against DALI's, bit for bit. Where DALI crashes or hangs is in known_differences.md."""
+"""readers.COCO compared with DALI's, bitwise. known_differences.md lists where DALI crashes or hangs."""
 
 import json
 import os

@@ -115,7 +115,7 @@ SPACES = ["RGB", "BGR", "GRAY", "YCbCr"]
 @pytest.mark.parametrize("source", SPACES)
 @pytest.mark.parametrize("target", SPACES)
 def test_color_spaces(source: str, target: str, layout: str) -> None:
-    """Equal but where the exact value lies at a half, within float32: 2 of 1000 gray pixels, fewer of the others."""
+    """Equal except where the exact value is a half, within float32: 2 of 1000 gray pixels, fewer of the others."""
     if source == target:
         return
     channels = 1 if source == "GRAY" else 3

@@ -54,7 +54,7 @@ def test_windows_without_a_choice(program: Program) -> None:
 
 
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest distance between the two distribution functions: the statistic of Kolmogorov and Smirnov."""
+    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
     points = np.union1d(one, other)
     below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())
@@ -177,7 +177,7 @@ def test_orders_without_a_choice(program: Program) -> None:
     "args", [{}, {"no_fixed_points": True}, {"allow_repetitions": True}, {"allow_repetitions": True, "no_fixed_points": True}], ids=str
 )
 def test_distributions_of_permutations(args: dict[str, bool]) -> None:
-    """How often each number comes at each place."""
+    """Return how often each number occurs at each position."""
 
     def counts(m: Any) -> np.ndarray:
         rng = m.random.RNG(seed=5)

@@ -110,7 +110,7 @@ def test_cmyk() -> None:
     file = encode("JPEG", "CMYK")
     assert np.array_equal(*both(file))
     ours, theirs = both(file, "GRAY")
-    assert np.abs(ours.astype(int) - theirs).max() <= 1  # DALI cuts off the fraction
+    assert np.abs(ours.astype(int) - theirs).max() <= 1  # DALI truncates
     for module, types in ((dali, dali_types), (ndd, ndd_types)):
         with pytest.raises(RuntimeError):
             run(module, file, output_type=types.ANY_DATA)
@@ -256,7 +256,7 @@ def test_damaged_jpegs_are_refused_or_equal(capfd: pytest.CaptureFixture[str]) -
         outcomes.append((theirs is None, ours is None))
         if theirs is not None and ours is not None:
             assert np.array_equal(theirs, ours)
-    # We refuse all that DALI refuses, and the sizes that the file cannot hold.
+    # We reject everything that DALI rejects, and sizes that the file cannot hold.
     assert (True, False) not in outcomes
     assert outcomes.count((False, True)) <= 5
     capfd.readouterr()

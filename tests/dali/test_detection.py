@@ -10,7 +10,7 @@ import pytest
 from _dali import assert_alike, assert_same, dali, ndd, outcome, outcomes, with_dtype
 
 Program = Callable[[Any], Any]
-COUNT = 1024  # a power of two: DALI rounds the batch size up and refuses arguments for the samples asked for
+COUNT = 1024  # a power of two: DALI rounds the batch size up and rejects arguments for the requested samples
 
 
 def random_boxes(count: int, seed: int = 1) -> np.ndarray:
@@ -24,7 +24,7 @@ POINTS = np.random.default_rng(2).normal(size=(5, 2)).astype(np.float32)
 
 
 def assert_near(program: Program, tolerance: float = 2e-6) -> None:
-    """Equal in everything but for an absolute difference: DALI computes start and size by way of the ends."""
+    """Check equality except for an absolute difference: DALI computes start and size from the ends."""
     if (results := outcomes(program)) is not None:
         ours, theirs = results
         assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
@@ -273,7 +273,7 @@ def test_wrong_boxes_of_windows(wrong: np.ndarray) -> None:
 
 
 def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
-    """Anchor, shape and number of boxes of many windows."""
+    """Return anchor, shape and number of boxes of many windows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = module.random_bbox_crop(boxes, batch_size=COUNT, rng=module.random.RNG(seed=3), quiet=True, **args)
@@ -285,7 +285,7 @@ def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
 
 
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
-    """The statistic of Kolmogorov and Smirnov."""
+    """Return the Kolmogorov-Smirnov statistic."""
     points = np.union1d(one, other)
     below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())
@@ -321,7 +321,7 @@ def test_distributions_of_windows(args: dict[str, Any]) -> None:
 
 
 def test_boxes_in_windows_are_dalis() -> None:
-    """For DALI's own windows, the boxes that it returns are those that the formula of ours gives."""
+    """For DALI's own windows, DALI's boxes equal those of our formula."""
     made = dali.random_bbox_crop(
         BOXES, batch_size=256, rng=dali.random.RNG(seed=3), scaling=[0.3, 1.0], aspect_ratio=[0.5, 2.0], output_bbox_indices=True
     )

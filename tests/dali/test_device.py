@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, streams and numbers of threads as under DALI. On a machine with a GPU only what concerns the CPU is compared."""
+"""Devices, streams and numbers of threads compared with DALI. On a machine with a GPU only the CPU part is compared."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, w
 
 
 def outcome(module: Any, program: Callable[[Any], Any]) -> Any:
-    """What the program returns, or the type of its error."""
+    """Return the program's result, or the type of its error."""
     try:
         return program(module)
     except Exception as error:
@@ -97,7 +97,7 @@ def after_an_error(m: Any) -> Any:
         failing = m.decoders.image(m.batch([DAMAGED]))
     with pytest.raises(RuntimeError):
         failing.evaluate()
-    return m.EvalContext.current().evaluate_all()  # the program was told already
+    return m.EvalContext.current().evaluate_all()  # the program has already seen the error
 
 
 CONTEXT_PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -130,7 +130,7 @@ def on_the_cpu(program: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def following(m: Any) -> Any:
-    """What contexts made before see of a changed number of threads."""
+    """Earlier contexts and a changed number of threads."""
     plain, own = m.EvalContext(), m.EvalContext(num_threads=3)
     pool = m.ThreadPool(2)
     shared = m.EvalContext(thread_pool=pool)

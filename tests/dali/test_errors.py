@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of queued work as under DALI: which type, when, with which cause and which line."""
+"""Errors of queued work compared with DALI: type, time, cause and line."""
 
 import pickle
 import traceback
@@ -20,7 +20,7 @@ def images(m: Any) -> Any:
 
 
 def failing(m: Any) -> Any:
-    """What fails in the second sample, once it runs: no file of a kind that can be decoded."""
+    """Work that fails in the second sample, once it runs: a file that cannot be decoded."""
     files = [np.frombuffer(b"P5 2 2 255\n1234", np.uint8), np.frombuffer(b"no image at all, only text", np.uint8)]
     return m.decoders.image(m.batch(files), device="cpu")
 
@@ -72,7 +72,7 @@ def test_memory_of_the_user_raises_at_the_call(mode: str, m: Any) -> None:
 @pytest.mark.parametrize("mode", QUEUED)
 @pytest.mark.parametrize("m", [ndd, dali], ids=["torch_ndd", "dali"])
 def test_the_wrapper(mode: str, m: Any) -> None:
-    """DALI's crop fails when it runs; ours knows at the call, so for ours it is an image whose data are damaged."""
+    """DALI's crop fails when it runs, ours at the call, so ours uses an image with damaged data."""
 
     def fail() -> Any:
         if m is dali:
@@ -87,7 +87,7 @@ def test_the_wrapper(mode: str, m: Any) -> None:
         error = error_of(use)
         assert type(error) is type(direct) is RuntimeError
         cause = root(error)
-        # DALI's text tells that something has happened, ours what, and where the call is.
+        # DALI's text says that something happened, ours what, and where the call is.
         assert str(error) == QUEUED[mode] if m is dali else str(error).startswith(f"{cause}\ncalled at {__file__}:")
         assert type(cause) is RuntimeError
         assert str(cause) == str(direct)
@@ -97,7 +97,7 @@ def test_the_wrapper(mode: str, m: Any) -> None:
         assert (type(copied), copied.args) == (type(error), error.args)
 
 
-# Mistakes that are known at the call: the same type of error in every mode, wherever DALI raises it.
+# Mistakes known at the call: the same type of error in every mode, whenever DALI raises it.
 MISTAKES: dict[str, Callable[[Any], Any]] = {
     "an unknown argument": lambda m: m.flip(images(m), nonsense=1),
     "too many inputs": lambda m: m.flip(images(m), images(m), images(m)),

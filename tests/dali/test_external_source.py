@@ -60,7 +60,7 @@ def test_batches(batch_size: int | None) -> None:
     assert_same(lambda m: m.ExternalSource([m.batch(np.zeros((2, 3, 4)))], layout="HW", dtype=m.uint8)(batch_size=batch_size))
 
 
-@pytest.mark.filterwarnings("ignore:capture=True was specified")  # nothing is captured in DALI here
+@pytest.mark.filterwarnings("ignore:capture=True was specified")  # DALI captures nothing here
 @pytest.mark.parametrize("cycle", [None, "raise"])
 def test_captured(cycle: Any) -> None:
     def run(module: Any) -> list[Any]:
@@ -71,7 +71,7 @@ def test_captured(cycle: Any) -> None:
 
 
 def in_a_loop(m: Any, source: Any, batch_size: int | None = None) -> Any:
-    """The last of what a further source gives in a captured loop over batches of two."""
+    """Return the last item of another source in a captured loop over batches of two."""
     made = None
     for one in m.ExternalSource([m.batch([np.int32([k]), np.int32([k + 1])]) for k in range(3)]).captured(batch_size=2):
         made = source(batch_size=batch_size)
@@ -83,7 +83,7 @@ def in_a_loop(m: Any, source: Any, batch_size: int | None = None) -> Any:
 @pytest.mark.parametrize("batch_size", [None, 2, 3])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_further_sources_in_a_captured_loop(count: int, batch_size: int | None) -> None:
-    """Its batches have the loop's size; it may not end before the loop."""
+    """Its batches have the loop's size; it must not end before the loop."""
     items = [np.int32([k, 5]) for k in range(count)]
     assert_same(lambda m: in_a_loop(m, m.ExternalSource(items), batch_size))
     assert_same(lambda m: in_a_loop(m, m.ExternalSource(items, cycle="quiet"), batch_size))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters against DALI's. gaussian_blur computes uint8 in fixed point, and DALI's filter rounds halves to even: one level off at a half."""
+"""Filters compared with DALI's. gaussian_blur computes uint8 in fixed point, and DALI's filter rounds halves to even: one level off at a half."""
 
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +85,7 @@ def test_per_sample_and_per_frame() -> None:
 
 
 def assert_near(program: Callable[[Any], Any], tolerance: float = 1e-5) -> None:
-    """Integers within one level, in fewer than a tenth of the pixels; floats within ``tolerance`` of the largest number."""
+    """Check integers within one level, in fewer than a tenth of the pixels; floats within ``tolerance`` of the largest number."""
     results = outcomes(program)
     assert results is not None
     ours, theirs = results

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cast, cast_like, lookup_table and normalize against DALI's. NaN as an integer is undefined there; here it is the smallest one."""
+"""cast, cast_like, lookup_table and normalize compared with DALI's. NaN as an integer is undefined there; here it is the smallest one."""
 
 from types import ModuleType
 
@@ -132,7 +132,7 @@ NORMALIZATIONS = [
 @pytest.mark.parametrize("source", ["uint8", "int8", "int16", "uint16", "int32", "float32"])
 @pytest.mark.parametrize("options", NORMALIZATIONS)
 def test_normalize(source: str, options: dict[str, object]) -> None:
-    """Within 2e-6 of the scale: DALI adds up in float32."""
+    """Within 2e-6 of the scale: DALI sums in float32."""
     samples = [np.random.default_rng(i).uniform(-100 if source == "int8" else 0, 120, (20 + i, 30 - i, 3)).astype(source) for i in range(3)]
     ours, theirs = (module.normalize(module.batch(samples, layout="HWC"), **options).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout == "HWC"
@@ -143,7 +143,7 @@ def test_normalize(source: str, options: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("target", ["uint8", "int8", "int16", "uint16", "int32"])
 def test_normalize_to_integers(target: str) -> None:
-    """One level where the exact value lies at a half."""
+    """One level where the exact value is a half."""
     samples = [np.random.default_rng(i).integers(0, 256, (20 + i, 30, 3)).astype(np.uint8) for i in range(3)]
     ours, theirs = (
         module.normalize(module.batch(samples), scale=60.0, shift=120.0, dtype=getattr(module, target)).evaluate() for module in (ndd, dali)

@@ -10,7 +10,7 @@ import torch_ndd as ndd  # noqa: E402
 
 
 def photo(*shape: int, seed: int = 0) -> np.ndarray:
-    """Noise on a gradient: neighbouring pixels are alike, most levels occur."""
+    """Noise on a gradient: neighboring pixels are alike, most levels occur."""
     generator = np.random.default_rng(seed)
     noise = generator.normal(0, 20, shape) + np.linspace(30, 190, shape[-2])[:, None] + generator.uniform(-20, 20, shape[-1])
     return np.clip(noise, 0, 255).astype(np.uint8)
@@ -47,8 +47,8 @@ def test_clahe_of_one_channel(size: tuple[int, int], clip_limit: float, tiles: t
 @pytest.mark.parametrize("luma_only", [True, False])
 @pytest.mark.parametrize("clip_limit", [0.0, 2.0, 7.5])
 def test_clahe_of_colors(clip_limit: float, luma_only: bool) -> None:
-    """Equal for channels; 0.1 level on average where L*a*b* is converted back in OpenCV's whole numbers: up to 2, up to 4 where the result is no
-    color of RGB and is clamped."""
+    """Channels are equal; L*a*b*, converted back in OpenCV's integers, differs by 0.1 level on average, by up to 2, and by up to 4 where the
+    result is outside RGB and is clamped."""
     samples = [np.ascontiguousarray(np.moveaxis(photo(3, 64 + i, 83, seed=i), 0, -1)) for i in range(3)]
     samples.append(np.random.default_rng(0).integers(0, 256, (60, 70, 3)).astype(np.uint8))
     args = {"tiles_y": 4, "tiles_x": 5, "clip_limit": clip_limit, "luma_only": luma_only, "bins": 256}

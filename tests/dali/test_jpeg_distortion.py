@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jpeg_compression_distortion against DALI's, which encodes and decodes: equal, bit for bit."""
+"""jpeg_compression_distortion compared with DALI's, which encodes and decodes: bitwise equal."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_mistakes(program: Any) -> None:
     ],
 )
 def test_known_differences(program: Any) -> None:
-    """What DALI refuses."""
+    """Input that DALI rejects."""
     ours, theirs = outcome(program, ndd), outcome(program, dali)
     assert theirs is RuntimeError
     assert not isinstance(ours, type)

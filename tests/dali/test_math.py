@@ -16,7 +16,7 @@ UNARY = [
 ]
 PAIRS = ["min", "max", "pow", "fpow", "atan2"]
 COUNT = dict.fromkeys(UNARY, 1) | dict.fromkeys(PAIRS, 2) | {"clamp": 3}
-# Two units in the last place of float32: both call a C library, but not the same one; DALI's rsqrt of float32 is an approximation.
+# Two ulps of float32: the C libraries differ, and DALI's rsqrt of float32 is an approximation.
 TOLERANCE = 2.5e-7
 
 
@@ -47,12 +47,12 @@ def test_clamp_of_three_types() -> None:
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_range(name: str, dtype: str) -> None:
-    """Ordinary numbers, and the edges: zeros, infinities, NaN, what has no value."""
+    """Ordinary numbers, and edge cases: zeros, infinities, NaN, undefined results."""
     edges = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1e-40, 1e-10, 30.0, -30.0, 1e4, 3e38, np.inf, -np.inf, np.nan], dtype)
     if name == "rsqrt":
         edges = edges[(edges > 1e-30) & (edges < 1e30)]  # there DALI's float32 is NaN or 0
     a = np.concatenate([edges, np.random.default_rng(0).uniform(-5, 5, 200).astype(dtype)])
-    # Angles near multiples of pi lose digits that the two libraries do not lose alike; subnormal results differ by units of theirs.
+    # Angles near multiples of pi lose digits differently in the two libraries; subnormal results differ by their ulps.
     assert_same(lambda m: getattr(m.math, name)(m.tensor(a)), 1e-6 if dtype == "float32" else 1e-14)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation modes and contexts as under DALI: the same program, the same values, in every mode and from several threads."""
+"""Evaluation modes and contexts compared with DALI: the same program, the same values, in every mode and from several threads."""
 
 import threading
 from collections.abc import Callable
@@ -135,7 +135,7 @@ def test_evaluate_returns_the_value_itself() -> None:
 
 
 def fails_later(m: Any) -> Any:
-    """DALI's crop fails when it runs; ours at the call. What fails later in ours is an image whose data are damaged."""
+    """DALI's crop fails when it runs, ours at the call, so ours uses an image with damaged data."""
     if m is dali:
         return m.crop(images(m), crop=(100, 100))
     return m.decoders.image(m.batch([DAMAGED, DAMAGED]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise against DALI's: equal where nothing is left to chance, else of the same distribution. See known_differences.md for what the cases avoid."""
+"""Noise compared with DALI's: equal where nothing is random, otherwise of the same distribution. known_differences.md lists what the cases avoid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -96,7 +96,7 @@ def test_shapes_types_and_errors(name: str, program: Callable[[Any, Any], Any]) 
 
 
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest distance between the two distribution functions: the statistic of Kolmogorov and Smirnov."""
+    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
     points = np.union1d(one, other)
     below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())

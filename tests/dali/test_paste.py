@@ -307,7 +307,7 @@ def test_relative_regions(at: float, size: float) -> None:
 
 
 def test_sequences() -> None:
-    """DALI 2.4.0 fails on them."""
+    """DALI 2.4.0 fails for these."""
     video = ndd.tensor(np.stack([A, A + 50]), layout="FHWC")
     out = ndd.multi_paste(video, output_size=[6, 7], out_anchors=ndd.per_frame([[[0, 0]], [[2, 2]]]))
     assert (out.layout, out.shape) == ("FHWC", (2, 6, 7, 3))

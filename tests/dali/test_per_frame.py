@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and arguments with values for frames: how many of them there may be, and what makes frames of an image."""
+"""Inputs and arguments with values per frame: how many there may be, and which of them expand an image to frames."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +44,7 @@ INPUTS = [image, images, video, even, ragged]
 
 
 def counted(values: np.ndarray, counts: int | list[int], marked: bool = True) -> Values:
-    """The first so many values, or a batch of them; more than there are begin again."""
+    """Return the first values, repeated if there are not enough, or a batch of them."""
     taken = [np.ascontiguousarray(np.concatenate([values, values])[:count]) for count in ([counts] if isinstance(counts, int) else counts)]
 
     def made(m: Any) -> Any:
@@ -165,7 +165,7 @@ def of(name: str) -> np.ndarray:
 @pytest.mark.parametrize("counts", [2, 3, [3, 3], [3, 2], [2, 2], [3, 1]], ids=str)
 @pytest.mark.parametrize(("name", "names"), TRANSFORMS)
 def test_transforms_of_frames(name: str, names: list[str], counts: Any) -> None:
-    """Alone, beside a value that is for all frames, beside each number of frames, and behind a map or maps."""
+    """Alone, with a value for all frames, with each number of frames, and after one or several maps."""
 
     def made(m: Any, second: Values | None, *given: Any) -> Any:
         values = {names[0]: counted(of(names[0]), counts)(m)}
@@ -179,7 +179,7 @@ def test_transforms_of_frames(name: str, names: list[str], counts: Any) -> None:
         lambda m: [1.0, 2.0],
         *(counted(POINTS, c) for c in ([3, 2], 3, [3, 3], [2, 3])),
     ]
-    if counts == [3, 1]:  # values for one frame are for all here, see known_differences.md
+    if counts == [3, 1]:  # values for one frame apply to all here, see known_differences.md
         others = others[:3]
     for other in others:
         same(lambda m, other=other: made(m, other), 1e-5)

@@ -14,7 +14,7 @@ Program = Callable[[Any], Any]
 
 
 def both(program: Program) -> None:
-    """The program gives equal text under both, or equal types of errors."""
+    """Check that the program gives equal text under both, or equal types of errors."""
 
     def text(module: Any) -> str | type[Exception]:
         try:
@@ -370,7 +370,7 @@ def test_position_after_every_operator() -> None:
 
 
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest distance between the two distribution functions: the statistic of Kolmogorov and Smirnov."""
+    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
     points = np.union1d(one, other)
     below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
     return float(np.abs(below[0] - below[1]).max())

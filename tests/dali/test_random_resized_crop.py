@@ -87,7 +87,7 @@ def test_wrong_layouts(layout: str | None, shape: tuple[int, ...]) -> None:
 
 
 def corners(module: ModuleType, height: int, width: int, options: dict[str, Any]) -> np.ndarray:
-    """First and last row and column of many windows: pixels of an image that holds its own coordinates."""
+    """Return first and last row and column of many windows: pixels of an image that holds its own coordinates."""
     image = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).astype(np.float32)
     crops = crop(module, image, size=(2, 2), interp_type=0, batch_size=COUNT, rng=module.random.RNG(seed=5), **options)
     found = np.stack([np.asarray(one) for one in crops.tensors])
@@ -106,7 +106,7 @@ def corners(module: ModuleType, height: int, width: int, options: dict[str, Any]
     ],
 )
 def test_windows_have_the_same_distribution(height: int, width: int, options: dict[str, Any]) -> None:
-    """Kolmogorov and Smirnov on every edge, and on the size; the seeds are fixed."""
+    """Kolmogorov-Smirnov test on every edge, and on the size; the seeds are fixed."""
     ours, theirs = corners(ndd, height, width, options), corners(dali, height, width, options)
     limit = math.sqrt(-math.log(1e-5 / 2) / COUNT)
     for values in (lambda c: c[:, 0], lambda c: c[:, 1], lambda c: c[:, 2] - c[:, 0], lambda c: c[:, 3] - c[:, 1]):

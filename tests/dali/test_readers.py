@@ -29,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def epochs(module: ModuleType, batch_size: int | None, steps: list[int | None], options: dict[str, Any]) -> list[Any]:
-    """What some epochs deliver, each left after so many steps, and the metadata."""
+    """Return what some epochs yield, each left after this many steps, and the metadata."""
     reader = module.readers.File(**options)
     result: list[Any] = []
     for most in steps:
@@ -80,7 +80,7 @@ def test_files_and_labels(root: Path, options: dict[str, Any]) -> None:
     assert_same({"file_root": str(root), **options})
 
 
-def test_places_that_are_no_folder(root: Path) -> None:
+def test_paths_that_are_not_a_folder(root: Path) -> None:
     for place in (root / "none", root / "top.jpg", root / "empty", ""):
         assert_same({"file_root": str(place)})
     assert_same({})

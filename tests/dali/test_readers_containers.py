@@ -174,7 +174,7 @@ def test_webdataset(tmp_path: Path, options: dict[str, Any], indexed: bool) -> N
 def test_index_of_a_tar(tmp_path: Path, form: int) -> None:
     wds2idx = importlib.import_module("wds2idx")
     files = [*FILES, (".hidden.jpg", b"h"), ("d/.hidden.jpg", b"h"), ("x" * 80 + "/" + "y" * 90 + ".jpg", struct.pack("<d", 1))]
-    if form == tarfile.GNU_FORMAT:  # wds2idx says that the data of a long GNU name were its name
+    if form == tarfile.GNU_FORMAT:  # wds2idx records the name of a long GNU name as its data
         files.pop()
     path = write_tar(tmp_path / "a.tar", files, form)
     creator = wds2idx.IndexCreator(str(path), str(tmp_path / "theirs"), verbose=False)
@@ -230,7 +230,7 @@ def test_index_of_recordio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
-def test_index_tools_refuse_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_tools_reject_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_tar(tmp_path / "a.tar", FILES[:4])
     for kind, data in (("wds", path.read_bytes()[:1700]), ("wds", bytes(1024)), ("tfrecord", b"x" * 50), ("recordio", b"x" * 50)):
         path.write_bytes(data)

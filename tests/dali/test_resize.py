@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What resamples, against DALI's; the cases avoid what known_differences.md lists."""
+"""Resampling compared with DALI's; the cases avoid what known_differences.md lists."""
 
 from types import ModuleType
 from typing import Any
@@ -40,7 +40,7 @@ def run(module: ModuleType, inputs: list[np.ndarray], layout: str | None, option
 
 
 def assert_same(inputs: list[np.ndarray], layout: str | None = "HWC", op: str = "resize", **options: Any) -> None:
-    """Integers within 1, and equal but for 4 in a hundred; float32 within 2e-5 of the range."""
+    """Check integers within 1, with at most 4 in a hundred different; float32 within 2e-5 of the range."""
     ours, theirs = run(ndd, inputs, layout, options, op), run(dali, inputs, layout, options, op)
     for a, b in zip(ours, theirs, strict=True):
         assert a.shape == b.shape

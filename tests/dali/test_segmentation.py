@@ -80,7 +80,7 @@ def tally(module: Any, call: Callable[..., Any], **args: Any) -> Counter[tuple[i
 
 
 def assert_as_likely(call: Callable[..., Any], **args: Any) -> None:
-    """As often as in DALI, up to what happens once in 100000 times."""
+    """As often as in DALI, within one false alarm in 100000."""
     ours, theirs = (tally(module, call, **args) for module in (ndd, dali))
     for key in ours.keys() | theirs.keys():
         share = (ours[key] + theirs[key]) / (2 * COUNT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of tensors and of the samples of batches against DALI's. What differs on purpose stands in known_differences.md."""
+"""Slices of tensors and of the samples of batches compared with DALI's. Deliberate differences are in known_differences.md."""
 
 from collections.abc import Callable
 from typing import Any
@@ -176,8 +176,8 @@ def test_outside(key: Any) -> None:
     assert outcome(lambda m: m.batch(list(CUBE)).slice[5], ndd) is IndexError
 
 
-def test_what_dali_selects_wrongly_is_what_its_documentation_says() -> None:
+def test_selections_that_dali_gets_wrong_follow_its_documentation() -> None:
     batch = ndd.batch(RAGGED)
     assert [one.torch().tolist() for one in batch.select([2, 0])] == [RAGGED[2].tolist(), RAGGED[0].tolist()]
     theirs = dali.batch(RAGGED)
-    assert [np.asarray(one).shape for one in theirs.select([2, 0])] == [one.shape for one in RAGGED], "DALI is mended: compare with it"
+    assert [np.asarray(one).shape for one in theirs.select([2, 0])] == [one.shape for one in RAGGED], "DALI is fixed: compare with it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constructors, conversions, indexing and selection of values against DALI's. What differs on purpose stands in known_differences.md."""
+"""Constructors, conversions, indexing and selection compared with DALI's. Deliberate differences are in known_differences.md."""
 
 import enum
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 
 
 def described(value: Any) -> Any:
-    """What both libraries say about a value, in plain Python."""
+    """Return what both libraries report about a value, in plain Python."""
     if isinstance(value, list | tuple):
         return [described(one) for one in value]
     if hasattr(value, "batch_size"):
@@ -287,7 +287,7 @@ LAZY: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", LAZY)
-def test_metadata_of_what_is_not_evaluated(name: str) -> None:
+def test_metadata_without_evaluation(name: str) -> None:
     def members(module: Any) -> list[Any]:
         with module.EvalMode.deferred:
             made = LAZY[name](module)

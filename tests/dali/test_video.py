@@ -38,12 +38,12 @@ def assert_same(program: Callable[[ModuleType], Made]) -> None:
 
 
 def described(frames: Any) -> tuple[Any, ...]:
-    # The two convert chroma with other filters: the frames are compared by what is on them, and within 12 levels.
+    # Chroma is converted by different filters: frames are compared by their content, and within 12 levels.
     values = np.asarray(frames)
     return frames.layout, values.shape, str(values.dtype), identity(values)
 
 
-# DALI takes a string only where its value stands in the call itself.
+# DALI accepts a string only as a literal in the call.
 DECODED: list[Callable[[Any, Any], Any]] = [
     lambda d, v: d.video(v),
     lambda d, v: d.video(v, start_frame=5),
@@ -101,7 +101,7 @@ def test_decoder_with_a_batch(video: np.ndarray) -> None:
     assert_same(program)
 
 
-def test_decoder_of_no_video(capfd: pytest.CaptureFixture[str]) -> None:
+def test_decoder_of_non_videos(capfd: pytest.CaptureFixture[str]) -> None:
     file = np.zeros(100, np.uint8)
     assert_same(lambda module: [described(module.decoders.video(module.as_tensor(file)))])
     capfd.readouterr()

@@ -192,7 +192,7 @@ def test_warp_affine_takes_the_matrix_in_every_form() -> None:
     forms = [both("warp_affine", tensor, matrix=matrix), both("warp_affine", tensor, matrix), both("warp_affine", tensor, batched(matrix))]
     for results in forms:
         assert_all_close(results, integer=True)
-    # DALI takes a list only where it is written as one.
+    # DALI accepts a list only as a literal.
     written = dali.warp_affine(dali.tensor(data, layout="HWC"), matrix=[1.5, 0.25, -3.5, 0.125, 0.75, 2.0]).evaluate()
     ours = np.asarray(ndd.warp_affine(ndd.tensor(data, layout="HWC"), matrix=matrix.ravel().tolist()).evaluate())
     assert_close(ours.astype(np.float64), np.asarray(written).astype(np.float64), integer=True)
@@ -215,7 +215,7 @@ def test_warp_affine_of_frames(positional: bool) -> None:
     assert_all_close(both("warp_affine", videos, matrix=MATRIX), integer=True)
 
 
-# DALI's CPU operator is OpenCV's, which may round points to 1/32 of a pixel and weights to 2^-15, and gives up repeating an image far outside of it.
+# DALI's CPU operator is OpenCV's, which may round points to 1/32 of a pixel and weights to 2^-15, and stops repeating an image far outside of it.
 @pytest.mark.parametrize("border", ["constant", "replicate", "reflect", "reflect_101", "wrap"])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "float32"])
 @pytest.mark.parametrize("interp", ["NN", "LINEAR", "CUBIC"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a library whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
 
-Everything is real but the GPU: the shares of the engines, what falls back to what, staging and uploads, orientation and types in the CUDA kernel, and
-above all who waits for which stream. nvImageCodec's CPU decoders stand in for its GPU decoders. The tests of the image decoders then run as ever:
+Everything except the GPU is real: the shares of the engines, fallbacks, staging and uploads, orientation and dtypes in the CUDA kernel, and which
+stream waits for which. nvImageCodec's CPU decoders replace its GPU decoders. Run the tests of the image decoders with:
 
     python decoders.py <folder of a CPU build of csrc> <folder>
     NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
@@ -22,17 +22,17 @@ SITE = Path(sysconfig.get_path("purelib"))
 FLAGS = ["-O2", "-g", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off", "-Wno-unknown-pragmas"]
 DEFINES = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
 
-# What the rewritten sources say otherwise; each must be there.
+# Replacements in the rewritten sources; each must occur.
 CHANGES = {
     "decoders/image.cpp": {"NDD_KERNEL(decoders_": "// NDD_KERNEL(decoders_"},  # those for a GPU take their place
     "decoders/gpu_image.cpp": {
         ", CUDA, decode_image_gpu)": ", CPU, decode_image_gpu)",
-        # The results are looked at by the CPU, which no event stops.
+        # The CPU reads the results, and no event stops it.
         "if (--left_ == 0 && done_)": "if (--left_ == 0) lazy_finish();\n    if (left_ == 0 && done_)",
     },
     "decoders/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
     "decoders/gpu_pixels.cu": {},
-    "ndd/cuda.h": {"#pragma weak ": "// #pragma weak ", "DeviceType::CUDA, current_cuda_device()": "DeviceType::CPU, 0"},
+    "ndd/cuda.h": {},
 }
 
 
@@ -43,11 +43,11 @@ def _changed(file: str) -> str:
             raise ValueError(f"{file}: no {before!r} to replace")
         text = text.replace(before, after)
     text = rewrite(text, file).replace("::ndd_emulator::", "::ndd_lazy::")
-    return text.replace(".run([&] {", ".run([=] {")  # it runs when the launcher has returned
+    return text.replace(".run([&] {", ".run([=] {")  # it runs after the launcher has returned
 
 
 def build(cpu_build: Path, work: Path) -> None:
-    """Compile the decoders anew and link them with the rest of a CPU build."""
+    """Recompile the decoders and link them with the rest of a CPU build."""
     for file in CHANGES:
         path = work / "csrc" / (f"{file}.cpp" if file.endswith(".cu") else file)
         path.parent.mkdir(parents=True, exist_ok=True)

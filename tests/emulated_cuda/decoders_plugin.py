@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For pytest, with NDD_EMULATED_DECODERS in the environment: loads what the decoders of a GPU need, and asks for the upsampling that the CPU has.
+"""A pytest plugin for NDD_EMULATED_DECODERS: load the libraries of the GPU decoders, and request the CPU's upsampling.
 
 See decoders.py.
 """
@@ -8,7 +8,7 @@ import pytest
 
 from torch_ndd.decoders import _decode, _library
 
-# Options of nvImageCodec that its GPU decoders do not have.
+# Tests of options that nvImageCodec's GPU decoders do not have.
 _NOT_ON_A_GPU = ("test_fast_idct_is_close",)
 
 
@@ -24,5 +24,5 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what is for the CPU alone."""
+    """Skip tests of the CPU only."""
     items[:] = [item for item in items if item.name not in _NOT_ON_A_GPU]

@@ -363,19 +363,16 @@ void Launch::run(const std::function<void()>& thread) const {
   }
 }
 
-torch::stable::Tensor device_bytes(int64_t bytes) {
-  namespace stable = torch::stable;
-  const auto type = torch::headeronly::ScalarType::Byte;
-  const stable::Device cpu(torch::headeronly::DeviceType::CPU);
+ndd::Tensor device_memory(int64_t bytes, int) {
   if (bytes < 0) throw std::bad_alloc();
-  if (bytes == 0) return stable::from_blob(nullptr, {0}, {1}, cpu, type);
+  if (bytes == 0) return ndd::tensor_over(nullptr, 0, [] {});
   void* data = nullptr;
   if (posix_memalign(&data, 512, static_cast<size_t>(bytes)) != 0) throw std::bad_alloc();
   std::memset(data, kGarbage, static_cast<size_t>(bytes));
   add_memory(data, static_cast<size_t>(bytes), false);
-  return stable::from_blob(data, {bytes}, {1}, cpu, type, [](void* memory) {
-    remove_memory(memory);
-    std::free(memory);
+  return ndd::tensor_over(data, bytes, [data] {
+    remove_memory(data);
+    std::free(data);
   });
 }
 

@@ -9,18 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <type_traits>
 
 // Everything of torch before __CUDACC__ is defined, which would make it include CUDA's headers.
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/accelerator.h>
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
+
+#include "ndd/tensor.h"
 
 #define __CUDACC__
 #define __CUDA_ARCH__ 900
@@ -33,7 +29,6 @@
 
 // There are no streams: all work is done when the launch returns.
 typedef struct CUstream_st* cudaStream_t;
-#define aoti_torch_get_current_cuda_stream(device, stream) (*(stream) = nullptr, 0)
 
 // Names and numbers are CUDA's.
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
@@ -75,14 +70,11 @@ class Launch {
 
 // Whether kernels shall take this tensor of the CPU for one of a GPU.
 bool emulates();
-inline bool on_device(const torch::stable::Tensor& tensor) { return tensor.is_cuda() || emulates(); }
+inline bool on_device(const ndd::Tensor& tensor) { return tensor.is_cuda() || emulates(); }
 
 // Memory of the emulated device, full of garbage.
-torch::stable::Tensor device_bytes(int64_t bytes);
-template <class... Ignored>
-torch::stable::Tensor device_memory(std::initializer_list<int64_t> shape, Ignored&&...) {
-  return device_bytes(*shape.begin());
-}
+ndd::Tensor device_memory(int64_t bytes, int device);
+inline void* stream_of(int) { return nullptr; }
 
 // Memory of the block, the same for all its threads.
 void* shared_bytes(int key, size_t bytes, size_t alignment);

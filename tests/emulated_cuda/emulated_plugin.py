@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest with which operators run their CUDA kernels, emulated: ``python -m pytest -p emulated_plugin tests/test_operators.py``.
+"""A pytest plugin that makes operators run their CUDA kernels on an emulator: ``python -m pytest -p emulated_plugin tests/test_operators.py``.
 
-It needs a library that was built from what rewrite.py makes. Tensors stay those of the CPU. Every kernel runs several times, blocks and threads in
-another order and other garbage in its output; a difference means a race, memory that is read before it was written, or output that is not.
+It needs a library built from rewrite.py's output. Tensors stay on the CPU. Every kernel runs several times, with blocks and threads in different
+orders and different garbage in its output; a difference means a race, uninitialized memory that is read, or output that is not written.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ndd import _native, _queue
-from torch_ndd._stream import Pending
+from torch_ndd._core import dispatch, native
+from torch_ndd._core.pending import Pending
 
-ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, what outputs are filled with
-MOST_BYTES = 2 << 20  # of inputs and outputs; calls with more run on the CPU, because the checks take a microsecond a byte
-# Arguments that the operators make there.
+ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, fill byte of the outputs
+MOST_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte
+# Arguments that the operators create on the device.
 ON_DEVICE = {("ndd::box_encoder", "anchors"), *((f"ndd::{name}", "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
 
-_library = ctypes.PyDLL(str(_native.PATH))
+_library = ctypes.PyDLL(str(native.PATH))
 _library.ndd_emulator_begin.argtypes = [ctypes.c_int]
 _library.ndd_emulator_end.restype = ctypes.c_char_p
 _library.ndd_emulator_add_memory.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
 _library.ndd_emulator_remove_memory.argtypes = [ctypes.c_void_p]
 _library.ndd_emulator_launches.restype = ctypes.c_char_p
 
-_queue_cpu = _queue.queue
+_queue_cpu = dispatch.submit
 _cuda = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 _emulates = True
 operators_run: dict[str, int] = {}
@@ -40,7 +40,7 @@ operators_run: dict[str, int] = {}
 
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
-    """Within this block operators run their CPU kernels."""
+    """Make operators run their CPU kernels within this block."""
     global _emulates
     _emulates = False
     yield
@@ -48,7 +48,7 @@ def on_cpu() -> Iterator[None]:
 
 
 def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Which inputs and outputs of a kernel would be on the GPU: those with a table of shapes. Arguments and tables stay on the host, but for some."""
+    """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes. Most arguments, and tables, stay on the host."""
     given = dict(zip((one.name for one in kernel._schema.arguments), arguments, strict=False))
     written = {one.name for one in kernel._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
     inputs, outputs = [], []
@@ -61,7 +61,7 @@ def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.T
 
 @contextlib.contextmanager
 def _known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Tell the emulator of the device's memory, each byte once."""
+    """Register the device's memory with the emulator, each byte once."""
     spans = sorted((one.data_ptr(), one.data_ptr() + one.numel() * one.itemsize, 1) for one in inputs if one.numel())
     merged: list[tuple[int, int, int]] = []
     for begin, end, written in spans:
@@ -80,7 +80,7 @@ def _known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor
 
 
 def run_emulated(kernel: Any, arguments: Sequence[Any], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-    """The CUDA kernel of an operator on tensors of the CPU, in every order."""
+    """Run the CUDA kernel of an operator on CPU tensors, in every order."""
     name = kernel._schema.name.partition("::")[2]
     operators_run[name] = operators_run.get(name, 0) + 1
     first: list[torch.Tensor] = []
@@ -110,7 +110,7 @@ def _queue_emulated(
     kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
 ) -> Pending | None:
     name = getattr(getattr(kernel, "_schema", None), "name", "").partition("::")[2]
-    if not _emulates or (name, "CUDA") not in _native.KERNELS:
+    if not _emulates or (name, "CUDA") not in native.KERNELS:
         return _queue_cpu(kernel, arguments, reads, external, sources)
     inputs, outputs = _device_tensors(kernel, arguments)
     if sum(one.numel() * one.itemsize for one in (*inputs, *outputs)) > MOST_BYTES:
@@ -128,7 +128,7 @@ for _module in [module for name, module in sys.modules.items() if name.startswit
 
 @pytest.hookimpl
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Add what has run to the file of the environment variable, for a report of all processes."""
+    """Append what has run to the file of the environment variable, for a report of all processes."""
     del session
     if path := os.environ.get("NDD_EMULATED_LOG"):
         lines = [f"operator {name} {count}" for name, count in operators_run.items()]

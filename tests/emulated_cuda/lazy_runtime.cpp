@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_runtime.h"
 
-#include <torch/csrc/stable/ops.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -156,14 +154,9 @@ void Launch::run(std::function<void()> kernel) const {
   });
 }
 
-torch::stable::Tensor device_memory(int64_t bytes) {
-  static auto* kept = new std::vector<torch::stable::Tensor>;
-  static auto* mutex = new std::mutex;
-  const std::lock_guard<std::mutex> lock(*mutex);
-  kept->push_back(torch::stable::empty({bytes}, torch::headeronly::ScalarType::Byte, std::nullopt,
-                                       torch::stable::Device(torch::headeronly::DeviceType::CPU, 0)));
-  std::memset(kept->back().data_ptr(), 0xcd, size_t(bytes));
-  return kept->back();
+ndd::Tensor device_memory(int64_t bytes, int) {
+  const auto size = static_cast<size_t>(bytes);
+  return ndd::tensor_over(std::memset(std::malloc(size), 0xcd, size), bytes, [] {});
 }
 
 void lazy_finish() { cudaStreamSynchronize(nullptr); }

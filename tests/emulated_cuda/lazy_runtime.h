@@ -8,10 +8,10 @@
 #include <functional>
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/accelerator.h>
-#include <torch/csrc/stable/tensor.h>
 
 #include <nvimgcodec.h>
+
+#include "ndd/tensor.h"
 
 // Of its own, because the emulator of the kernels, which may be in the same library, has some of these names too.
 namespace ndd_lazy {
@@ -41,12 +41,10 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* data);
 
 // What torch offers of CUDA.
-inline int current_stream(int, void** stream) { return *stream = nullptr, 0; }
 inline int create_guard(void*, int, CUDAStreamGuardHandle*) { return 0; }
 inline int delete_guard(CUDAStreamGuardHandle) { return 0; }
 inline int allocate(uint64_t, void**) { return 1; }
 inline int release(void*) { return 1; }
-#define aoti_torch_get_current_cuda_stream ::ndd_lazy::current_stream
 #define aoti_torch_create_cuda_stream_guard ::ndd_lazy::create_guard
 #define aoti_torch_delete_cuda_stream_guard ::ndd_lazy::delete_guard
 #define aoti_torch_cuda_caching_allocator_raw_alloc ::ndd_lazy::allocate
@@ -84,14 +82,11 @@ struct Kernel {
   explicit Kernel(int) {}
 };
 
-inline bool on_device(const torch::stable::Tensor&) { return true; }
+inline bool on_device(const ndd::Tensor&) { return true; }
 
 // Never freed: on a GPU the allocator would wait for the stream.
-torch::stable::Tensor device_memory(int64_t bytes);
-template <class... Ignored>
-torch::stable::Tensor device_memory(std::initializer_list<int64_t> shape, Ignored&&...) {
-  return device_memory(*shape.begin());
-}
+ndd::Tensor device_memory(int64_t bytes, int device);
+inline void* stream_of(int) { return nullptr; }
 
 // Returns when the stream of all calls has done everything.
 void lazy_finish();

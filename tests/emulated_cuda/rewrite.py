@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies csrc so that a C++ compiler builds its CUDA kernels for the CPU, over the emulator in ``emulated_cuda.h``.
+"""Copy csrc so that a C++ compiler builds its CUDA kernels for the CPU, over the emulator in ``emulated_cuda.h``.
 
-What C++ cannot parse or a macro cannot express is rewritten, with the lines kept where they were:
+Syntax that is not C++ and that macros cannot express is rewritten, keeping the line numbers:
 
 - ``kernel<<<grid, block>>>(arguments)`` becomes ``ndd_emulator::Launch(...).run([&] { kernel(arguments); })``;
 - ``__shared__`` variables are taken from the memory of the emulated block;
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Everything else in these folders stays as it is; files of the emulator go beside them.
+# Everything else in these folders is unchanged; files of the emulator are added.
 CUDA_SOURCES = (".cu", ".cuh", ".h")
 OWN = {
     "emulated_cuda.h": "cuda_runtime.h",
@@ -26,7 +26,7 @@ OWN = {
     "emulated_memory.cpp": "ndd/emulated_memory.cpp",
 }
 
-# -fsanitize=thread has the compiler call emulated_memory.cpp at each access to memory; nothing of ThreadSanitizer is linked.
+# -fsanitize=thread makes the compiler call emulated_memory.cpp at each memory access; ThreadSanitizer itself is not linked.
 CMAKE = """
 file(GLOB_RECURSE EMULATED CONFIGURE_DEPENDS ndd/*.cu.cpp ops/*.cu.cpp decoders/*.cu.cpp)
 separate_arguments(OPTIONS NATIVE_COMMAND "$ENV{NDD_EMULATED_OPTIONS}")
@@ -38,7 +38,7 @@ _TENSOR = r"((?:\w+(?:\(\))?(?:\.|->))*\w+(?:\(\))?)"
 
 
 def _end_of(text: str, begin: int) -> int:
-    """Behind the bracket that closes the one at ``begin``."""
+    """Return the position behind the bracket that closes the one at ``begin``."""
     opening, closing, depth = text[begin], _CLOSING[text[begin]], 0
     for at in range(begin, len(text)):
         depth += (text[at] == opening) - (text[at] == closing)
@@ -48,7 +48,7 @@ def _end_of(text: str, begin: int) -> int:
 
 
 def _begin_of_name(text: str, end: int) -> int:
-    """Where the name of the kernel begins that ends at ``end``: identifiers, ``::`` and template arguments."""
+    """Return where the kernel name that ends at ``end`` begins: identifiers, ``::`` and template arguments."""
     at = end
     while True:
         if text[at - 1] == ">":
@@ -65,7 +65,7 @@ def _begin_of_name(text: str, end: int) -> int:
 
 
 def rewrite_launches(text: str, file: str) -> str:
-    """The launches of a file as calls of the emulator."""
+    """Rewrite the launches of a file as calls of the emulator."""
     while (at := text.find("<<<")) >= 0:
         name_end = len(text[:at].rstrip())
         name_begin = _begin_of_name(text, name_end)
@@ -82,7 +82,7 @@ def rewrite_launches(text: str, file: str) -> str:
 
 
 def rewrite_shared(text: str, file: str) -> str:
-    """``__shared__`` variables as references to memory of the block."""
+    """Rewrite ``__shared__`` variables as references to memory of the block."""
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = ::ndd_emulator::dynamic_shared<\1>();", text)
 
     def variables(found: re.Match[str]) -> str:
@@ -100,7 +100,7 @@ def rewrite_shared(text: str, file: str) -> str:
 
 
 def rewrite_kernels(text: str) -> str:
-    """The object at the start of every kernel that checks its ``__launch_bounds__`` and tells the emulator where device code begins."""
+    """Add to every kernel an object that checks its ``__launch_bounds__`` and marks the start of device code."""
     at = 0
     while found := re.compile(r"(?:__global__ void)( __launch_bounds__)?").search(text, at):
         at, bounds = found.end(), ""
@@ -115,17 +115,16 @@ def rewrite_kernels(text: str) -> str:
 
 
 def rewrite(text: str, file: str) -> str:
-    """One file of CUDA code, as C++."""
+    """Return a file of CUDA code as C++."""
     text = rewrite_kernels(rewrite_shared(rewrite_launches(text, file), file))
-    if file != "ndd/kernel.h":  # its DeviceGuard is for tensors that really are on a GPU
-        text = re.sub(rf"{_TENSOR}\.is_cuda\(\)", r"::ndd_emulator::on_device(\1)", text)
+    text = re.sub(rf"{_TENSOR}\.is_cuda\(\)", r"::ndd_emulator::on_device(\1)", text)
     if file == "ndd/cuda.h":
-        text = text.replace("torch::stable::empty(", "::ndd_emulator::device_memory(")
+        text = text.replace("cuda_tensor(", "::ndd_emulator::device_memory(").replace("current_stream_of(", "::ndd_emulator::stream_of(")
     return text
 
 
 def main(source: Path, target: Path) -> None:
-    """Write what has changed, so that a build after an edit only compiles that."""
+    """Write only files that changed, so that a build after an edit compiles only those."""
     made = {target / own: (HERE / name).read_text() for name, own in OWN.items()}
     for path in sorted(source.rglob("*")):
         if not path.is_file():

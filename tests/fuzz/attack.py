@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs attacks in processes that may die: one that ends, or answers nothing for a minute, is noted, and the rest goes on behind its file."""
+"""Run attacks in processes that may die: a process that ends, or is silent for a minute, is recorded, and the run continues after its file."""
 
 import argparse
 import json
@@ -17,14 +17,15 @@ from typing import Any
 
 PATIENCE = 60.0  # seconds without an answer
 SLOW = 2.0
-_PLACE = struct.Struct("qd")  # the number of the file that is being read, and since when
+_PLACE = struct.Struct("qd")  # the number of the file that is being read, and its start time
 
 Attack = Callable[[int], bytes]
-"""Reads file ``number`` of a run, and returns what it was. Any exception but RuntimeError, ValueError and MemoryError is a finding, as a crash is."""
+"""Reads file ``number`` of a run, and returns a description. Any exception but RuntimeError, ValueError and MemoryError is a finding, like a
+crash."""
 
 
 def child(make: Callable[[str, str, int, Path], Attack], kind: str, way: str, seed: int, begin: int, end: int, place: str, memory: int) -> None:
-    """Reads files ``begin`` to ``end``, and writes down where it is."""
+    """Read files ``begin`` to ``end``, and record the position."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open(place, "r+b") as file, tempfile.TemporaryDirectory() as folder:
         where = mmap.mmap(file.fileno(), 0)
@@ -57,7 +58,7 @@ def _resident() -> int:
 
 
 def _run(program: str, task: list[Any], checks: dict[str, str]) -> tuple[dict[str, Any] | None, int, str]:
-    """A child's result, or None, the number of the file at which it ended, and what it wrote."""
+    """Return a child's result, or None, the number of the file at which it ended, and its output."""
     with tempfile.NamedTemporaryFile() as place:
         place.write(bytes(_PLACE.size))
         place.flush()
@@ -83,7 +84,7 @@ def _run(program: str, task: list[Any], checks: dict[str, str]) -> tuple[dict[st
 
 
 def run(program: str, kind: str, way: str, seed: int, count: int, memory: int) -> dict[str, Any]:
-    """All files of a kind; what came of them."""
+    """Attack all files of a kind; return the outcomes."""
     total: dict[str, Any] = {"read": 0, "refused": 0, "deaths": [], "slow": [], "growth": 0}
     begin = 0
     while begin < count:
@@ -95,7 +96,7 @@ def run(program: str, kind: str, way: str, seed: int, count: int, memory: int) -
         for key in ("read", "refused", "growth"):
             total[key] += found[key]
         for slow, took in found["slow"]:
-            # The checks write to all that is allocated, also where a library allocates gigabytes that it never touches.
+            # The heap checks fill all allocations, also gigabytes that a library allocates but never touches.
             again, _, _ = _run(program, [kind, way, seed, slow, slow + 1, memory], {})
             total["slow"] += [(slow, took)] if again is None else again["slow"]
         break
@@ -103,7 +104,7 @@ def run(program: str, kind: str, way: str, seed: int, count: int, memory: int) -
 
 
 def main(make: Callable[[str, str, int, Path], Attack], program: str, kinds: dict[str, tuple[str, ...]], counts: dict[str, int], memory: int) -> None:
-    """The command line. ``kinds`` has the ways in which each is damaged, ``counts`` how many files there are of each way in all."""
+    """Run the command line. ``kinds`` holds the kinds of damage, ``counts`` the number of files of each."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     for way, count in counts.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads damaged containers and their index files in processes that may die."""
+"""Read damaged containers and their index files in processes that may die."""
 
 import io
 import json
@@ -21,7 +21,7 @@ PAGE = 4096
 
 
 def scattered(data: bytearray, draw: random.Random, places: list[int]) -> None:
-    """Numbers of 2, 4 or 8 bytes at places that matter."""
+    """Change numbers of 2, 4 or 8 bytes at relevant places."""
     for _ in range(draw.randrange(1, 4)):
         kind = draw.choice(("<H", "<I", "<Q"))
         at = draw.choice(places)
@@ -30,7 +30,7 @@ def scattered(data: bytearray, draw: random.Random, places: list[int]) -> None:
 
 
 def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
-    """Numbers in the two headers, in the headers of pages, in their tables and nodes."""
+    """Change numbers in the two headers, in the headers of pages, in their tables and nodes."""
     made = bytearray(data)
     place: list[int] = []
     for page in (0, PAGE):
@@ -52,7 +52,7 @@ def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
 
 
 def tfrecord_lengths(data: bytes, draw: random.Random) -> bytes:
-    """Lengths with right checksums."""
+    """Change lengths, with valid checksums."""
     from readers._files import masked
 
     made, at, places = bytearray(data), 0, []
@@ -69,7 +69,7 @@ def tfrecord_lengths(data: bytes, draw: random.Random) -> bytes:
 
 
 def tar_headers(data: bytes, draw: random.Random) -> bytes:
-    """Fields with right checksums."""
+    """Change fields, with valid checksums."""
     made = bytearray(data)
     at = draw.choice([at for at in range(0, len(data), 512) if data[at + 257 : at + 262] == b"ustar"])
     field, size = draw.choice(((0, 100), (124, 12), (156, 1), (157, 100), (257, 8), (345, 155)))
@@ -106,7 +106,7 @@ def recordio_words(data: bytes, draw: random.Random) -> bytes:
 
 
 def json_values(data: bytes, draw: random.Random) -> bytes:
-    """Other values at some places of the document."""
+    """Change values at some places of the document."""
     text = data.decode()
     lines = [json.loads(line) for line in text.splitlines()] if "\n" in text else [json.loads(text)]
     wrong: tuple[Any, ...] = (
@@ -142,7 +142,7 @@ def json_values(data: bytes, draw: random.Random) -> bytes:
 
 
 def index_numbers(text: bytes, draw: random.Random) -> bytes:
-    """Other numbers in an index."""
+    """Change numbers in an index."""
     words = text.split(b" ")
     for _ in range(draw.randrange(1, 3)):
         words[draw.randrange(len(words))] = draw.choice(
@@ -152,7 +152,7 @@ def index_numbers(text: bytes, draw: random.Random) -> bytes:
 
 
 class Container:
-    """A file that is read, its index or None, and how both are attacked."""
+    """A file, its index or None, and how both are attacked."""
 
     def __init__(
         self, content: bytes, read: Callable[[dict[str, Any]], Any], headers: Callable[[bytes, random.Random], bytes] | None, index: bytes = b""
@@ -237,7 +237,7 @@ def _container(kind: str, folder: Path) -> Container:
 
 
 def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
-    """The attack on one kind of container: its file, or its index."""
+    """Return the attack on one kind of container: its file, or its index."""
     from _mutations import mutated
 
     one = _container(kind, folder)

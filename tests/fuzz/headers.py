@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers that contradict themselves or the pixels behind them: each function makes one file of a format from a good one."""
+"""Headers that contradict themselves or the pixels: each function makes one file of a format from a good one."""
 
 import random
 import struct

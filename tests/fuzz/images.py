@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes damaged images in processes that may die: ``python images.py [--mutated N] [--headers N] [--seed N] [--formats ...] [--out FOLDER]``.
+"""Decode damaged images in processes that may die: ``python images.py [--mutated N] [--headers N] [--seed N] [--formats ...] [--out FOLDER]``.
 
-Each file is decoded into memory that ends in front of a page without access, and by the public functions; glibc's allocator checks the heap
-Each file is decoded into memory that ends in front of a page without access, and by the public functions. glibc checks the heap
-status is 1 when there was one.
+Each file is decoded by the public functions and into memory in front of a guard page, while glibc checks the heap. The exit status is 1 if a process
+ended.
 """
 
 import argparse
@@ -26,10 +25,10 @@ import numpy as np
 from headers import CONTRADICTORY
 from sources import FORMATS, files_of
 
-sys.path.append(str(Path(__file__).parent.parent))  # for what makes the mutated files of the tests
+sys.path.append(str(Path(__file__).parent.parent))  # for the mutated files of the tests
 
-PATIENCE = 60.0  # seconds for a file, after which its process is ended
-STARTING = 600.0  # and for importing torch and the first files, under the checks of the heap
+PATIENCE = 60.0  # seconds per file, after which its process is killed
+STARTING = 600.0  # for importing torch and the first files, under the heap checks
 SLOW = 2.0
 GUARDED = 64 << 20  # bytes of the largest image that is decoded in front of the guard page
 KINDS = ("mutated", "headers")
@@ -45,7 +44,7 @@ def damaged(name: str, kind: str, index: int, seed: int, files: list[bytes]) -> 
 
 
 class Guard:
-    """Memory that ends where a page begins that nobody may touch."""
+    """Return memory that ends at a page without access."""
 
     def __init__(self) -> None:
         self.map = mmap.mmap(-1, GUARDED + mmap.PAGESIZE)
@@ -60,12 +59,12 @@ class Guard:
 
 
 def decode(file: bytes, index: int, guard: Guard) -> bool:
-    """Whether it can be decoded, by all ways in turn."""
+    """Return whether it can be decoded, trying all functions."""
     import torch
 
     import torch_ndd as ndd
     from torch_ndd import types
-    from torch_ndd._operator import OPERATORS
+    from torch_ndd._core.operator import OPERATORS
     from torch_ndd.decoders._decode import Options, image_shapes
 
     contents = ndd.tensor(np.frombuffer(file, np.uint8))
@@ -92,10 +91,10 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
 
 
 def child(name: str, kind: str, begin: int, end: int, seed: int, progress: str) -> None:
-    """Decodes files; the progress file has the next number, those decoded, those slow and the slowest time in microseconds."""
+    """Decode files; the progress file holds the next number, the decoded ones, the slow ones and the longest time in microseconds."""
     files, guard, done, slowest = files_of(name), Guard(), 0, 0.0
     slow: list[int] = []
-    for file in files:  # the codecs are loaded, and buffers have their sizes
+    for file in files:  # loads the codecs and sizes the buffers
         decode(file, 0, guard)
     with open(progress, "r+b", buffering=0) as out:
         for i in range(begin, end):
@@ -112,7 +111,7 @@ def child(name: str, kind: str, begin: int, end: int, seed: int, progress: str) 
 
 
 def is_slow(path: Path) -> bool:
-    """Whether a stored file takes long without the checks of the heap, which fill gigabytes for a large image."""
+    """Return whether a stored file takes long without the heap checks, which fill gigabytes for a large image."""
     decode = "images.decode({}, 0, images.Guard())"
     program = f"""
 import sys, time, images
@@ -137,7 +136,7 @@ def checked_heap() -> dict[str, str]:
 
 
 def run(name: str, kind: str, count: int, seed: int, out: Path) -> dict[str, Any]:
-    """All files of a format; a process that ends is followed by another one behind the file that ended it."""
+    """Run all files of a format; if a process ends, another one continues after the file that ended it."""
     progress, begin = out / f"progress-{name}-{kind}", 0
     total: dict[str, Any] = {"files": count, "decoded": 0, "slowest": 0.0, "deaths": [], "slow": []}
     while begin < count:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes damaged sounds, arrays, videos and FITS files in processes that may die."""
+"""Decode damaged audio, arrays, videos and FITS files in processes that may die."""
 
 import io
 import random
@@ -43,7 +43,7 @@ def _sources(kind: str) -> list[bytes]:
 
 
 def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
-    """The attack on one kind of file: the decoder, and the reader where it has code of its own."""
+    """Return the attack on one kind of file: the decoder, and the reader if it has its own code."""
     from _mutations import mutated
 
     import torch_ndd as ndd
@@ -70,7 +70,7 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
             np.asarray(ndd.decoders.audio(file)[0])
 
     for one in files:
-        decode(one)  # whole ones can be read
+        decode(one)  # undamaged files are readable
 
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")

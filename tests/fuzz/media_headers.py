@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers of sounds, videos, arrays and FITS files that contradict themselves or what is behind them."""
+"""Headers of audio, videos, arrays and FITS files that contradict themselves or the data."""
 
 import random
 import struct

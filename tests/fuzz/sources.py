@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that are damaged: some that Pillow makes, and those of DALI_EXTRA_PATH where it is set."""
+"""The files to damage: some made by Pillow, and those of DALI_EXTRA_PATH if it is set."""
 
 import io
 import os
@@ -20,7 +20,7 @@ ENDINGS = {
     "webp": (".webp",),
     "jpeg2000": (".jp2", ".j2k"),
 }
-REAL_FILES = 8  # of a format, the smallest ones
+REAL_FILES = 8  # per format, the smallest ones
 LARGEST = 350_000
 
 _Y, _X = np.mgrid[:40, :56]
@@ -117,5 +117,5 @@ def real(name: str) -> list[bytes]:
 
 
 def files_of(name: str) -> list[bytes]:
-    """What is damaged of a format; what Pillow makes comes first."""
+    """Return the files of a format; those made by Pillow come first."""
     return made(name) + real(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of tensors: cases for ``test_operators.py``, and what is special about operands that need not be tensors."""
+"""Arithmetic on tensors: cases for ``test_operators.py``, and operands that are not tensors."""
 
 import functools
 import operator
@@ -31,7 +31,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Toward zero, of Python's integers: the smallest one divided by -1 does not fit."""
+    """Division toward zero, in Python integers: the smallest one divided by -1 does not fit."""
     made = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
     return np.array(made, object).reshape(a.shape)
 
@@ -47,7 +47,7 @@ def _wrapped(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """By the rules: NumPy and Python's integers on operands of the promoted type."""
+    """The reference: NumPy and Python integers on operands of the promoted type."""
     promoted = types.promote(torch.from_numpy(left).dtype, torch.from_numpy(right).dtype)
     if operation is operator.truediv and not promoted.is_floating_point:
         promoted = torch.float32
@@ -83,7 +83,7 @@ def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.nda
 
 
 def divisible(operation: Function, dtype: str, divisor: np.ndarray) -> np.ndarray:
-    """The right operand without zeros where they would be an error, and without exponents that need a machine of Python's patience."""
+    """Return the right operand without zeros where they would be an error, and without exponents that take Python too long."""
     if operation in (operator.floordiv, operator.mod):
         return np.where(divisor == 0, np.asarray(1, divisor.dtype), divisor)
     if operation is operator.pow:
@@ -98,7 +98,7 @@ def divisible(operation: Function, dtype: str, divisor: np.ndarray) -> np.ndarra
 
 
 def refused(operation: Function, *dtypes: str) -> str | None:
-    """What the message says where there is no such operation."""
+    """Return the message for an unsupported operation."""
     if operation in (*BITS, operator.invert):
         return "integral" if any(name[0] == "f" for name in dtypes) else None
     if set(dtypes) == {"bool"} and operation is not operator.mul and operation not in COMPARISONS:
@@ -178,7 +178,7 @@ LIMITS = [-(2**63), -(2**31), -(2**15), -(2**7), -1, 0, 1, 2**7 - 1, 2**8 - 1, 2
 
 @each_operation
 def test_limits_of_integers(operation: Function) -> None:
-    """The smallest and the largest numbers of every pair of types, with each other."""
+    """The smallest and the largest numbers of every pair of types, combined."""
 
     def limits(dtype: str) -> np.ndarray:
         return np.array([x for x in LIMITS if np.iinfo(dtype).min <= x <= np.iinfo(dtype).max], dtype)
@@ -210,7 +210,7 @@ def test_bfloat16_and_float16() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_every_16_bit_float_is_rounded_right(dtype: torch.dtype) -> None:
-    """All of them times some: neighbours, subnormal and infinite products."""
+    """All values times some: neighbors, subnormal and infinite products."""
     every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
     factors = torch.tensor([[1.0], [1.37], [1.001], [2**-8], [2**8], [0.5]], dtype=dtype)
     made = (ndd.as_tensor(every) * ndd.as_tensor(factors)).torch()
@@ -282,7 +282,7 @@ def test_results_beyond_the_caches(dtype: str, first: int) -> None:
 @pytest.mark.parametrize("mode", list(EvalMode))
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batches(operation: Function, mode: EvalMode, threads: int) -> None:
-    """Dense, ragged, of one sample, with numbers, lists, arrays, tensors and pending operands, from both sides."""
+    """Dense, ragged, of one sample, with numbers, lists, arrays, tensors and pending operands, on both sides."""
     ndd.set_num_threads(threads)
     try:
         for shapes in ([(40, 50, 3)] * 3, [(40, 50, 3), (60, 31, 3), (1, 2, 3)], [(4, 5, 3)]):
@@ -439,7 +439,7 @@ def test_a_wrapped_array_may_change_after_the_call() -> None:
     "dtypes", [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("uint16", "int16"), ("int64", "uint64"), ("float16", "bool")]
 )
 def test_compiled(operation: Function, dtypes: tuple[str, str]) -> None:
-    """The formula, or the kernel where there is none, equals eager evaluation."""
+    """The formula, or the kernel if there is none, equals eager evaluation."""
     left = ndd.batch(numbers(dtypes[0], (3, 4, 5)))
     right = ndd.batch(divisible(operation, dtypes[0], numbers(dtypes[1], (3, 5), 1)))
     if refused(operation, *dtypes):

@@ -86,7 +86,7 @@ def test_npy_equals_numpy(dtype: str) -> None:
         for one in (array, np.asfortranarray(array), array.astype(array.dtype.newbyteorder(">"))):
             for version in ((1, 0), (2, 0), (3, 0)):
                 made = decode(npy(one, version))
-                assert (made.dtype, made.shape) == (np.dtype(dtype), one.shape)  # a number in Fortran order has one axis
+                assert (made.dtype, made.shape) == (np.dtype(dtype), one.shape)  # a scalar in Fortran order has one axis
                 assert np.array_equal(made, one)
 
 

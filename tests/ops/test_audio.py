@@ -27,7 +27,7 @@ def short_time_spectra(
     window_fn: list[float] | None = None,
     layout: str = "ft",
 ) -> np.ndarray:
-    """With NumPy in float64."""
+    """The reference, in NumPy with float64."""
     signal = signal.reshape(-1).astype(np.float64)
     if center_windows:
         half = window_length // 2
@@ -52,7 +52,7 @@ def mel_bands(
     mel_formula: str = "slaney",
     normalize: bool = True,
 ) -> np.ndarray:
-    """The filters at all frequencies, from the scales as published."""
+    """Return the filters at all frequencies, from the published scales."""
 
     def slaney(hertz: Any) -> Any:
         return np.where(hertz < 1000, 3 * hertz / 200, 15 + 27 * np.log(np.maximum(hertz, 1) / 1000) / np.log(6.4))
@@ -71,7 +71,7 @@ def mel_bands(
 
 
 def cepstrum(bands: np.ndarray, axis: int = 0, dct_type: int = 2, n_mfcc: int = 20, normalize: bool = False, lifter: float = 0.0) -> np.ndarray:
-    """With SciPy, whose transforms are twice the textbook's where they are not orthogonal."""
+    """The reference, SciPy, whose transforms are twice the textbook's unless they are orthogonal."""
     made = np.asarray(scipy.fft.dct(bands.astype(np.float64), type=dct_type, axis=axis, norm="ortho" if normalize else None))
     made = made if normalize else made / 2
     made = np.moveaxis(made, axis, 0)[:n_mfcc]
@@ -218,7 +218,7 @@ def test_equals_librosa(htk: bool, normalize: bool) -> None:
     np.testing.assert_allclose(made.torch().numpy(), filters, rtol=0, atol=1e-6 * filters.max())
 
 
-def test_decibels_of_what_has_none() -> None:
+def test_decibels_without_positive_elements() -> None:
     values = torch.tensor([1.0, math.nan, 100.0, 0.0, -1.0])
     assert ndd.to_decibels(values, cutoff_db=-80.0).torch().tolist() == [-20.0, -80.0, 0.0, -80.0, -80.0]
     assert ndd.to_decibels(torch.tensor([1.0, math.inf]), reference=1.0).torch().tolist() == [0.0, math.inf]
@@ -262,8 +262,8 @@ def test_mistakes(error: type[Exception], word: str, call: Any) -> None:
         call()
 
 
-def test_mfcc_with_a_lifter_that_is_no_number() -> None:
-    """Tables of cosines are kept by their parameters, among which it is equal to none and to all."""
+def test_mfcc_with_a_nan_lifter() -> None:
+    """Cosine tables are cached by their parameters, and NaN is equal to none of these."""
     bands = torch.ones(9, 4)
     assert ndd.mfcc(bands, lifter=0.0).torch().isfinite().all()
     assert ndd.mfcc(bands, lifter=math.nan).torch().isnan().all()

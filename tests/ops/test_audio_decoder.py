@@ -55,7 +55,7 @@ def resampled(file: np.ndarray, sample_rate: float, quality: float = 50, **optio
 
 
 def interpolated(samples: np.ndarray, ratio: float, quality: float) -> np.ndarray:
-    """Each instant from all samples, in double precision."""
+    """The reference: each output from all samples, in double precision."""
     lobes = {0: 3, 50: 16, 100: 64}[quality]
     at = np.arange(int(np.ceil(len(samples) * ratio)))[:, None] / ratio - np.arange(len(samples))
     weights = np.where(np.abs(at) < lobes, np.sinc(at) * (1 + np.cos(np.pi * at / lobes)) / 2, 0)
@@ -97,7 +97,7 @@ def test_formats_equal_soundfile(name: str) -> None:
         expected, _ = reference(file)
         assert (samples.dtype, samples.layout, rate.dtype, rate.shape, rate.item()) == (ndd.float32, None, ndd.float32, (), RATE)
         assert samples.shape == expected.shape
-        # Parallel decoders of lossy codecs may sum in another order than soundfile's, which is the same library.
+        # Decoders of lossy codecs may sum in another order when run in parallel, although the library is the same.
         assert np.abs(np.asarray(samples) - expected).max() <= (1e-6 if name in LOSSY else 0)
 
 
@@ -113,7 +113,7 @@ def test_flac_of_every_kind(subtype: str, channels: int) -> None:
     rng = np.random.default_rng(channels)
     for frames, level in ((1, 0.0), (15, 1.0), (4096, 0.5), (9000, 0.9), (12345, 0.0), (5000, 1.0)):
         waves = sound(frames, channels)
-        kinds = {  # what encoders do about each of them is different
+        kinds = {  # encoders differ in how they handle each of them
             "predicted": waves + rng.standard_normal((frames, channels)) * 1e-3,
             "noise": rng.uniform(-1, 1, (frames, channels)),
             "loud": np.sign(rng.standard_normal((frames, channels))),

@@ -19,7 +19,7 @@ CASES = [
 
 
 def drawn(count: int, operator: Any = ndd.time_mask, extent: int = 60, **args: Any) -> np.ndarray:
-    """For each of many samples, which elements of the axis are masked."""
+    """Return which elements of the axis are masked, for many samples."""
     name = "time_mask_param" if operator is ndd.time_mask else "freq_mask_param"
     shape = (count, 2, extent) if operator is ndd.time_mask else (count, extent, 2)
     made = operator(ndd.batch(np.ones(shape, np.float32)), **{name: 20, **args}, rng=ndd.random.RNG(seed=5)).torch().numpy()
@@ -32,7 +32,7 @@ def drawn(count: int, operator: Any = ndd.time_mask, extent: int = 60, **args: A
 def test_one_mask_is_one_stretch_of_a_uniform_width_and_place(operator: Any) -> None:
     masked = drawn(4000, operator)
     edges = np.abs(np.diff(np.pad(masked, ((0, 0), (1, 1))).astype(int), axis=1)).sum(1)
-    assert set(edges) == {0, 2}  # nothing, or one stretch
+    assert set(edges) == {0, 2}  # nothing, or one span
     widths = masked.sum(1)
     counts = np.bincount(widths, minlength=20)
     assert len(counts) == 20

@@ -15,7 +15,7 @@ def spectrum(values: np.ndarray, axis: int = -1, nfft: int | None = None, power:
 
 
 def region(signal: np.ndarray, cutoff_db: float = -60.0, reference_power: float = 0.0, window_length: int = 2048) -> tuple[Any, Any]:
-    """Every window by itself."""
+    """The reference: every window separately."""
     window = min(window_length, len(signal))
     powers = np.lib.stride_tricks.sliding_window_view(signal.astype(np.float64) ** 2, window).mean(1)
     loud = np.flatnonzero(powers >= (reference_power or powers.max()) * 10 ** (cutoff_db / 10))
@@ -32,7 +32,7 @@ def resampled(
     antialias: bool = False,
     dtype: torch.dtype | None = None,
 ) -> np.ndarray:
-    """The sum of the docstring in float64."""
+    """The docstring's sum in float64."""
     length, info = len(signal), np.iinfo(signal.dtype) if signal.dtype.kind in "iu" else None
     values, made_dtype = signal.astype(np.float64), np.dtype(str(dtype).removeprefix("torch.")) if dtype else signal.dtype
     if info is not None and made_dtype != signal.dtype:
@@ -128,7 +128,7 @@ def test_power_spectrum_of_one_long_signal(length: int) -> None:
 
 
 def test_silence_behind_a_noise_is_silent() -> None:
-    """What a sum that is added to and subtracted from would not find."""
+    """Signals for which a running sum would fail."""
     signal = torch.cat([torch.full((3000,), 1e4), torch.full((5000,), 1e-3)])
     begin, length = ndd.nonsilent_region(signal, window_length=100, cutoff_db=-100.0)
     assert (begin.item(), length.item()) == (0, 3099)
@@ -159,7 +159,7 @@ def test_windows_of_any_length(window: int) -> None:
 
 
 def test_antialiasing_equals_soxr() -> None:
-    """A chirp from 44100 to 16000 Hz. The filters differ near 8 kHz, so only what lies clearly below is compared; what lies above has to go."""
+    """A chirp from 44100 to 16000 Hz. The filters differ near 8 kHz, so only frequencies clearly below are compared; those above must vanish."""
     time = np.arange(44100) / 44100
     kept = np.sin(2 * np.pi * 3000 * time**2).astype(np.float32)  # up to 6 kHz
     removed = np.sin(2 * np.pi * 15000 * time).astype(np.float32)
@@ -179,7 +179,7 @@ def test_upsampling_equals_soxr() -> None:
     assert np.abs(made - expected)[200:-200].max() < 1e-3
 
 
-def test_ratio_that_is_no_fraction() -> None:
+def test_ratio_that_is_not_a_fraction() -> None:
     signal = np.random.default_rng(0).uniform(-1, 1, 5000).astype(np.float32)
     made = ndd.audio_resample(ndd.tensor(signal), scale=math.pi / 3).torch().numpy()
     np.testing.assert_allclose(made, resampled(signal, math.pi / 3), rtol=0, atol=5e-6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``random_bbox_crop``: every window keeps to the rules, and boxes, labels and numbers go together."""
+"""``random_bbox_crop``: every window obeys the rules, and boxes, labels and indices match."""
 
 from typing import Any
 
@@ -57,13 +57,13 @@ CASES = [
 
 
 def drawn(count: int = COUNT_OF_WINDOWS, boxes: np.ndarray = BOXES, seed: int = 3, **args: Any) -> list[tuple[np.ndarray, ...]]:
-    """Anchor, shape, boxes, labels and numbers of many windows."""
+    """Return anchor, shape, boxes, labels and indices of many windows."""
     made = random_bbox_crop(boxes, LABELS[: len(boxes)], batch_size=count, output_bbox_indices=True, rng=RNG(seed=seed), **args)
     return list(zip(*([np.asarray(one) for one in result] for result in made), strict=True))
 
 
 def overlaps(anchor: np.ndarray, shape: np.ndarray, boxes: np.ndarray = BOXES) -> tuple[np.ndarray, np.ndarray]:
-    """Intersection over union, and over the box."""
+    """Return intersection over union, and over the box."""
     dims = len(anchor)
     both = np.maximum(0, np.minimum(anchor + shape, boxes[:, dims:]) - np.maximum(anchor, boxes[:, :dims])).prod(1)
     own = (boxes[:, dims:] - boxes[:, :dims]).prod(1)
@@ -88,7 +88,7 @@ def test_boxes_labels_and_numbers_go_together(prune: float | None) -> None:
         np.testing.assert_allclose(left, expected, atol=1e-6)
 
 
-def test_windows_lie_in_the_image_and_keep_to_the_ranges() -> None:
+def test_windows_are_inside_the_image_and_within_the_ranges() -> None:
     for anchor, shape, *_ in drawn(**SSD):
         assert (anchor >= 0).all()
         assert (anchor + shape <= 1 + 1e-6).all()

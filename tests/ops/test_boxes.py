@@ -202,7 +202,7 @@ def test_start_and_size() -> None:
     np.testing.assert_allclose(sizes, np.concatenate([ends[:, :2], ends[:, 2:] - ends[:, :2]], 1), atol=1e-6)
 
 
-def test_a_turned_box_lies_where_its_pixels_are() -> None:
+def test_a_rotated_box_follows_its_pixels() -> None:
     for angle in (0, 17, 45, 90, 133, 250):
         image = np.zeros((60, 90, 1), np.float32)
         image[10:30, 20:60] = 1
@@ -218,7 +218,7 @@ def test_every_box_has_an_anchor() -> None:
     anchors = [0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]
     for labels in (np.array([4, 5, 6], np.int32), np.array([4, 5, 6], np.int64), np.array([[4], [5], [6]], np.uint8)):
         _, classes = box_encoder(given, labels, anchors=anchors)
-        assert array(classes).tolist() == [0, 5, 6]  # of equal anchors and boxes the last one
+        assert array(classes).tolist() == [0, 5, 6]  # the last one of equal anchors and boxes
         assert array(classes).dtype == labels.dtype
     made, classes = box_encoder(given[:0], np.zeros(0, np.int32), anchors=anchors)
     assert not array(classes).any()

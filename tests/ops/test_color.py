@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+import torch
 from _cases import Case, Each, images
 
 import torch_ndd as ndd
@@ -53,11 +54,20 @@ def hsv_twisted(image: np.ndarray, hue: float = 0.0, saturation: float = 1.0, va
     return rounded(twisted(image.astype(np.float64), value, 1.0, hue, saturation), np.dtype({"f32": "float32"}.get(dtype, dtype)))
 
 
+def posterized(image: np.ndarray, bits: int | list[int]) -> np.ndarray:
+    """With shifts of the bits."""
+    kept = np.reshape(bits, (-1, *(1,) * (image.ndim - 1))) if np.ndim(bits) else np.int64(bits)
+    if image.dtype.kind == "f":
+        return (np.minimum(np.floor(image.astype(np.float64) * 2**kept), 2**kept - 1).clip(0) / 2**kept).astype(image.dtype)
+    dropped = np.maximum(np.iinfo(image.dtype).max.bit_length() - kept, 0)
+    return (image.astype(np.int64) >> dropped << dropped).astype(image.dtype)
+
+
 KR, KG, KB = 0.299, 0.587, 0.114  # ITU-R BT.601
 
 
 def respaced(image: np.ndarray, image_type: int, output_type: int) -> np.ndarray:
-    """Over R, G and B, written out one by one."""
+    """A matrix over R, G and B, written out."""
     full = (1.0 if image.dtype.kind == "f" else np.iinfo(image.dtype).max) / 255
     planes = [image[..., c].astype(np.float64) / full for c in range(image.shape[-1])]
     if image_type == types.YCbCr:
@@ -96,6 +106,11 @@ CASES = [
     Case("brightness", "to int16", images("DHWC", "uint8"), {"brightness": -190.4, "dtype": "i16"}, "DHWC", brightened),
     Case("brightness", "formula", images("FHWC", "int32", low=-300), {"brightness": 0.7}, "FHWC"),
     Case("brightness", "frames formula", images("FHWC", "uint8"), {"brightness": Each([0.5, 1.0, 2.0])}, "FHWC"),
+    Case("posterize", "uint8", images("HWC", "uint8"), {"bits": 3}, "HWC", posterized),
+    Case("posterize", "each", images("CHW", "uint8"), {"bits": Each([0, 4, 8])}, "CHW", posterized),
+    Case("posterize", "int16", images("HWC", "int16", low=-300), {"bits": Each([1, 9, 20])}, "HWC", posterized),
+    Case("posterize", "float32", images("HWC", "float32"), {"bits": Each([1, 2, 7])}, "HWC", posterized),
+    Case("posterize", "frames", images("FHWC", "uint8"), {"bits": 5}, "FHWC", posterized),
     Case("color_twist", "uint8", images("HWC"), {"brightness": 1.1, "contrast": 0.7, "hue": 50.0, "saturation": 1.4}, "HWC", twisted, 1),
     Case(
         "color_twist",
@@ -255,7 +270,7 @@ def test_three_channels_are_wanted(name: str, channels: int) -> None:
     "args", [{"hue": 20.0, "value": 0.9}, {"hue": 100.0, "saturation": 2.5}, {"value": -3.9}, {"saturation": 0.0}, {"value": 9.0}]
 )
 def test_whole_numbers_are_as_good_as_floats(args: dict[str, float]) -> None:
-    """Of bytes the products are made in 16 bits: nothing is further than 0.03 from what is rounded."""
+    """Products of bytes are computed in 16 bits: the error before rounding is at most 0.03."""
     image = np.random.default_rng(0).integers(0, 256, (40, 50, 3)).astype(np.uint8)
     exact = np.asarray(ndd.hsv(image, dtype=ndd.float32, **args).evaluate()).clip(0, 255)
     assert np.abs(np.asarray(ndd.hsv(image, **args).evaluate()) - exact).max() < 0.53
@@ -263,7 +278,7 @@ def test_whole_numbers_are_as_good_as_floats(args: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("value", [1e30, -1e30, np.nan, np.inf, 3e6, 1.0])
 def test_many_pixels_as_each_alone(value: float) -> None:
-    """Vectors and single pixels are computed in different code."""
+    """Vectors and single pixels are computed by different code."""
     image = np.random.default_rng(0).integers(0, 256, (1, 100, 3)).astype(np.uint8)
     for changed in (
         lambda x: ndd.hsv(x, value=value, hue=30),
@@ -335,3 +350,21 @@ def test_arguments_that_are_not_finite() -> None:
     for value in (np.nan, np.inf, -np.inf):
         assert np.isin(np.asarray(ndd.contrast(image, contrast=value).evaluate()), [0, 255]).all()
         assert np.isin(np.asarray(ndd.hsv(image, hue=value, value=value).evaluate()), [0, 255]).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("bits", [0, 1, 5, 8])
+def test_posterize_is_that_of_torchvision(dtype: str, bits: int) -> None:
+    functional = pytest.importorskip("torchvision.transforms.v2.functional")
+    levels = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16)
+    image = levels if dtype == "uint8" else levels.float() / 255
+    torch.testing.assert_close(ndd.posterize(ndd.tensor(image, layout="CHW"), bits=bits).torch(), functional.posterize(image, bits))
+
+
+def test_posterize_bad_arguments() -> None:
+    image = np.zeros((2, 3, 1), np.uint8)
+    for bits in (-1, 33):
+        with pytest.raises(ValueError, match="posterize: sample 1: bits must be from 0 to 32"):
+            ndd.posterize(ndd.batch([image, image]), bits=ndd.batch([1, bits])).evaluate()
+    with pytest.raises(RuntimeError, match="posterize: the input must be of 8 or 16 bits"):
+        ndd.posterize(image.astype(np.int64), bits=2)

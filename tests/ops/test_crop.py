@@ -10,7 +10,7 @@ RGB = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """As ``cast``: half away from zero, saturated."""
+    """Round like ``cast``: half away from zero, saturated."""
     if not np.issubdtype(np.dtype(dtype), np.integer):
         return values.astype(dtype)
     limits = np.iinfo(dtype)
@@ -26,7 +26,7 @@ def window(
     rounding: str = "round",
     trim: bool = False,
 ) -> np.ndarray:
-    """The window of ``size`` (depth or frames, height, width) at the relative ``position``, cut out one axis after the other."""
+    """Crop ``size`` (depth or frames, height, width) at the relative ``position``, one axis after the other."""
     letters = ("D" if "D" in layout else "F", "H", "W")[-len(size) :]
     fills = np.broadcast_to(np.asarray(fill, np.float64), image.shape[layout.index("C")])
     filler = fills.reshape([-1 if letter == "C" else 1 for letter in layout])

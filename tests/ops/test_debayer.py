@@ -7,7 +7,7 @@ import torch_ndd as ndd
 
 
 def colored(image: np.ndarray, blue_position: tuple[int, int], algorithm: str = "bilinear_ocv") -> np.ndarray:
-    """Pixel by pixel: means of the neighbours that have the colour."""
+    """The reference, pixel by pixel: means of the neighbors that have the color."""
     if image.ndim == 3 and image.shape[-1] != 1:
         return np.stack([colored(frame, blue_position, algorithm) for frame in image])
     mosaic = image.reshape(image.shape[:2]).astype(int)
@@ -31,7 +31,7 @@ def colored(image: np.ndarray, blue_position: tuple[int, int], algorithm: str = 
 
 
 def mosaics(*shape: int, dtype: str = "uint8") -> Inputs:
-    """Of even size, so their extents grow by two."""
+    """Images of even size, whose extents grow by two."""
 
     def make(ragged: bool) -> tuple[list[np.ndarray], ...]:
         generator = np.random.default_rng(7)
@@ -66,7 +66,7 @@ def test_plain_colors_come_back(algorithm: str, position: tuple[int, int]) -> No
 
 
 def test_gradients_follow_smooth_directions() -> None:
-    """Of grey stripes, means of all neighbours have more false colours than means along the stripes."""
+    """On gray stripes, means of all neighbors have more false colors than means along the stripes."""
     stripes = np.where(np.arange(32) // 4 % 2, 200, 40).astype(np.uint8)[None].repeat(32, 0)
     spread = {
         algorithm: np.ptp(np.asarray(ndd.debayer(stripes, blue_position=(0, 0), algorithm=algorithm).evaluate()).astype(int), axis=-1).mean()

@@ -34,7 +34,7 @@ def pillow(file: np.ndarray) -> np.ndarray:
 
 
 def files_of(codec: str) -> Inputs:
-    """Three files, of equal length where the codec does not compress and the shapes are the same."""
+    """Three files, of equal length if the codec does not compress and the shapes are equal."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         rng = np.random.default_rng(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``dump_image``: what is in the files."""
+"""``dump_image``: the contents of the files."""
 
 import contextlib
 import tempfile
@@ -16,7 +16,7 @@ from torch_ndd import dump_image
 
 
 def dumped(*inputs: Any, **args: Any) -> Any:
-    """The operator, in a folder that is removed afterwards."""
+    """Call the operator in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         return dump_image(*inputs, **args)
 

@@ -7,7 +7,7 @@ import torch_ndd as ndd
 
 
 def with_value(shape: tuple[int, ...], dtype: str, value_dtype: str = ""):
-    """An array and the value to fill it with, one number for each column."""
+    """An array and its fill value, one number per column."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         (given,) = images("HWC", dtype)(ragged)

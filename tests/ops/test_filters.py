@@ -33,7 +33,7 @@ def smoothed(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: i
 
 
 def derived(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int] | None, scale: list[float]) -> np.ndarray:
-    """The Laplacian of the first axes, one derivative after the other."""
+    """The reference: the Laplacian of the first axes, one derivative after the other."""
     result = np.zeros(data.shape)
     for of in range(axes):
         part = data.astype(np.float64)
@@ -50,7 +50,7 @@ def derived(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int
 
 
 def stored(result: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """As a kernel stores it: rounded half away from zero and saturated."""
+    """Convert like a kernel's store: rounded half away from zero and saturated."""
     if dtype.kind == "f":
         return result.astype(dtype)
     limits = np.iinfo(dtype)
@@ -90,7 +90,7 @@ def correlated(
     dtype: str | None = None,
     axes: int | None = None,
 ) -> np.ndarray:
-    """Correlation of the first ``axes`` axes, as many as the filter has."""
+    """The reference: correlation of the first ``axes`` axes, as many as the filter has."""
     axes = weights.ndim if axes is None else axes
     size = weights.shape
     at = [n // 2 if a < 0 else a for n, a in zip(size, per_axis(anchor, axes), strict=True)]
@@ -106,7 +106,7 @@ def correlated(
 
 
 def with_weights(inputs: Inputs, shapes: list[tuple[int, ...]], *fills: float, whole: bool = False) -> Inputs:
-    """Inputs of filter: images, a window for each, and perhaps a fill value for each."""
+    """Inputs of filter: images, a filter for each, and optionally a fill value for each."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         (samples,) = inputs(ragged)
@@ -119,7 +119,7 @@ def with_weights(inputs: Inputs, shapes: list[tuple[int, ...]], *fills: float, w
 
 
 def frames_of(inputs: Inputs) -> Inputs:
-    """Images, and windows for as many frames as each gets: two, or three, one and two."""
+    """Images, and filters for the number of frames that each gets: two, or three, one and two."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         (samples,) = inputs(ragged)
@@ -195,7 +195,7 @@ CASES = [
     Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
     Case("gaussian_blur", "axes", images("DHWC"), {"sigma": Each([[1.0, 2.0, 0.5]] * 3), "dtype": "f32"}, "DHWC", smoothed, 1e-3),
     Case("gaussian_blur", "frames", images("FHWC"), {"sigma": 2.0}, "FHWC", tolerance=1),
-    # Several tiles of the CUDA kernels (192 elements by 32 rows), rows that begin at any byte, windows of several sizes, and one that no tile holds.
+    # Several tiles of the CUDA kernels (192 elements by 32 rows), unaligned rows, windows of several sizes, and one that no tile holds.
     Case("gaussian_blur", "tiles", images("HWC", H=69, W=131), {"sigma": Each([0.8, 4.0, 12.0])}, "HWC", smoothed, 1),
     Case("gaussian_blur", "tiles of floats", images("HWC", "float32", H=40, W=67, C=4), {"sigma": 2.0}, "HWC", smoothed, 1e-3),
     Case(
@@ -325,7 +325,7 @@ def test_filter_takes_a_value_for_each_frame() -> None:
         assert np.abs(np.asarray(result.evaluate())[k].astype(int) - expected).max() <= 1
 
 
-def test_weights_of_zero_take_no_part() -> None:
+def test_weights_of_zero_are_skipped() -> None:
     data = np.array([[1.0, np.inf, 3.0]], np.float32)
     assert np.asarray(ndd.filter(data, [[1.0, 0.0, 0.0]], border="clamp").evaluate()).tolist() == [[1.0, 1.0, np.inf]]
     assert not np.asarray(ndd.filter(data, np.zeros((3, 3))).evaluate()).any()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values for the frames of a sequence: their number is checked wherever arguments or videos are ragged, whatever the operator."""
+"""Values per frame: their number is checked for all operators, also with ragged arguments or videos."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._arguments import Role
-from torch_ndd._operator import OPERATORS
+from torch_ndd._core.arguments import Role
+from torch_ndd._core.operator import OPERATORS
 
 RNG = np.random.default_rng(0)
 PER_FRAME = [
     (op.name, argument.name)
     for op in OPERATORS.values()
-    if op.inputs and op.required and not op.per_frame and any(layout.startswith("F") for layout in op.layouts or ("F",))
+    if op.inputs and op.required and not op.options.per_frame and any(layout.startswith("F") for layout in op.options.layouts or ("F",))
     for argument in op.arguments.values()
     if argument.role in (Role.per_sample, Role.shape) and not argument.varying
 ]
@@ -41,7 +41,7 @@ VIDEOS = {
 
 @pytest.mark.parametrize(("name", "argument"), PER_FRAME)
 def test_another_number_of_values_than_frames(name: str, argument: str) -> None:
-    """Arguments are looked at before anything else, so that it does not matter what the others are."""
+    """Arguments are checked first, so that the other arguments do not matter."""
     op = OPERATORS[name]
     others = {key: 1.0 for key in op.missing if key != argument}
     for videos, frames in VIDEOS.values():

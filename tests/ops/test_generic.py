@@ -16,7 +16,7 @@ DTYPES = [torch.bool, *INTEGERS, *FLOATS]
 
 
 def converted(value: float | int, dtype: torch.dtype) -> float | int:
-    """One number, exactly."""
+    """Convert one number exactly."""
     if dtype is torch.bool:
         return not (abs(value) < 0.5)
     if dtype in FLOATS:
@@ -29,7 +29,7 @@ def converted(value: float | int, dtype: torch.dtype) -> float | int:
 
 
 def interesting(dtype: torch.dtype) -> torch.Tensor:
-    """Limits of every type, halves, and what lies next to them."""
+    """Limits of every type, halves, and their neighbors."""
     if dtype is torch.bool:
         return torch.tensor([False, True])
     if dtype in FLOATS:
@@ -53,7 +53,7 @@ def plain(image: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def both(low: float = -50) -> Inputs:
-    """Floats and, of other shapes, what gives the type."""
+    """Floats, and an array of another shape that gives the type."""
 
     def make(ragged: bool) -> tuple[list[np.ndarray], ...]:
         return images("HWC", "float32", low=low, high=300)(ragged)[0], images("HW", "int16")(ragged)[0]
@@ -79,7 +79,7 @@ def normalized(
     shift: float = 0.0,
     dtype: str = "f32",
 ) -> np.ndarray:
-    """In double. ``axis_names`` are of HWC."""
+    """The reference in double. ``axis_names`` are of HWC."""
     reduced = tuple(np.atleast_1d(axes)) if axes is not None else tuple("HWC".index(letter) for letter in axis_names or "HWC"[: image.ndim])
     if axes is None and axis_names is None and np.ndim(mean):
         reduced = tuple(d for d in range(image.ndim) if np.shape(mean)[d] == 1)
@@ -187,7 +187,7 @@ def test_bytes_of_any_number(count: int) -> None:
 
 
 def test_the_largest_table() -> None:
-    """Tracing 65,536 keys takes torch.compile 17 seconds: the generic tests have 256 of them."""
+    """Tracing 65,536 keys takes torch.compile 17 seconds; the generic tests use 256."""
     values = np.random.default_rng(2).permutation(65536)
     given = np.arange(65536, dtype=np.uint16)
     result = ndd.lookup_table(given, keys=range(65536), values=values)
@@ -260,8 +260,8 @@ def test_normalize_with_parameters_of_every_size() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64", "int64"])
-def test_what_does_not_vary(dtype: str) -> None:
-    """And what is little of much: the squares must not cancel out."""
+def test_constant_data(dtype: str) -> None:
+    """Small differences of large numbers: the squares must not cancel."""
     image = np.full((33, 41, 3), 77.3).astype(dtype)
     assert (np.asarray(ndd.normalize(image, shift=3.0).evaluate()) == 3).all()
     assert (np.asarray(ndd.normalize(image, axes=[0, 1]).evaluate()) == 0).all()

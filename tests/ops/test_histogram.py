@@ -16,7 +16,7 @@ def equalized_channel(levels: np.ndarray) -> np.ndarray:
 
 
 def equalized(layout: str, image: np.ndarray) -> np.ndarray:
-    """Every two-dimensional plane by itself."""
+    """The reference: every two-dimensional plane separately."""
     planes = np.moveaxis(image, -1, 0) if layout.endswith("C") else image
     flat = planes.reshape(-1, *planes.shape[-2:]) if not layout.startswith("F") or layout == "FHW" or "CH" in layout else planes
     if layout == "FHWC":
@@ -26,7 +26,7 @@ def equalized(layout: str, image: np.ndarray) -> np.ndarray:
 
 
 def limited(image: np.ndarray, tiles_x: int, tiles_y: int, clip_limit: float, luma_only: bool = True) -> np.ndarray:
-    """Pixel by pixel, over the tables of all tiles."""
+    """The reference: pixel by pixel, over the tables of all tiles."""
     assert image.shape[-1] == 1 or not luma_only
     return np.stack([limited_channel(image[..., c], tiles_y, tiles_x, clip_limit) for c in range(image.shape[-1])], -1)
 
@@ -97,7 +97,7 @@ def test_clahe_of_gray_colors_is_that_of_gray() -> None:
 
 
 def test_lightness_keeps_colors() -> None:
-    """Without contrast to gain, L*a*b* and back changes no level by more than three."""
+    """Without contrast to gain, the conversion to L*a*b* and back changes no level by more than three."""
     levels = np.arange(256, dtype=np.uint8)
     image = np.stack(np.meshgrid(levels[::5], levels[::5], levels[::5], indexing="ij"), -1).reshape(52, -1, 3)
     light = 0.2126 * (image[..., 0] / 255) ** 2.2 + 0.7152 * (image[..., 1] / 255) ** 2.2 + 0.0722 * (image[..., 2] / 255) ** 2.2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every codec with every output type and dtype, against what Pillow, tifffile and OpenCV read from the same file."""
+"""Every codec with every output type and dtype, compared with Pillow, tifffile and OpenCV on the same file."""
 
 import io
 import itertools
@@ -40,7 +40,7 @@ def opencv(samples: np.ndarray, ending: str) -> bytes:
     return cv2.imencode(ending, samples if order is None else np.ascontiguousarray(samples[..., order]), options)[1].tobytes()
 
 
-# How the file is made, and the samples that are in it. Whatever is lossless must come back.
+# How to make the file, and its samples. Lossless formats must be exact.
 FILES: dict[str, tuple[Callable[[], bytes], np.ndarray]] = {
     "png, gray": (lambda: pillow(COLOURS[..., 0], "PNG"), COLOURS[..., :1]),
     "png, gray and alpha": (lambda: pillow(COLOURS[..., :2], "PNG"), COLOURS[..., :2]),
@@ -68,7 +68,7 @@ FILES: dict[str, tuple[Callable[[], bytes], np.ndarray]] = {
 
 
 def jpeg(samples: np.ndarray) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """The file, its samples and its luma."""
+    """Return the file, its samples and its luma."""
     file = pillow(samples, "JPEG", quality=95)
     read, luma = Image.open(io.BytesIO(file)), Image.open(io.BytesIO(file))
     luma.draft("L", luma.size)
@@ -76,7 +76,7 @@ def jpeg(samples: np.ndarray) -> tuple[bytes, np.ndarray, np.ndarray]:
 
 
 def expected(samples: np.ndarray, output_type: str, dtype: str) -> np.ndarray:
-    """What a file's samples should be, from 0 to 1."""
+    """Return the expected samples of a file, from 0 to 1."""
     values = samples / np.iinfo(samples.dtype).max
     if output_type == "ANY_DATA":
         return values
@@ -110,7 +110,7 @@ def check(file: bytes, samples: np.ndarray, gray: np.ndarray | None = None) -> N
         # Rounded to the nearest step of the type; colours are computed in float32.
         tolerance = 0.5 * step + 4e-7
         if output_type == "GRAY" and samples.shape[-1] > 2 and gray is None:
-            tolerance += 4 / 65535 if deep else 1.1 / 255  # each codec has weights of its own, and rounds
+            tolerance += 4 / 65535 if deep else 1.1 / 255  # each codec has its own weights and rounding
         assert np.abs(values - wanted).max() <= tolerance, (output_type, dtype)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders of windows: always equal to the same window of the whole image."""
+"""Window decoders: always equal to the same window of the whole image."""
 
 import io
 
@@ -118,7 +118,7 @@ def test_crops_of_equal_size_are_dense() -> None:
         ("image_slice", {}, "give start, end or shape"),
     ],
 )
-def test_windows_that_make_no_sense(name: str, options: dict[str, object], reason: str) -> None:
+def test_invalid_windows(name: str, options: dict[str, object], reason: str) -> None:
     files = ndd.batch([encode("PNG"), encode("PNG", 1, HEIGHT - 1)])
     if options == {"crop": [98, 10]}:
         files = ndd.batch([encode("PNG", 0, 98), encode("PNG", 1, HEIGHT - 1)])
@@ -141,7 +141,7 @@ def test_peek_image_shape() -> None:
 
 
 def test_peek_image_shape_needs_only_the_header() -> None:
-    # A TIFF may have its directory at the end, a PNG's chunks are gone through for an orientation, a PNM must be as long as its header says.
+    # A TIFF may have its directory at the end, a PNG's chunks are searched for an orientation, a PNM must be as long as its header says.
     for name in ("jpeg 4:2:0", "bmp", "webp", "jpeg 2000"):
         assert ndd.peek_image_shape(FILES[name][:1000]).torch().tolist() == [HEIGHT, WIDTH, 3], name
 

@@ -39,7 +39,7 @@ def test_photographs(quality: int) -> None:
 
 @pytest.mark.parametrize("quality", [1, 40, 97])
 def test_every_small_size(quality: int) -> None:
-    """Borders within a block, within a square of 16, and chroma that is too narrow to be smoothed."""
+    """Borders within a block, within a square of 16, and chroma that is too narrow for smoothing."""
     generator = np.random.default_rng(quality)
     for height in (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33):
         for width in (*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65):
@@ -49,7 +49,7 @@ def test_every_small_size(quality: int) -> None:
 
 @pytest.mark.parametrize("quality", [1, 2, 3, 10, 50, 90, 100])
 def test_steepest_images(quality: int) -> None:
-    """Coefficients as large as they become, in 16 bits between the steps."""
+    """The largest possible coefficients, in 16 bits between the steps."""
     generator = np.random.default_rng(0)
     y, x = np.indices((48, 64))
     for mask in ((y + x) % 2, x % 2, y % 2, (x // 8 + y // 8) % 2, generator.integers(0, 2, y.shape), x == 9):

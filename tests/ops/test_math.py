@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``ndd.math``: cases for ``test_operators.py``, every function on every type, and what is special at the edges."""
+"""``ndd.math``: cases for ``test_operators.py``, every function on every type, and edge cases."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import torch_ndd as ndd
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64"]
 
-# What each is in NumPy, on float64, and operands for which it has a value.
+# Each function in NumPy, on float64, and operands for which it is defined.
 REAL: dict[str, tuple[Callable[..., Any], list[float]]] = {
     "sqrt": (np.sqrt, [0, 1, 2, 100]),
     "rsqrt": (lambda x: 1 / np.sqrt(x), [1, 2, 100]),
@@ -116,7 +116,7 @@ def test_clamp(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*REAL, "abs", "min", "max", "pow", "fpow", "atan2", "clamp"])
-def test_bools_and_what_is_no_number(name: str) -> None:
+def test_bools_and_non_numbers(name: str) -> None:
     count = {"min": 2, "max": 2, "pow": 2, "fpow": 2, "atan2": 2, "clamp": 3}.get(name, 1)
     with pytest.raises(RuntimeError, match=rf"(math.{name}|\*\*).*cannot be a boolean"):
         function(name)(*[ndd.tensor([True])] * count)

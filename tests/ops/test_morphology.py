@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dilate, erode and median_blur. DALI has them on the GPU alone, so the references are OpenCV and plain NumPy."""
+"""dilate, erode and median_blur. DALI has them on the GPU only, so the references are OpenCV and plain NumPy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def pair(value: Any) -> list[int]:
 
 
 def windows(image: np.ndarray, size: list[int], at: list[int], border: str, fill: float = 0.0) -> np.ndarray:
-    """The pixels of a rectangle, x and y, around every pixel of HWC, in a further axis."""
+    """Return the pixels of a rectangle, x and y, around every pixel of HWC, in a new axis."""
     padding = [(at[1], size[1] - 1 - at[1]), (at[0], size[0] - 1 - at[0]), (0, 0)]
     padded = np.pad(image.astype(np.float64), padding, mode=_MODES[border], **({"constant_values": fill} if border == "constant" else {}))
     return np.lib.stride_tricks.sliding_window_view(padded, size[::-1], axis=(0, 1)).reshape(*image.shape, -1)
@@ -57,7 +57,7 @@ CASES = [
     Case("experimental.erode", "uint8", images("HWC"), {"iterations": 3}, "HWC", eroded),
     Case("experimental.erode", "each", images("HWC", "float32", low=-100), _EACH, "HWC", eroded),
     Case("experimental.erode", "wrapped", images("HWC", "int16", low=-100), {"mask_size": [7, 5], "border_mode": "wrap"}, "HWC", eroded),
-    # Several tiles of the CUDA kernels, rows that begin at any byte, masks and windows that no tile holds.
+    # Several tiles of the CUDA kernels, unaligned rows, masks and windows that no tile holds.
     Case("experimental.dilate", "tiles", images("HWC", H=69, W=131), {"mask_size": Each([[3, 3], [5, 17], [20, 1]])}, "HWC", dilated),
     Case(
         "experimental.erode",

@@ -137,7 +137,7 @@ def test_channels_of_a_pixel_go_together(layout: str | None, shape: tuple[int, .
         assert (np.where(hit, made, 0) == np.take(np.where(hit, made, 0), [0], axis)).all()
         first = np.take(np.where(hit, made, 0), 0, axis).reshape(-1)
         planar = array(noise.salt_and_pepper(np.full((first.size, 1), 9, np.int32), prob=0.5, salt_val=1, pepper_val=2, rng=RNG(1))).reshape(-1)
-        np.testing.assert_array_equal(first, np.where(planar == 9, 0, planar))  # pixel k has word k in every layout
+        np.testing.assert_array_equal(first, np.where(planar == 9, 0, planar))  # pixel k uses word k in every layout
 
 
 def test_salt_and_pepper_of_values_and_degenerate_images() -> None:

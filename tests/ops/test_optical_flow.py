@@ -22,7 +22,7 @@ def texture(height: int, width: int, channels: int, seed: int) -> np.ndarray:
 
 
 def moving(frames: int = 3, height: int = 48, width: int = 56, channels: int = 3) -> Inputs:
-    """Windows that move over a texture by whole pixels, of another distance from frame to frame."""
+    """Windows that move over a texture by whole pixels, by a different distance per frame."""
 
     def make(ragged: bool) -> tuple[list[np.ndarray], ...]:
         samples = []
@@ -37,7 +37,7 @@ def moving(frames: int = 3, height: int = 48, width: int = 56, channels: int = 3
 
 
 def whole_shifts(frames: np.ndarray, *hints: np.ndarray, output_grid: int = 4, output_format: int | None = None, **args: Any) -> np.ndarray:
-    """The one shift of the whole frame that fits best, for every cell."""
+    """Return the single best shift of the whole frame, for every cell."""
     grid = output_format or output_grid
     _, height, width, _ = frames.shape
     fields = []
@@ -78,7 +78,7 @@ def flow(frames: Any, *hints: Any, **args: Any) -> np.ndarray:
 
 
 def moved(image: np.ndarray, field: np.ndarray) -> np.ndarray:
-    """The frame after `image` whose optical flow is `field` (x, y)."""
+    """Return the frame after `image` whose optical flow is `field` (x, y)."""
     y, x = np.indices(field.shape[:2], dtype=float)
     at = [y + field[..., 1], x + field[..., 0]]
     return (
@@ -99,7 +99,7 @@ def motion(name: str) -> np.ndarray:
 
 
 def endpoint_error(found: np.ndarray, truth: np.ndarray, grid: int) -> float:
-    """Mean distance, away from the border, where pixels come from outside."""
+    """Return the mean error away from the border, where pixels come from outside."""
     height, width = (n // grid * grid for n in truth.shape[:2])
     cells = truth[:height, :width].reshape(height // grid, grid, width // grid, grid, 2).mean((1, 3))
     border = 32 // grid
@@ -117,7 +117,7 @@ def test_known_motion(name: str, preset: float, most: float, output_grid: int) -
 
 
 def test_the_field_brings_the_frame_before() -> None:
-    """DALI's direction: the later frame is the earlier one, looked up where the vectors point."""
+    """DALI's direction: the later frame is the earlier one sampled at the vectors."""
     truth = motion("waves")
     later = moved(PHOTO, truth)
     found = flow([PHOTO, later], output_grid=1)[0]
@@ -138,7 +138,7 @@ def test_quality_by_preset() -> None:
         np.testing.assert_array_equal(flow(frames, preset=preset), flow(frames, preset=like))
 
 
-def test_hints_find_what_is_far_away() -> None:
+def test_hints_find_large_motion() -> None:
     truth = np.broadcast_to(np.float32([90, -60]), (*PHOTO.shape[:2], 2))
     frames = [PHOTO, moved(PHOTO, truth)]
     middle = (slice(80, 260), slice(40, 260))
@@ -153,7 +153,7 @@ def test_hints_find_what_is_far_away() -> None:
         np.testing.assert_array_equal(flow(frames, hints, hint_grid=hint_grid), flow(frames))  # not enabled
 
 
-def test_temporal_hints_follow_what_gets_faster() -> None:
+def test_temporal_hints_follow_accelerating_motion() -> None:
     shifts = [25, 50, 75, 100]
     frames = [data.astronaut()[100:360, x : x + 260] for x in np.cumsum([0, *shifts])]
 
@@ -188,7 +188,7 @@ def test_image_types() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (3, 5), (8, 8), (11, 11), (12, 200), (16, 400), (31, 500), (200, 7)])
 @pytest.mark.parametrize("preset", [0.0, 0.5, 1.0])
 def test_small_and_narrow_frames(size: tuple[int, int], preset: float) -> None:
-    """OpenCV alone refuses some of these, and ends the process at others."""
+    """OpenCV itself rejects some of these, and ends the process for others."""
     frames = texture(*size, 3, 0)[None].repeat(2, 0)
     hints = np.full((1, *size, 2), 1e30, np.float32)
     for found in (

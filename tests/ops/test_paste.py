@@ -16,7 +16,7 @@ def erased(
     scale: bool = False,
     centred: bool = False,
 ) -> np.ndarray:
-    """Boxes one after the other, pixel by pixel: a position lies inside where trunc(begin) <= position < trunc(end)."""
+    """The reference: boxes in sequence, pixel by pixel: a position is inside if trunc(begin) <= position < trunc(end)."""
     image = image.copy()
     for k in range(0, len(anchor), len(axes)):
         inside = np.ones(image.shape, bool)
@@ -65,7 +65,7 @@ def several(*sizes: tuple[int, int], dtype: str = "uint8", frames: int = 0):
 
 
 def pasted(*images: np.ndarray, output_size: list[int], regions: list[tuple[tuple[int, int], tuple[int, int] | None, tuple[int, int]]], **_: object):
-    """Regions are (from, size, to) for each input; None for all that is left."""
+    """Regions are (from, size, to) for each input; None for everything that remains."""
     canvas = np.zeros((*images[0].shape[:-3], *output_size, 3), images[0].dtype)
     for image, (begin, size, to) in zip(images, regions, strict=True):
         rows, columns = size or (image.shape[-3] - begin[0], image.shape[-2] - begin[1])
@@ -216,7 +216,7 @@ IMAGES = [np.full((4, 5, 1), k + 1, np.uint8) for k in range(3)]
 def test_samples_of_a_batch_are_mixed() -> None:
     batch = ndd.batch(IMAGES, layout="HWC")
     ids, anchors = [[1, 2], [0, 0], [2, 1]], [[0, 0], [1, 1]]
-    with ndd.EvalMode.deferred:  # a sample waits for all that it is made of
+    with ndd.EvalMode.deferred:  # a sample waits for all of its sources
         out = ndd.multi_paste(batch + np.uint8(0), in_ids=ndd.batch(ids), out_anchors=anchors, output_size=[5, 6])
     for (under, over), sample in zip(ids, out, strict=True):
         expected = np.zeros((5, 6, 1), np.uint8)

@@ -12,7 +12,7 @@ from torch_ndd.random import RNG
 
 
 def alike(ragged: bool) -> tuple[Samples, ...]:
-    """Equal samples: one alone is sample 0, too."""
+    """Equal samples, because one alone is sample 0 too."""
     del ragged
     return ([np.arange(12, dtype=np.int16).reshape(2, 3, 2)] * 3,)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``transforms.of``: boxes and points lie where the pixels went. A white rectangle is painted, moved by the pixel operator, and found again."""
+"""``transforms.of``: boxes and points follow the pixels. A white rectangle is painted, moved by the pixel operator, and found again."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def painted(height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
 
 
 def found(image: Any) -> list[int]:
-    """The box around what is at least half white."""
+    """Return the box around everything at least half white."""
     pixels = np.asarray(image).squeeze() > 0.5
     rows, columns = np.nonzero(pixels)
     return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
@@ -58,7 +58,7 @@ IDS = [f"{operator.__name__}-{k}" for k, (operator, _, _) in enumerate(PROGRAMS)
 
 
 @pytest.mark.parametrize(("operator", "args", "tolerance"), PROGRAMS, ids=IDS)
-def test_a_box_lies_where_its_pixels_are(operator: Any, args: dict[str, Any], tolerance: float) -> None:
+def test_a_box_follows_its_pixels(operator: Any, args: dict[str, Any], tolerance: float) -> None:
     image = ndd.tensor(painted(), layout="HWC")
     made, matrix = operator(image, **args), of(operator, image, **args)
     assert matrix.shape == (2, 3)
@@ -108,7 +108,7 @@ def test_windows_of_slice() -> None:
 
 
 def test_keypoints_and_several_steps() -> None:
-    """A marked pixel is where its centre is said to be, after three operators in a row."""
+    """A marked pixel is where its center is predicted, after three operators in a row."""
     rng = np.random.default_rng(1)
     for x, y in rng.integers([20, 20], [100, 60], (10, 2)).tolist():
         image = np.zeros((HEIGHT, WIDTH, 1), np.float32)
@@ -125,7 +125,7 @@ def test_keypoints_and_several_steps() -> None:
         assert np.unravel_index(pixels.argmax(), pixels.shape) == (int(row), int(column))
 
 
-def test_the_map_carries_out_what_the_operator_does() -> None:
+def test_the_map_equals_the_operator() -> None:
     image = ndd.tensor(np.random.default_rng(2).integers(0, 256, (HEIGHT, WIDTH, 3)).astype(np.uint8), layout="HWC")
     turned = ndd.rotate(image, angle=30, fill_value=0)
     again = ndd.warp_affine(image, matrix=of(ndd.rotate, image, angle=30), inverse_map=False, size=turned.shape[:2], fill_value=0)

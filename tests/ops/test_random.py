@@ -8,7 +8,8 @@ from _cases import Case, Each, arrays, images
 from scipy import special, stats
 
 import torch_ndd as ndd
-from torch_ndd import EvalMode, _native
+from torch_ndd import EvalMode
+from torch_ndd._core import native
 from torch_ndd.random import RNG, beta, choice, coin_flip, normal, uniform
 
 CASES = [
@@ -62,7 +63,7 @@ def test_the_stream_of_a_sample() -> None:
     sample, blocks = 2, 250
     words = np.empty(4 * blocks, np.int64)
     for k in range(blocks):
-        _native.philox(a | b << 32, d | sample << 32, k | c << 32, 0, 4, words.ctypes.data + 32 * k)
+        native.philox(a | b << 32, d | sample << 32, k | c << 32, 0, 4, words.ctypes.data + 32 * k)
     made = array(uniform(range=[0, 1], shape=[4 * blocks], batch_size=3, rng=RNG(5)).tensors[sample])
     np.testing.assert_array_equal(made, (words >> 8).astype(np.float32) * np.float32(2**-24))
 
@@ -115,11 +116,11 @@ def test_coin_flip_has_its_probability(probability: float) -> None:
 
 
 def words(sample: int, count: int, rng: RNG) -> np.ndarray:
-    """The first words of a sample of the next call."""
+    """Return the first words of a sample of the next call."""
     a, b, c, d, *_ = rng.draw(7).tolist()
     out = np.empty(-(-count // 4) * 4, np.int64)
     for block in range(len(out) // 4):
-        _native.philox(a | b << 32, d | sample << 32, block | c << 32, 0, 4, out.ctypes.data + 32 * block)
+        native.philox(a | b << 32, d | sample << 32, block | c << 32, 0, 4, out.ctypes.data + 32 * block)
     return out[:count]
 
 
@@ -142,7 +143,7 @@ def test_beta_and_choice_have_their_streams_at_every_position() -> None:
 
 
 def agrees(values: np.ndarray, distribution: stats.rv_continuous) -> bool:
-    """Kolmogorov-Smirnov; it refuses one right result in 100000."""
+    """Kolmogorov-Smirnov test; it rejects one correct result in 100000."""
     return stats.kstest(values.astype(np.float64), distribution.cdf).pvalue > 1e-5
 
 

@@ -8,7 +8,7 @@ import torch
 from _cases import Case, Each, images
 
 import torch_ndd as ndd
-from torch_ndd._random_crop import Range, random_crop_windows
+from torch_ndd.ops._random_crop import Range, random_crop_windows
 
 CASES = [
     Case("random_resized_crop", "uint8", images("HWC", "uint8"), {"size": [8, 9]}, "HWC", tolerance=1),
@@ -48,12 +48,12 @@ def windows(height: int, width: int, count: int = COUNT, area: Range = (0.08, 1.
 
 
 def assert_uniform(values: np.ndarray) -> None:
-    """Of [0, 1], by Kolmogorov and Smirnov; wrong once in 100 000 times, but the words are fixed."""
+    """Kolmogorov-Smirnov test of uniformity on [0, 1]; wrong once in 100 000 times, but the words are fixed."""
     ranks = np.arange(1, len(values) + 1) / len(values)
     assert np.abs(np.sort(values) - ranks).max() < math.sqrt(-math.log(1e-5 / 2) / 2 / len(values)) + 1 / len(values)
 
 
-def test_windows_lie_in_the_image() -> None:
+def test_windows_are_inside_the_image() -> None:
     for height, width in ((480, 640), (7, 300), (1, 1), (3, 5)):
         y, x, h, w = windows(height, width, 2000).T
         assert min(y.min(), x.min()) >= 0
@@ -75,7 +75,7 @@ def test_places_are_uniform() -> None:
     assert_uniform((x + jitter[1]) / (501 - w))
 
 
-def test_largest_part_when_no_attempt_fits() -> None:
+def test_largest_window_when_no_attempt_fits() -> None:
     y, x, h, w = windows(100, 1000, area=0.9).T
     assert ((h == 100) & (w == 133) & (y == 0)).all()
     assert_uniform((x + np.random.default_rng(0).random(COUNT)) / 868)
@@ -121,7 +121,7 @@ def test_does_not_depend_on_the_batch_size() -> None:
     assert not torch.equal(three[0], three[1])
 
 
-def test_compiled_draws_anew() -> None:
+def test_compiled_draws_advance() -> None:
     source = ndd.batch(torch.rand(2, 40, 50, 3), layout="HWC")
     crop = torch.compile(lambda batch: ndd.random_resized_crop(batch, size=8), fullgraph=True, backend="aot_eager")
     first, second = crop(source).torch(), crop(source).torch()

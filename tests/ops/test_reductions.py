@@ -27,7 +27,7 @@ def axis_of(axes: Sequence[int] | int | None, axis_names: str | None) -> tuple[i
 
 
 def folded(function: Callable[..., Any], default: Callable[[np.dtype], np.dtype]) -> Callable[..., np.ndarray]:
-    """A reference: the function in double precision, then the type of the result."""
+    """Return a reference: the function in double precision, converted to the result's type."""
 
     def reference(
         values: np.ndarray,
@@ -90,7 +90,7 @@ def single(dtype: np.dtype) -> np.dtype:
 
 
 def cases_of(name: str, reference: Callable[..., np.ndarray], dtype: str | None, tolerance: float) -> list[Case]:
-    """The cases that every operator of one input has; ``dtype`` is one that it may make."""
+    """Return the common cases of operators with one input; ``dtype`` is one that they can produce."""
     made = {} if dtype is None else {"dtype": dtype}
     return [
         Case(name, "all", images("HWC", "uint8"), {}, "HWC", reference, tolerance, out_layout=None),

@@ -11,7 +11,7 @@ import torch_ndd as ndd
 
 
 def pairs(shape: tuple[int, ...], dtype: str = "uint8", axis: int | None = None, count: int = 2) -> Callable[[bool], tuple[Samples, ...]]:
-    """Several inputs; they have different extents along ``axis``."""
+    """Several inputs with different extents along ``axis``."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         made = []
@@ -226,7 +226,7 @@ def test_reinterpreted_samples_of_a_ragged_batch_may_be_unaligned() -> None:
 
 @pytest.mark.parametrize("item", ["uint8", "uint16", "float32", "float64"])
 def test_every_small_size(item: str) -> None:
-    """Blocks of the driver overlap at the edges and must not touch what lies behind."""
+    """Blocks of the driver overlap at the edges and must not write out of bounds."""
     generator = np.random.default_rng(0)
     for height in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 70):
         for width in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 70):

@@ -12,7 +12,7 @@ def half_up(x: float) -> int:
 
 
 def cut(image: np.ndarray, limits: dict[int, tuple[int, int]], fill: object = None, trim: bool = False, channel: int = -1) -> np.ndarray:
-    """The window [begin, end) along each axis of ``limits``: filled outside, or trimmed to what there is."""
+    """The reference: the window [begin, end) along each axis of ``limits``, filled outside, or trimmed."""
     for axis, (begin, end) in limits.items():
         places = np.arange(begin, end)
         inside = (places >= 0) & (places < image.shape[axis])

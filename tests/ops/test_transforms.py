@@ -13,7 +13,7 @@ from torch_ndd import transforms
 
 
 def square(matrix: Any) -> np.ndarray:
-    """With the row of zeros and a one that makes maps a product of matrices."""
+    """Append the row of zeros and a one that turns composition into a product of matrices."""
     rows = np.asarray(matrix, np.float64)
     return np.vstack([rows, [0] * len(rows) + [1]])
 

@@ -75,7 +75,7 @@ def test_all_frames(container: str) -> None:
     made = ndd.decoders.video(videos(12, 1, container))
     assert (made.dtype, made.layout, made.shape) == (ndd.uint8, "FHWC", (12, HEIGHT, WIDTH, 3))
     assert identity(np.asarray(made)) == [f"b{i}" for i in range(12)]
-    assert np.abs(np.asarray(made).astype(int) - frames_of(12, 1)).max() <= 6  # of codecs that lose something
+    assert np.abs(np.asarray(made).astype(int) - frames_of(12, 1)).max() <= 6  # lossy codecs
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads many damaged files of a kind, in a process of its own: ``python _damage.py KIND COUNT SEED`` prints what came of them as JSON."""
+"""Read many damaged files of a kind in a separate process: ``python _damage.py KIND COUNT SEED`` prints the results as JSON."""
 
 import io
 import json
@@ -19,7 +19,7 @@ import torch_ndd as ndd
 
 
 def mutations(content: bytes, count: int, seed: int) -> Iterator[bytes]:
-    """Bit flips, other bytes, cuts, repetitions, a wrong beginning, nothing at all."""
+    """Bit flips, other bytes, truncations, repetitions, a wrong beginning, an empty file."""
     draw = random.Random(seed)
     for k in range(count):
         made = bytearray(content)
@@ -112,12 +112,12 @@ def parquet(folder: Path) -> tuple[bytes, Callable[[], Any]]:
 
 
 def resident() -> int:
-    """Memory of this process in kB."""
+    """Return the memory of this process in kB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
 def values(kind: str, count: int, seed: int) -> None:
-    """Damaged values of one database, in four parts, so that memory can be compared."""
+    """Damaged values of one database, in four parts, to compare memory."""
     slowest, base, skipped, read = 0.0, 0, 0, 0
     content, make = globals()[kind]()
     damaged = list(mutations(content, count, seed))
@@ -129,7 +129,7 @@ def values(kind: str, count: int, seed: int) -> None:
                 read += 1
                 slowest, began = max(slowest, time.monotonic() - began), time.monotonic()
             skipped += len(reader.errors)
-            read -= 1  # the one that is whole
+            read -= 1  # the undamaged one
             del reader
             base = base or resident()
     assert read + skipped == count
@@ -144,7 +144,7 @@ def files(kind: str, count: int, seed: int) -> None:
         folder = Path(name)
         content, make = globals()[kind](folder)
         (folder / "damaged").write_bytes(content)
-        assert sum(1 for _ in make().next_epoch()) > 0  # it can be read as long as it is whole
+        assert sum(1 for _ in make().next_epoch()) > 0  # readable while undamaged
         for k, damaged in enumerate(mutations(content, count, seed)):
             (folder / "damaged").write_bytes(damaged)
             began = time.monotonic()

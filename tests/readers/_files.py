@@ -58,11 +58,11 @@ def example(features: Mapping[str, bytes]) -> bytes:
 
 def tfrecord(message: bytes) -> bytes:
     length = struct.pack("<Q", len(message))
-    return length + masked(length) + message + masked(message[:64])  # nobody looks at the second checksum
+    return length + masked(length) + message + masked(message[:64])  # the second checksum is not read
 
 
 def write_records(path: Path, records: Sequence[bytes], index: str) -> Path:
-    """The records one after the other, and their index with lines of this form beside them."""
+    """Return the concatenated records; their index, with lines of this form, is written next to them."""
     path.write_bytes(b"".join(records))
     lines, begin = [], 0
     for k, record in enumerate(records):
@@ -77,7 +77,7 @@ def write_tfrecord(path: Path, examples: Sequence[Mapping[str, bytes]]) -> Path:
 
 
 def recordio(content: bytes) -> bytes:
-    """A record; what looks like its magic number is cut out, which makes several parts."""
+    """Return a record; byte sequences that look like its magic number split it into several parts."""
     parts, begin = [], 0
     for at in range(0, len(content) - 3, 4):
         if content[at : at + 4] == MAGIC:
@@ -99,7 +99,7 @@ def write_recordio(path: Path, records: Sequence[tuple[float | Sequence[float], 
 
 
 def write_tar(path: Path, files: Sequence[tuple[str, bytes | None]], form: int = tarfile.USTAR_FORMAT) -> Path:
-    """An archive of files, and of folders where there is no content."""
+    """Return an archive of files, and of folders for entries without content."""
     with tarfile.open(path, "w", format=form) as archive:
         for name, content in files:
             info = tarfile.TarInfo(name)

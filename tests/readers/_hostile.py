@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Web servers of this process that answer badly: without end, slowly, not at all, or something else than they say."""
+"""In-process web servers that misbehave: endless, slow, silent, or with wrong answers."""
 
 import gzip
 import socket
@@ -65,7 +65,7 @@ LIMITS = {"url_max_bytes": 300_000, "url_stall_seconds": 0.6, "url_max_seconds":
 
 @contextmanager
 def answering(answer: Callable[[Write], None]) -> Iterator[str]:
-    """The URL of a server that gives one answer to everything."""
+    """Yield the URL of a server that gives one answer to everything."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(60)
 

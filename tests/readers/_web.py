@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A web server of this process that understands ranges, fails now and then, and counts."""
+"""An in-process web server that supports ranges, fails on request, and counts."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ class Handler(BaseHTTPRequestHandler):
     current: ClassVar[ThreadingHTTPServer]
     root: ClassVar[Path]
     requests: ClassVar[list[str]] = []
-    failures: ClassVar[int] = 0  # how many requests are still answered with the status, or by closing the connection
+    failures: ClassVar[int] = 0  # how many more requests get an error status, or a closed connection
     status: ClassVar[int] = 503
     resets: ClassVar[bool] = False
     knows_ranges: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @classmethod
     def gets(cls) -> list[str]:
-        """What was asked for: path and range."""
+        """Return the requests: path and range."""
         return [one.removeprefix("GET ").strip() for one in cls.requests if one.startswith("GET")]
 
 

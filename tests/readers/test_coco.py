@@ -190,7 +190,7 @@ def test_no_json(tmp_path: Path, text: str | bytes) -> None:
 
 
 def test_as_the_json_module(tmp_path: Path) -> None:
-    """What it refuses is refused; what it takes is called JSON, but for NaN and infinity."""
+    """Invalid documents are rejected; accepted ones are JSON, except for NaN and infinity."""
     content = json.dumps({**document(4), "x": [None, True, -1.5e3, "\u00e4\n"]}, ensure_ascii=False).encode()
     draw = np.random.default_rng(1)
     same = 0
@@ -264,7 +264,7 @@ def test_damaged_preprocessed_annotations(coco: Callable[..., ndd.readers.COCO],
         with pytest.raises(RuntimeError, match=r"damaged|do not fit"):
             next(ndd.readers.COCO(**options).next_epoch())
         draw = np.random.default_rng(0)
-        for _ in range(20):  # an error or other numbers, but nothing else
+        for _ in range(20):  # an error or other numbers, but no crash
             damaged = bytearray(content)
             damaged[draw.integers(len(damaged))] = draw.integers(256)
             path.write_bytes(damaged)

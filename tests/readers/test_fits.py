@@ -2,12 +2,14 @@
 import os
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import torch_ndd as ndd
+from torch_ndd.readers.fits import _image
 from torch_ndd.testing import assert_resumable
 
 fits = pytest.importorskip("astropy.io.fits")
@@ -132,3 +134,16 @@ def test_headers_that_cannot_be(tmp_path: Path, key: str, value: int, text: str)
     path.write_bytes(data[:at] + f"{key:<8}= {value:>20}".ljust(80).encode() + data[at + 80 :])
     with pytest.raises(RuntimeError, match=text):
         next(ndd.experimental.readers.Fits(files=[str(path)], hdu_indices=[2]).next_epoch())
+
+
+def test_only_the_hdus_asked_for_are_read() -> None:
+    """A file that another process rewrites may have no last HDU."""
+
+    class Endless:
+        def __len__(self) -> int:
+            raise AssertionError("all HDUs were asked for")
+
+        def __getitem__(self, number: int) -> SimpleNamespace:
+            return SimpleNamespace(is_image=True, data=np.full((2, 3), number, np.float32))
+
+    assert _image(Endless(), 2, None).tolist() == [[1.0] * 3] * 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are killed, loops that are left: nothing is lost and nothing stays behind."""
+"""Killed processes and loops that are left early: nothing is lost and nothing is left behind."""
 
 import json
 import os
@@ -45,7 +45,7 @@ with open(log, "a", buffering=1) as out:
 
 @pytest.mark.figures
 def test_kill_9(tmp_path: Path, forks: Forks) -> None:
-    """20 processes one after the other, each killed at a random moment, deliver the sequence of one that was never interrupted.
+    """20 processes in sequence, each killed at a random moment, yield the sequence of an uninterrupted one.
 
     A process writes a step, then saves; killed between the two, that one step comes again from the state before it.
     """
@@ -73,7 +73,7 @@ def test_kill_9(tmp_path: Path, forks: Forks) -> None:
             repeated += 1
         sequence += lines
         for file in (tmp_path / "state").glob("*.json"):
-            json.loads(file.read_text())  # never a broken one
+            json.loads(file.read_text())  # never truncated
             if int(file.stem) < len(list((tmp_path / "state").glob("*.json"))) - 50:
                 file.unlink()
     steps = len(sequence)

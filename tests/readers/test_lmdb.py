@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMDB databases as LMDB writes them, cut off, damaged and written to while they are read."""
+"""LMDB databases as LMDB writes them, truncated, damaged and modified while they are read."""
 
 import itertools
 import os
@@ -30,7 +30,7 @@ def test_trees(tmp_path: Path, count: int, longest: int) -> None:
     expected = {b"%d" % draw.randrange(10**9): draw.randbytes(draw.randrange(longest + 1)) for _ in range(count)}
     keys = list(expected)
     with lmdb.open(str(tmp_path), map_size=1 << 26) as environment:
-        for begin in range(0, count, 700):  # several transactions, and pages that are free again
+        for begin in range(0, count, 700):  # several transactions, and free pages
             with environment.begin(write=True) as transaction:
                 for key in keys[begin : begin + 700]:
                     transaction.put(key, expected[key])

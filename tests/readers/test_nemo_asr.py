@@ -33,7 +33,7 @@ def sounds(path: Path, **options: Any) -> list[np.ndarray]:
 
 
 def test_parts_of_a_file(folder: Path) -> None:
-    # DALI reads `offset`, and delivers the beginning of the file all the same.
+    # DALI reads `offset`, but delivers the beginning of the file.
     part = {"audio_filepath": "ramp.wav", "offset": 0.25, "duration": 0.5}
     late = {"audio_filepath": "ramp.wav", "offset": 0.75, "duration": 0.5}
     beyond = {"audio_filepath": "ramp.wav", "offset": 5}
@@ -65,7 +65,7 @@ def test_parts_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rate
     monkeypatch.setattr(ndd.readers.NemoAsr, "_read", lambda self, sample: (self is reader and alone.append(sample), read(self, sample))[1])
     monkeypatch.setattr(ndd.readers.NemoAsr, "_sound", lambda self, *part: (self is reader and sought.append(part[1:]), sound(self, *part))[1])
     everything, cut = np.arange(reader._scan()), [1] if rate else []
-    # The size of a file tells that a part of it is worth to be sought, or its header does, once it was read.
+    # Whether seeking to a part pays off follows from the file's size, or from its header once it was read.
     for known in ([4] if path is Path.as_uri else [3, 4], [*cut, 2, 3, 4]):
         alone.clear(), sought.clear()
         batch, *_ = reader._finish(reader._start(everything), everything)
@@ -97,7 +97,7 @@ NO_NUMBERS = [f'"{name}": {value}' for name in ("duration", "offset") for value 
 @pytest.mark.parametrize(
     "entry", [*NO_ENTRIES, *(f'{{"audio_filepath": "ramp.wav", "{n}": {v}}}' for n in ("duration", "offset") for v in NO_NUMBERS)]
 )
-def test_parts_that_are_no_entries(folder: Path, entry: str) -> None:
+def test_parts_that_are_not_entries(folder: Path, entry: str) -> None:
     good = {"audio_filepath": "ramp.wav"}
     with pytest.warns(UserWarning, match=r"readers\.NemoAsr: 1 parts of .*manifest\.json were skipped"):
         assert len(sounds(manifest(folder, good, entry, good))) == 2

@@ -59,7 +59,7 @@ def test_windows_equal_slices(tmp_path: Path, order: Any, dtype: str) -> None:
 
 
 def test_only_the_window_is_read(tmp_path: Path) -> None:
-    with open(tmp_path / "a.npy", "wb") as file:  # 1 TB, of which the disk has none
+    with open(tmp_path / "a.npy", "wb") as file:  # 1 TB as a sparse file
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1_000_000, 1000, 125)})
         file.truncate(file.tell() + 10**12)
     (found,) = read(tmp_path / "a.npy", roi_start=[500_000, 10, 20], roi_shape=[2, 3, 4])
@@ -188,7 +188,7 @@ def test_batches(tmp_path: Path) -> None:
     (first,), (second,) = reader.next_epoch()
     assert (first.shape, first.dtype, first.layout) == ([(1, 2), (2, 2), (1, 2)], ndd.float32, None)
     assert [one.torch().flatten().tolist()[0] for one in second] == [3, 4, 0]
-    (tmp_path / "1.npy").write_bytes(b"")  # its header is known: nothing is there any more
+    (tmp_path / "1.npy").write_bytes(b"")  # its header is cached; the data is gone
     with pytest.raises(RuntimeError, match=r"1\.npy\): the file became shorter"):
         list(reader.next_epoch())
     np.save(tmp_path / "1.npy", np.zeros((1, 2)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers stay open while their reader lives, a few of them, also in forked processes."""
+"""Containers stay open, a few at a time, while their reader lives, also in forked processes."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ from torch_ndd.readers._ranges import Ranges, pack_paths
 
 
 def opened(folder: Path) -> int:
-    """How many files below a folder this process has open."""
+    """Return how many files below a folder this process has open."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -67,7 +67,7 @@ def test_forked_processes_read_on(shards: list[Path]) -> None:
     assert len(list(batches)) == 21
 
 
-def test_all_that_is_wrong_with_a_batch_is_told_at_once(tmp_path: Path) -> None:
+def test_all_bad_samples_of_a_batch_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
     files, length = ["a", "none", "a", "a", "."], np.array([3, 3, 11, -1, 1])
     ranges = Ranges(os.fsencode(f"{tmp_path}/"), *pack_paths(files), np.arange(5, dtype=np.int32), np.array([2, 0, 0, 8, 0]), length)

@@ -117,7 +117,7 @@ def test_urls(path: Path) -> None:
         next(ndd.readers.Parquet(path="memory://rows/x.parquet").next_epoch())
 
 
-def test_images_beside_the_file(tmp_path: Path) -> None:
+def test_images_next_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "1.jpg").write_bytes(b"outside")
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     images = pa.array([{"bytes": b"inside", "path": "0.jpg"}, {"bytes": None, "path": "1.jpg"}, {"bytes": None, "path": "2.jpg"}, None], kind)

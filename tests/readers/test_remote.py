@@ -158,7 +158,7 @@ def test_ranges_beyond_the_end(put: Any) -> None:
     begin, length = np.array([2, 8, 4]), np.array([3, 5, -1])
     ranges = _remote.ranges_of(b"", *paths, np.zeros(3, np.int32), begin, length)
     assert contents(ranges.start(np.array([0, 2, -1])).finish()) == [b"234", b"456789", b""]
-    with pytest.raises(Exception) as error:  # noqa: PT011  (BadSamples, which is for readers)
+    with pytest.raises(Exception) as error:  # noqa: PT011  (UnreadableSamples, which is for readers)
         ranges.start(np.array([0, 1])).finish()
     assert "ends at byte 10, before byte 13" in error.value.reasons[1]  # type: ignore[attr-defined]
 
@@ -170,3 +170,34 @@ def _paths(*paths: str) -> tuple[bytes, np.ndarray]:
 def test_protocols_without_a_package() -> None:
     with pytest.raises(RuntimeError, match="nothing://x"):
         next(ndd.readers.File(files=["nothing://x"]).next_epoch())
+
+
+def test_neighbours_are_fetched_together() -> None:
+    wanted = [
+        _urls.Range("a", 500_000, 10),
+        _urls.Range("a", 0, 100),
+        _urls.Range("b", 0, -1),
+        _urls.Range("a", 40_000, 50),
+        _urls.Range("a", 10, 20),
+        _urls.Range("b", 0, -1),
+    ]
+    first, large, larger = _urls.Range("a", 0, 40_050), _urls.Range("a", 40_000, 7_990_000), _urls.Range("a", 40_000, 9_000_000)
+    assert _urls.merged(wanted) == [wanted[0], first, wanted[2], first, first, wanted[2]]
+    assert set(_urls.merged([wanted[1], large])) == {_urls.Range("a", 0, 8_030_000)}
+    assert _urls.merged([wanted[1], larger]) == [wanted[1], larger]
+    assert _urls.merged([]) == []
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_each_range_lies_in_what_is_fetched_for_it(forgets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if forgets:  # as older releases do
+
+        def ends_of_the_latest(paths: list[str], begins: list[int], ends: list[int], gap: int, most: int) -> Any:
+            order = sorted(range(len(paths)), key=lambda k: (paths[k], begins[k], ends[k]))
+            return [paths[order[0]]], [begins[order[0]]], [ends[order[-1]]]
+
+        monkeypatch.setattr("fsspec.utils.merge_offset_ranges", ends_of_the_latest)
+    wanted = [_urls.Range("a", begin, length) for begin, length in ((0, 1000), (10, 20), (300, 0), (990, 5))]
+    for one, whole in zip(wanted, _urls.merged(wanted), strict=True):
+        assert whole.begin <= one.begin
+        assert one.begin + one.length <= whole.begin + whole.length

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else takes URLs: functions with paths, and the readers of videos, FITS files and records; what happens where something is missing or fails."""
+"""URLs in functions with paths and in the readers of videos, FITS files and records; missing packages and failures."""
 
 import importlib
 import io
@@ -182,7 +182,7 @@ def manifest(names: list[str]) -> bytes:
 
 
 FEATURES = {"x": tf.FixedLenFeature([1], tf.int64, 0)}
-# The files of a reader of as many objects as samples, and the reader of those of some names at a URL.
+# Makes a reader with one file per sample, or a reader of some names at a URL.
 Make = Callable[..., Any]
 ONE_FILE_EACH: dict[str, tuple[Callable[[int], bytes], Make]] = {
     "File": (image, lambda url, names, size, **o: ndd.readers.File(size, files=names, file_root=url, **o)),
@@ -213,14 +213,14 @@ def stored(put: Any, kind: str, names: list[str], missing: str = "") -> tuple[st
 
 
 def stored_on_disk(server: str, folder: Path, kind: str, names: list[str]) -> tuple[str, Make]:
-    """In a folder of the server that has the name of the reader."""
+    """Files in a folder of the server named after the reader."""
     here = folder / kind
     here.mkdir(exist_ok=True)
     return stored(lambda files: [(here / name).write_bytes(content) for name, content in files.items()] and f"{server}/{kind}", kind, names)
 
 
 def values(batches: Any) -> list[list[int]]:
-    """All numbers of each sample of all batches."""
+    """Return all numbers of each sample of all batches."""
     samples = []
     for batch in batches:
         outputs = list(batch.values()) if isinstance(batch, dict) else list(batch)
@@ -276,7 +276,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("kind", list({**ONE_FILE_EACH, **SEVERAL}))
 @pytest.mark.parametrize("failure", [503, 429, "reset"])
-def test_what_fails_now_and_then_is_asked_for_again(server: str, tmp_path: Path, kind: str, failure: Any) -> None:
+def test_transient_failures_are_retried(server: str, tmp_path: Path, kind: str, failure: Any) -> None:
     url, make = stored_on_disk(server, tmp_path, kind, NAMES)
     Handler.failures, Handler.resets, Handler.status = 4, failure == "reset", 503 if failure == "reset" else failure
     assert len(values(make(url, NAMES, 1).next_epoch())) == 7
@@ -284,7 +284,7 @@ def test_what_fails_now_and_then_is_asked_for_again(server: str, tmp_path: Path,
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_fails_for_good_is_asked_for_once(server: str, tmp_path: Path) -> None:
+def test_permanent_failures_are_requested_once(server: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     for status, least in ((403, 1), (503, _urls._ATTEMPTS)):
         Handler.failures, Handler.status = 1000, status
@@ -303,7 +303,7 @@ def test_a_server_without_ranges(server: str, tmp_path: Path) -> None:
 
 
 def test_how_many_requests(server: str, tmp_path: Path) -> None:
-    for kind in ONE_FILE_EACH:  # one for each file of a batch; another batch may be read ahead
+    for kind in ONE_FILE_EACH:  # one per file of a batch; another batch may be read ahead
         url, make = stored_on_disk(server, tmp_path, kind, NAMES[:4])
         assert len(values(make(url, NAMES[:4], 4).next_epoch())) == 4
         asked = [one for one in Handler.gets() if f"/{kind}/" in one and "list" not in one]
@@ -317,8 +317,8 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     ):
         Handler.requests = []
         assert len(values(reader)) == 40
-        asked = [one for one in Handler.gets() if name in one]  # the one before may still be reading ahead
-        assert len(asked) <= 1 + 5 + 1, asked  # looking for the records, and one for each batch
+        asked = [one for one in Handler.gets() if name in one]  # the reader before may still be reading ahead
+        assert len(asked) <= 1 + 5 + 1, asked  # searching the records, and one per batch
 
 
 # --- processes ---
@@ -330,11 +330,11 @@ def test_workers_of_a_data_loader(server: str, tmp_path: Path, context: str) -> 
     for kind in kinds:
         url, make = stored_on_disk(server, tmp_path, kind, NAMES)
         reader = make(url, NAMES, 2)
-        expected = values(reader)  # the loop of fsspec and its thread run when the process forks
+        expected = values(reader)  # fsspec's event loop and its thread run when the process forks
         reader.set_epoch(0)
         loader = DataLoader(reader, batch_size=None, num_workers=1 + (context == "fork"), multiprocessing_context=context, timeout=60)
         assert list(chain(values(loader))) == expected, kind
-        assert values(make(url, NAMES, 2)) == expected  # and the parent goes on
+        assert values(make(url, NAMES, 2)) == expected  # and the parent continues
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -352,7 +352,7 @@ def test_a_stateful_data_loader(server: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["gs", "hf"])
 def test_a_protocol_of_another_package(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """fsspec finds the file system by the protocol; here it is one in memory."""
+    """fsspec selects the file system by protocol; here it is one in memory."""
 
     class Files(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
         store: ClassVar[dict[str, Any]] = {}

@@ -50,7 +50,7 @@ def test_every_cut_of_an_epoch(files: list[Path], options: dict[str, Any]) -> No
 
 
 def test_a_state_goes_through_many_worlds(files: list[Path]) -> None:
-    # Each world takes one batch of one; the rest of the epoch gets through 1, 2, 3, 2, 1, 4 ranks.
+    # Each world takes one batch of one; 1, 2, 3, 2, 1 and 4 ranks share the rest of the epoch.
     make, delivered, state = maker(files, random_shuffle=True), [], None
     for world in (1, 2, 3, 2, 1, 4):
         loaders = [make(rank, world, 1) for rank in range(world)]
@@ -96,7 +96,7 @@ def test_states_at_any_moment(files: list[Path]) -> None:
     ended = reader.state_dict()
     assert (ended["epoch"], ended["taken"]) == (1, [[1, 0]])
     loop = iter(reader)
-    assert reader.state_dict()["taken"] == [[1, 0]]  # a loop that has not begun
+    assert reader.state_dict()["taken"] == [[1, 0]]  # the loop has not started
     for _ in range(4):
         next(loop)
     last = reader.state_dict()
@@ -132,7 +132,7 @@ def test_set_epoch_chooses_the_order(files: list[Path]) -> None:
     next(iter(reader))
     state = reader.state_dict()
     reader.load_state_dict(state)
-    reader.set_epoch(2)  # it is there already
+    reader.set_epoch(2)  # no change
     assert numbers(reader) == epochs[2][1:]
 
 
@@ -143,7 +143,7 @@ def test_both_protocols_share_the_position(files: list[Path]) -> None:
     reader.load_state_dict(reader.state_dict())
     assert numbers(reader) == [[10, 11, 12]]
     assert numbers(reader.next_epoch()) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 0, 1]]
-    assert numbers(reader)[0] == [0, 1, 2, 3, 4]  # a loop of PyTorch's begins where a pass does
+    assert numbers(reader)[0] == [0, 1, 2, 3, 4]  # PyTorch's loops start at the beginning of a pass
 
 
 @pytest.mark.figures
@@ -184,7 +184,7 @@ def test_bad_samples(files: list[Path], on_error: Any) -> None:
     assert not {0, 4, 5, 12} & set(full)
 
 
-def test_a_skipping_rank_alone_is_no_state_of_all(files: list[Path]) -> None:
+def test_the_state_of_one_skipping_rank_is_not_enough(files: list[Path]) -> None:
     given = [files[0].with_suffix(".lost"), *files[1:]]
     make = maker(given, on_error="skip")
     loaders = [make(rank, 2, 2) for rank in range(2)]

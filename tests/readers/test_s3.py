@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``s3://`` as s3fs speaks it, to moto's server."""
+"""``s3://`` through s3fs, on moto's server."""
 
 import logging
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def bucket() -> Iterator[Any]:
     options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "name", "secret": "word"}
     patch.setitem(fsspec.config.conf, "s3", options)
     files = fsspec.filesystem("s3")
-    files.mkdir("bucket")
+    files.mkdirs("bucket", exist_ok=True)  # of the module's turn before: the server's data are those of the process
 
     def put(folder: str, content: dict[str, bytes]) -> str:
         for name, one in content.items():

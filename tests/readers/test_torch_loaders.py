@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers inside of PyTorch's loaders, as they are."""
+"""Readers used directly in PyTorch's loaders."""
 
 import warnings
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ def numbers(loader: Any) -> list[list[int]]:
     return [label.torch().flatten().tolist() for _, label in loader]
 
 
-# A spawned worker imports torch, 4 seconds, in each epoch: one shows that readers get there.
+# A spawned worker imports torch, 4 seconds per epoch: one suffices to show that readers work there.
 @pytest.mark.parametrize(("context", "workers"), [(None, 0), ("fork", 1), ("fork", 2), ("spawn", 1)])
 def test_data_loader(files: list[Path], workers: int, context: str | None) -> None:
     reader = ndd.readers.File(2, files=files, random_shuffle=True)
     expected = numbers(reader)
     reader.set_epoch(0)
     loader = torch.utils.data.DataLoader(reader, batch_size=None, num_workers=workers, multiprocessing_context=context)
-    assert numbers(loader) == expected  # in the same order, nothing twice
+    assert numbers(loader) == expected  # in the same order, without repetitions
     if workers:  # each epoch has new workers, with new copies of the reader
         reader.set_epoch(1)
     second = numbers(loader)
@@ -86,7 +86,7 @@ def test_stateful_data_loader(files: list[Path], workers: int) -> None:
 
 
 class Doubled(torch.utils.data.IterableDataset):
-    """A user's data set around a reader: it passes the state on."""
+    """A user's data set around a reader, which passes the state on."""
 
     def __init__(self, reader: ndd.readers.File) -> None:
         self.reader = reader

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read from URLs has an end, whatever is there."""
+"""Limits on reads from URLs, whatever the server does."""
 
 import io
 import time
@@ -28,7 +28,7 @@ def first(reader: Any) -> Any:
 
 
 FEATURES = {"x": tf.FixedLenFeature([1], tf.int64, 0)}
-# Every way that a URL is read.
+# All functions and readers that read a URL.
 WAYS: dict[str, Callable[[str], Any]] = {
     "io.file.read": lambda url: ndd.io.file.read(path_bytes(f"{url}/x"), **LIMITS),
     "imread": lambda url: ndd.imread(f"{url}/x.png", **LIMITS),
@@ -59,7 +59,7 @@ def test_every_answer_ends(answer: str) -> None:
     begin = time.monotonic()
     with answering(ANSWERS[answer]) as url, pytest.raises(RuntimeError, match=rf"{url}/x.*{REASONS[answer]}"):
         ndd.io.file.read(path_bytes(f"{url}/x"), **LIMITS)
-    assert time.monotonic() - begin < 7  # before the server does
+    assert time.monotonic() - begin < 7  # before the server stops
 
 
 @pytest.mark.parametrize("answer", ["an endless body", "a byte now and then", "silence", "compressed"])
@@ -82,7 +82,7 @@ def test_a_sample_that_reaches_a_limit_is_a_bad_one(server: str, tmp_path: Path)
 
 
 def test_a_range_of_a_larger_file_is_read(server: str, tmp_path: Path) -> None:
-    """A limit is one of what is read: a record of a container with an index, a part of a video."""
+    """A limit applies to each read: a record of a container with an index, a part of a video."""
     record = np.zeros(400_000, np.uint8).tobytes()
     content = np.array([0xCED7230A, 28], np.uint32).tobytes() + bytes(24) + b"wxyz"
     (tmp_path / "x.rec").write_bytes(content + record)
@@ -110,7 +110,7 @@ def test_a_zip_behind_a_hostile_server() -> None:
         ndd.io.file.read(path_bytes(f"zip://a::{url}/x.zip"), **LIMITS)
 
 
-def test_a_connection_that_hangs_is_made_anew() -> None:
+def test_a_hanging_connection_is_reopened() -> None:
     answers = [lambda write: time.sleep(5), lambda write: write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")]
     with answering(lambda write: answers.pop(0)(write)) as url:
         assert bytes(np.asarray(ndd.io.file.read(path_bytes(f"{url}/x"), **LIMITS).tensors[0])) == b"abc"

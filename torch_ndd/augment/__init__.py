@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies that choose augmentations at random for every image, and mixtures of several images. Boxes and masks move along.
+"""Augmentation policies that choose at random for every image, and mixtures of several images. Boxes and masks follow.
 
-Beyond DALI's dynamic mode. These are plain Python on top of the operators: they read the numbers that they draw, so a function under
-``torch.compile`` is interrupted by them, and ``fullgraph=True`` refuses them. Images may be dense or ragged, on the CPU or on a GPU.
+Not in DALI's dynamic mode. These are plain Python on top of the operators: they read the numbers that they draw, so that they break the graph of a
+function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images may be dense or ragged, on the CPU or on a GPU.
 """
 
 from ._augmentations import RAND_AUGMENT as RAND_AUGMENT

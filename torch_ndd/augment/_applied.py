@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing to every sample of a batch what was chosen for it: one call of an operator for all samples that something is done to."""
+"""Applying to every sample of a batch what was chosen for it, with one operator call for all samples that share it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, as_batch, new_batch
-from .._tensor import Tensor
+from .._core.batch import Batch, as_batch, new_batch
+from .._core.tensor import Tensor
 from ..ops.shape import copy
 from ..ops.warp import warp_affine
 from ._augmentations import Augmentation
 from ._given import as_given, with_channels
 
-# What is done to a sample: an augmentation and its parameter.
+# A step on a sample: an augmentation and its parameter.
 Step = tuple[Augmentation, float]
 
 
@@ -29,7 +29,7 @@ def applied(
     mask_fill_value: float,
     interp_type: types.DALIInterpType,
 ) -> tuple[Batch, Batch | None, Batch | None]:
-    """Images, boxes and masks after the steps of every sample."""
+    """Return images, boxes and masks after the steps of every sample."""
     if fill_value is None:
         fill_value = 0.5 if images.dtype.is_floating_point else 128.0
     sizes = [shape[-3:-1] for shape in images.shape]
@@ -61,7 +61,7 @@ def applied(
 
 
 def _groups(steps: Sequence[Sequence[Step]], turn: int) -> tuple[list[int], list[tuple[Augmentation, list[int]]]]:
-    """The samples that are moved in a turn, all of them by one warp, and those whose values change, by augmentation."""
+    """Return the samples that are moved in a turn, all by one warp, and those whose values change, by augmentation."""
     moves: list[int] = []
     groups: dict[int, tuple[Augmentation, list[int]]] = {}
     for i, made in enumerate(steps):
@@ -79,7 +79,7 @@ def _part(samples: Sequence[Tensor], indices: Sequence[int]) -> Batch:
 
 
 def _whole(samples: Sequence[Tensor], given: Batch) -> Batch:
-    """All samples, in memory of their own."""
+    """Return all samples, in their own memory."""
     made = _part(samples, range(len(samples))) if samples else given
     return copy(made) if made._values.data_ptr() == given._values.data_ptr() else made
 
@@ -110,10 +110,10 @@ def _inverse(op: str, matrices: np.ndarray) -> np.ndarray:
 
 
 def _moved(boxes: Batch, moves: Sequence[int], matrices: np.ndarray, sizes: Sequence[Sequence[int]]) -> Batch:
-    """The smallest boxes around the moved ones, cut off at their images; those of other samples as they are."""
+    """Return the smallest boxes around the moved ones, clipped to their images; boxes of other samples do not change."""
     values = boxes._ready()
     device, old = values.device, values.reshape(-1, 4)
-    place = np.full(len(sizes), len(moves))  # the last matrix is for all that stay
+    place = np.full(len(sizes), len(moves))  # the last matrix is for all samples that stay
     place[list(moves)] = np.arange(len(moves))
     owner = torch.from_numpy(np.repeat(place, [shape[0] for shape in boxes.shape])).to(device)
     all_matrices = torch.from_numpy(np.concatenate([matrices, np.eye(2, 3)[None]])).to(device)

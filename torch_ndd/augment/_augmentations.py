@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The augmentations that policies choose from: each works on a batch with a parameter for every sample."""
+"""The augmentations that policies choose from: each works on a batch with one parameter per sample."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._batch import Batch, new_batch
+from .._core.batch import Batch, as_batch, new_batch
 from ..ops import math, reductions
-from ..ops.color import brightness, saturation
+from ..ops.color import brightness, posterize, saturation
 from ..ops.filters import filter as correlate
 from ..ops.generic import cast
 from ..ops.histogram import equalize
@@ -20,19 +20,19 @@ Matrix: TypeAlias = Sequence[Sequence[float]] | np.ndarray
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Something that a policy can do to images: it changes their values, or it moves their pixels, or nothing.
+    """An augmentation of a policy: it changes the values of images, moves their pixels, or does nothing.
 
-    The parameter for a position p, from 0 for the smallest magnitude to 1 for the largest, is ``range[0] + p * (range[1] - range[0])``; where
-    ``signed``, the parameter on the other side of ``range[0]`` is as likely.
+    The parameter at a position p, from 0 for the smallest magnitude to 1 for the largest, is ``range[0] + p * (range[1] - range[0])``; if ``signed``,
+    the parameter mirrored at ``range[0]`` is equally likely.
 
     Attributes:
-        name: for users; some policies find augmentations by it.
+        name: for users; some policies find augmentations by name.
         range: the parameters at the smallest and at the largest magnitude.
-        signed: whether the other direction is as likely.
-        values: ``values(images, parameters)`` makes the images. They come as a Batch ``HWC`` or ``FHWC``, the parameters as a Batch with a float32
-            number for each, on the CPU. Shapes and type must stay.
-        matrix: ``matrix(parameter, height, width)`` leads a point (x, y) of an image to its new place, two rows of three numbers; (0, 0) is the upper
-            left corner of the first pixel. Boxes and masks move with the image.
+        signed: whether the opposite direction is equally likely.
+        values: ``values(images, parameters)`` returns the images. They are a Batch ``HWC`` or ``FHWC``, the parameters a Batch of float32 scalars on
+            the CPU. Shapes and dtype must not change.
+        matrix: ``matrix(parameter, height, width)`` maps a point (x, y) of an image to its new position, as two rows of three numbers; (0, 0) is the
+            upper left corner of the first pixel. Boxes and masks move with the image.
 
     >>> blur = Augmentation("blur", (0.3, 3.0), values=lambda images, parameters: ndd.gaussian_blur(images, sigma=parameters))
     >>> flip = Augmentation("flip", matrix=lambda parameter, height, width: [[-1, 0, width], [0, 1, 0]])
@@ -54,13 +54,13 @@ class Augmentation:
             raise ValueError(f"Augmentation {self.name!r}: range takes two numbers, got {self.range!r}")
 
     def parameter(self, position: float, other_side: bool = False) -> float:
-        """The parameter at a position from 0 to 1, on the other side of ``range[0]`` where asked for and ``signed``."""
+        """Return the parameter at a position from 0 to 1, mirrored at ``range[0]`` if requested and ``signed``."""
         low, high = self.range
         way = position * (high - low)
         return low - way if self.signed and other_side else low + way
 
 
-# --- Where pixels go -------------------------------------------------------------------------------------------------------------------------------
+# --- Augmentations that move pixels ----------------------------------------------------------------------------------------------------------------
 
 
 def _shear_x(amount: float, height: float, width: float) -> Matrix:
@@ -99,16 +99,16 @@ def _rotate(amount: float, height: float, width: float) -> Matrix:
     return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
 
 
-# --- What becomes of values ------------------------------------------------------------------------------------------------------------------------
+# --- Augmentations that change values --------------------------------------------------------------------------------------------------------------
 
 
 def _full(images: Batch) -> float:
-    """White."""
+    """Return the value of white."""
     return 1.0 if images.dtype.is_floating_point else 255.0
 
 
 def _numbers(values: np.ndarray, images: Batch) -> Batch:
-    """A number, or an array, for every image, where the images are."""
+    """Return one number or array per image, on the images' device."""
     return new_batch(torch.from_numpy(np.ascontiguousarray(values))).to_device(images.device)
 
 
@@ -117,7 +117,7 @@ def _array(parameters: Batch) -> np.ndarray:
 
 
 def _limited(computed: Batch, like: Batch) -> Batch:
-    """As the type of the images: integers are rounded, floating-point numbers stay from 0 to 1."""
+    """Convert to the dtype of the images: integers are rounded, floating-point numbers clamped to 0 to 1."""
     made = math.clamp(computed, 0.0, 1.0) if like.dtype.is_floating_point else computed
     return made if made.dtype == like.dtype else cast(made, dtype=like.dtype)
 
@@ -149,11 +149,7 @@ def _sharpened(images: Batch, factors: Batch) -> Batch:
 
 
 def _posterized(images: Batch, bits: Batch) -> Batch:
-    kept = np.clip(np.rint(_array(bits)), 1, 8)
-    if not images.dtype.is_floating_point:
-        return images & _numbers((256 - 2 ** (8 - kept)).astype(np.uint8), images)
-    levels = _numbers((2**kept).astype(np.float32), images)
-    return cast(math.min(math.floor(images * levels), levels - 1.0) / levels, dtype=images.dtype)
+    return posterize(images, bits=as_batch(np.clip(np.rint(_array(bits)), 1, 8).astype(np.int32)))
 
 
 def _solarized(images: Batch, thresholds: Batch) -> Batch:
@@ -225,7 +221,7 @@ _WIDE_MOVES = (
 
 RAND_AUGMENT = (_IDENTITY, *_MOVES, *_factors(0.9), _POSTERIZE, _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
 TRIVIAL_AUGMENT_WIDE = (_IDENTITY, *_WIDE_MOVES, *_factors(0.99), replace(_POSTERIZE, range=(8, 2)), _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
-# What the published policies name. Those for ImageNet in the authors' code have magnitudes that grow where the others' shrink.
+# The augmentations of the published policies. Those for ImageNet in the authors' code have magnitudes that grow where the others' shrink.
 FOUND = (*RAND_AUGMENT, _INVERT)
 FOUND_IMAGE_NET = (
     *(one for one in _MOVES if one.name != "translate_y"),
@@ -241,7 +237,7 @@ FOUND_IMAGE_NET = (
 
 
 def chosen(op: str, given: Sequence[Any], known: Sequence[Augmentation]) -> tuple[Augmentation, ...]:
-    """Augmentations of a user's list, in which names stand for known ones."""
+    """Return the augmentations of a user's list, in which names stand for known ones."""
     by_name = {one.name: one for one in known}
     made = []
     for one in given:

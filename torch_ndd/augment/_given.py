@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users give: images and what belongs to them, checked, as batches; and the random numbers of a call."""
+"""Checking the user's images, boxes and masks and converting them to batches; drawing the random numbers of a call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, as_batch
-from .._rng import RNG
-from .._tensor import Tensor, as_tensor
+from .._core.batch import Batch, as_batch
+from .._core.rng import RNG
+from .._core.tensor import Tensor, as_tensor
 from ..ops.random import uniform
 from ..ops.shape import expand_dims, squeeze
 
@@ -18,25 +18,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def uncompiled(function: F) -> F:
-    """A function that runs as it is where compiled code calls it."""
+    """Exclude a function from compilation."""
     return torch.compiler.disable(function, reason="it reads the random numbers that it draws: call it before the compiled function")  # type: ignore[return-value]
 
 
 def check_rng(op: str, rng: Any) -> None:
-    """ValueError for what is no generator."""
+    """Raise ValueError unless this is a generator or None."""
     if rng is not None and not isinstance(rng, RNG):
         raise ValueError(f"{op}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
 
 
 def numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
-    """``count`` numbers from 0 to 1 for every sample, float64 (samples, count). Sample i depends on the generator and on i alone."""
+    """Draw ``count`` numbers from 0 to 1 per sample, float64 (samples, count). Sample i depends on the generator and on i only."""
     check_rng(op, rng)
-    drawn = uniform(range=(0.0, 1.0), shape=[max(1, count)], batch_size=samples, rng=rng)  # the generator moves on for none as well
+    drawn = uniform(range=(0.0, 1.0), shape=[max(1, count)], batch_size=samples, rng=rng)  # the generator advances even for count 0
     return drawn.torch().numpy().astype(np.float64)
 
 
 def images_of(op: str, given: Any) -> tuple[Batch, bool]:
-    """Images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image is a batch of one."""
+    """Return images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image becomes a batch of one."""
     if isinstance(given, Batch):
         images, is_batch = given, True
     elif isinstance(given, Tensor | torch.Tensor | np.ndarray):
@@ -61,7 +61,7 @@ def images_of(op: str, given: Any) -> tuple[Batch, bool]:
 
 
 def belonging(op: str, name: str, given: Any, images: Batch, is_batch: bool) -> Batch:
-    """Something that there is one of for each image."""
+    """Return data with one item per image as a batch."""
     made = as_batch(given) if is_batch else as_batch([as_tensor(given)])
     if made.batch_size != images.batch_size:
         raise ValueError(f"{op}: Inconsistent batch size: {images.batch_size} images, but {made.batch_size} {name}")
@@ -69,7 +69,7 @@ def belonging(op: str, name: str, given: Any, images: Batch, is_batch: bool) -> 
 
 
 def boxes_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
-    """Boxes (M, 4) of every image, floating-point: left, top, right, bottom in pixels."""
+    """Return boxes (M, 4) of every image, floating-point: left, top, right, bottom in pixels."""
     if given is None:
         return None
     made = belonging(op, "boxes", given, images, is_batch)
@@ -80,7 +80,7 @@ def boxes_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None
 
 
 def masks_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
-    """Masks of every image, with or without channels, and with frames as the images."""
+    """Return the masks of every image, with or without channels, and with frames if the images have them."""
     if given is None:
         return None
     made, allowed = belonging(op, "masks", given, images, is_batch), {images.ndim: images.layout, images.ndim - 1: (images.layout or "")[:-1]}
@@ -94,17 +94,17 @@ def masks_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None
 
 
 def with_channels(masks: Batch, images: Batch) -> Batch:
-    """Masks with a dimension of channels."""
+    """Return masks with a channel dimension."""
     return masks if masks.ndim == images.ndim else as_batch(expand_dims(masks, axes=[masks.ndim]), layout=images.layout)
 
 
 def as_given(made: Batch, masks: Batch) -> Batch:
-    """The opposite."""
+    """Return masks without their channel dimension."""
     return made if made.ndim == masks.ndim else as_batch(squeeze(made, axes=[masks.ndim]), layout=masks.layout)
 
 
 def results(is_batch: bool, values: Sequence[Any]) -> Any:
-    """What was asked for: one result as it is, several as a tuple."""
+    """Return the requested results: a single one unchanged, several as a tuple."""
     kept = [one for one in values if one is not None]
     if not is_batch:
         kept = [one.select(0) if isinstance(one, Batch) else one[0] for one in kept]

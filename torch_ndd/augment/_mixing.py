@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixtures of two images and of their labels."""
+"""Mixing pairs of images and their labels."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, as_batch, new_batch
-from .._operand import Operand
+from .._core.batch import Batch, as_batch, new_batch
+from .._core.operand import Operand
 from ..ops.generic import cast
 from ..ops.paste import multi_paste
 from ..ops.permute import batch_permutation, permute_batch
@@ -28,26 +28,26 @@ def mixup(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Mix every image and its label with those of another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
+    """Mix every image and its label with another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
 
-    ``lam`` is drawn for each sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
+    ``lam`` is drawn per sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
 
     Args:
-        images: a Batch of samples with equal shapes, any numeric type and layout.
-        labels: a class for each sample, integers (N,), with ``num_classes``; or a probability of each class, floating-point (N, classes).
-        alpha: positive; the smaller, the more often one of the two images prevails.
-        dtype: type of the images that are returned, by default their own; integers are rounded and saturated.
-        num_classes: how many classes there are, for integer labels.
+        images: a Batch of samples of equal shape, any numeric type and layout.
+        labels: a class per sample, integers (N,), with ``num_classes``; or a probability per class, floating-point (N, classes).
+        alpha: positive; the smaller, the more often one of the two images dominates.
+        dtype: type of the returned images, by default their own; integers are rounded and saturated.
+        num_classes: number of classes, for integer labels.
         return_params: also return the permutation, int64 (N,), and ``lam``, float32 (N,).
-        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 14 words a call.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 14 words per call.
 
     Returns:
-        The images and the labels, a Batch of float32 (classes,); without labels the images. With ``return_params`` a tuple that ends with the
+        The images and the labels, a Batch of float32 (classes,); without labels only the images. With ``return_params`` a tuple that ends with the
         permutation and ``lam``.
 
     Raises:
         ValueError: samples of different shapes, labels that do not fit, integer labels without ``num_classes``, an ``alpha`` that is not positive.
-        TypeError: ``images`` that are no Batch.
+        TypeError: ``images`` that are not a Batch.
 
     >>> images, labels = ndd.augment.mixup(batch(torch.ones(4, 2, 2, 3)), [0, 1, 2, 2], num_classes=3, alpha=0.2)
     >>> images.dtype, labels.shape[0], labels.torch().sum(1)
@@ -78,22 +78,22 @@ def cutmix(
 ) -> Any:
     """Replace a box of every image by that of another one, and mix the labels by its area (Yun et al., arXiv:1905.04899).
 
-    For each sample ``lam`` is drawn from ``Beta(alpha, alpha)`` and a centre from all pixels. The box has ``sqrt(1 - lam)`` of the image's height and
-    width and is cut off at the image; the label's weight is then exactly the part of the image that has remained.
+    For each sample ``lam`` is drawn from ``Beta(alpha, alpha)`` and a center from all pixels. The box has ``sqrt(1 - lam)`` of the image's height and
+    width and is clipped to the image; the label's weight is then exactly the remaining part of the image.
 
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
-        labels, alpha, num_classes: as for :func:`mixup`.
-        return_params: also return the permutation, int64 (N,), the part of each image that has remained, float32 (N,), and the boxes, int64 (N, 4):
-            left, top, right, bottom.
-        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 21 words a call.
+        labels, alpha, num_classes: see :func:`mixup`.
+        return_params: also return the permutation, int64 (N,), the remaining part of each image, float32 (N,), and the boxes, int64 (N, 4): left,
+            top, right, bottom.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 21 words per call.
 
     Returns:
-        As :func:`mixup`, the images in their own type.
+        See :func:`mixup`; the images keep their type.
 
     Raises:
-        ValueError: as :func:`mixup`; another layout.
-        TypeError: as :func:`mixup`.
+        ValueError: see :func:`mixup`; another layout.
+        TypeError: see :func:`mixup`.
 
     >>> images = batch(torch.arange(2, dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 8, 8, 1), layout="HWC")
     >>> mixed, labels = ndd.augment.cutmix(images, [0, 1], num_classes=2)
@@ -134,13 +134,13 @@ def _check(op: str, alpha: float, rng: Any) -> None:
 
 
 def _pairs(size: int, alpha: float, rng: Any) -> tuple[torch.Tensor, np.ndarray]:
-    """The partner of every sample, and how much of the sample remains."""
+    """Return the partner of every sample, and how much of the sample remains."""
     order = batch_permutation(batch_size=size, rng=rng).torch().long()
     return order, beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
 
 
 def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Left, top, right, bottom of the boxes that are replaced, int64 (N, 4)."""
+    """Return left, top, right, bottom of the boxes to replace, int64 (N, 4)."""
     half = np.sqrt(1 - lam.astype(np.float64)) / 2
     y, x = (drawn * (height, width)).astype(np.int64).T
     h, w = (half * height).astype(np.int64), (half * width).astype(np.int64)
@@ -148,7 +148,7 @@ def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.nd
 
 
 def _pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray, channels: int, height: int, width: int) -> Batch:
-    """Every image with the box of its partner on it; planes ``CHW`` are images one below the other."""
+    """Return every image with the box of its partner; planes ``CHW`` are treated as images below each other."""
     planes = new_batch(images._values.reshape(len(order), channels * height, width, -1), None, "HWC", images._pending, images._external)
     left, top, right, bottom = boxes.T
     count = len(order)
@@ -166,7 +166,7 @@ def _pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray, channels: int
 
 
 def _soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> torch.Tensor | None:
-    """A probability of each class for every sample, float32 (N, classes)."""
+    """Return a probability of each class for every sample, float32 (N, classes)."""
     if labels is None:
         return None
     values = as_batch(labels)._ready() if isinstance(labels, Operand) else torch.as_tensor(labels)

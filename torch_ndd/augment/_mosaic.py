@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four images in one."""
+"""Mosaics of four images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, as_batch, new_batch
+from .._core.batch import Batch, as_batch, new_batch
 from ..ops.paste import multi_paste
 from ..ops.permute import batch_permutation, permute_batch
 from ..ops.resize import resize
@@ -32,30 +32,30 @@ def mosaic(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Four images around a random centre, for each sample: the mosaic of YOLOv4 (Bochkovskiy et al., arXiv:2004.10934).
+    """Combine four images around a random center, for each sample: the mosaic of YOLOv4 (Bochkovskiy et al., arXiv:2004.10934).
 
-    Sample i lies at the upper left of mosaic i; the three others come from random permutations of the batch, so that every image occurs four times.
-    An image is scaled, with its aspect ratio, until it covers its part of the canvas; what sticks out is cut off on the side away from the centre.
+    Sample i is the upper left part of mosaic i; the other three come from random permutations of the batch, so that every image occurs four times. An
+    image is scaled, keeping its aspect ratio, until it covers its part of the canvas; the rest is cropped on the side away from the center.
 
     Args:
         images: a Batch of images ``HWC`` of any sizes with the same number of channels; uint8 or floating-point.
         output_size: height and width of the mosaics, at least 2.
-        center_range: where the centre may lie, relative to the canvas.
-        boxes: for each image (M, 4): left, top, right, bottom in pixels. They are scaled, moved and cut off at their image's part of the canvas.
-        labels: for each image (M, ...), something for each box: it is kept or left out with it.
-        min_visibility: a box is left out when less than this part of its area remains, and when none does.
-        masks: for each image (H, W) or (H, W, C), any type; they move by the nearest pixel.
-        interp_type: how images are scaled.
-        return_params: also return which images a mosaic is made of, int64 (N, 4): upper left, upper right, lower left, lower right; and the centres,
+        center_range: range of the center, relative to the canvas.
+        boxes: (M, 4) per image: left, top, right, bottom in pixels. They are scaled, moved and clipped to their image's part of the canvas.
+        labels: (M, ...) per image, one entry per box, kept or dropped with it.
+        min_visibility: drop a box if less than this part of its area remains, or nothing.
+        masks: (H, W) or (H, W, C) per image, any type; they are sampled by nearest neighbor.
+        interp_type: interpolation of the images.
+        return_params: also return the source images of each mosaic, int64 (N, 4): upper left, upper right, lower left, lower right; and the centers,
             int64 (N, 2): y, x.
-        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`; it moves on by 28 words a call.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 28 words per call.
 
     Returns:
-        The mosaics; with boxes, labels, masks or parameters a tuple of what was asked for, in this order. Boxes are read on the host.
+        The mosaics; with boxes, labels, masks or parameters a tuple of these, in this order. Boxes are read on the host.
 
     Raises:
-        ValueError: an empty batch, another layout or type, boxes, labels or masks that do not fit, a range or size that makes no sense.
-        TypeError: ``images`` that are no Batch.
+        ValueError: an empty batch, another layout or type, boxes, labels or masks that do not fit, an invalid range or size.
+        TypeError: ``images`` that are not a Batch.
 
     >>> images = batch([torch.zeros(4, 6, 3, dtype=torch.uint8), torch.ones(5, 5, 3, dtype=torch.uint8)], layout="HWC")
     >>> made, boxes, labels = ndd.augment.mosaic(images, output_size=[8, 8], boxes=[[[0, 0, 6, 4]], [[0, 0, 5, 5]]], labels=[[7], [9]])
@@ -91,13 +91,13 @@ def mosaic(
 
 
 class _Part:
-    """One of the four parts of all canvases: which image it shows, at what scale, and from where to where.
+    """One of the four parts of all canvases: the image shown, its scale, and its source and target regions.
 
     Attributes:
-        source: the image for each mosaic (N,).
-        start, extent: of the part on the canvas, y and x (N, 2).
-        scale: pixels of the canvas for one of the image (N, 1).
-        roi: where the region of the image that is shown starts and ends, y and x (N, 2) each.
+        source: the image of each mosaic (N,).
+        start, extent: the part on the canvas, y and x (N, 2).
+        scale: pixels of the canvas per pixel of the image (N, 1).
+        roi: start and end of the region shown of the image, y and x (N, 2) each.
     """
 
     def __init__(self, images: Batch, source: np.ndarray, centers: np.ndarray, canvas: Sequence[int], below: int, right: int) -> None:
@@ -111,7 +111,7 @@ class _Part:
         self.roi = np.where(after, 0.0, sizes - shown), np.where(after, shown, sizes)
 
     def cut(self, images: Batch, interp_type: types.DALIInterpType) -> Batch:
-        """This part of every mosaic. The images are scaled in their own order, so that none is copied before it is small."""
+        """Return this part of every mosaic. The images are scaled in their own order, so that none is copied before it is small."""
         order = np.argsort(self.source)  # the mosaic that shows each image
         start, end, extent = (_batch(values[order].astype(np.float32)) for values in (*self.roi, self.extent))
         cut = resize(images, size=extent, roi_start=start, roi_end=end, interp_type=interp_type)
@@ -132,7 +132,7 @@ def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas
 
 
 def _kept(parts: Sequence[_Part], boxes: Batch, labels: Batch | None, min_visibility: float) -> list[Batch]:
-    """The boxes of every mosaic, and their labels."""
+    """Return the boxes of every mosaic, and their labels."""
     device, dtype = boxes.device, boxes.dtype
     old = [np.asarray(one, np.float64) for one in boxes.cpu()]
     old_labels = None if labels is None else [one.torch() for one in labels.cpu()]
@@ -173,7 +173,7 @@ def _labels_of(op: str, given: Any, images: Batch, boxes: Batch | None) -> Batch
 
 
 def _checked(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
-    """Height and width of the canvas."""
+    """Return height and width of the canvas."""
     if not images.batch_size:
         raise ValueError(f"{op}: there must be at least one image")
     if any(0 in shape[:2] for shape in images.shape):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AutoAugment, RandAugment and TrivialAugment, chosen for each sample of a batch."""
+"""AutoAugment, RandAugment and TrivialAugment, chosen per sample of a batch."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from .. import types
-from .._batch import Batch
-from .._operator import T
+from .._core.batch import Batch
+from .._core.operator import T
 from ._applied import Step, applied
 from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
 from ._given import boxes_of, images_of, masks_of, numbers, results, uncompiled
@@ -28,31 +28,31 @@ def trivial_augment(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """One augmentation of a random magnitude, both drawn for each sample: TrivialAugment (Mueller and Hutter, arXiv:2103.10158).
+    """Apply one augmentation of a random magnitude, both drawn per sample: TrivialAugment (Mueller and Hutter, arXiv:2103.10158).
 
     The augmentations and their largest magnitudes are those of the paper's wide space: shear 0.99, translation by 32 pixels, rotation by 135 degrees,
-    factors 0.01 to 1.99 of brightness, colour, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they are those of torchvision
-    up to one level of 255, ``color`` up to two, with these differences: images are interpolated linearly unless ``interp_type`` says otherwise, what
-    comes in from outside is grey and is mixed with the image's border, ``sharpness`` continues the image by reflection instead of leaving its border
-    as it is, and ``equalize`` is that of :func:`torch_ndd.equalize`.
+    factors 0.01 to 1.99 of brightness, color, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they equal torchvision's up to
+    one level of 255, ``color`` up to two, with these differences: images are interpolated linearly unless ``interp_type`` is given, the area outside
+    is gray and is blended with the image's border, ``sharpness`` extends the image by reflection instead of keeping its border, and ``equalize`` is
+    :func:`torch_ndd.equalize`.
 
     Args:
         images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8, or floating-point numbers from 0 to 1. All frames of
-            a video get the same. Where colour needs three channels and there are others, it does nothing.
-        boxes: for each image (M, 4), floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, cut
-            off at the image. None is left out: what has moved away has no area.
-        masks: for each image (H, W) or (H, W, C), with frames for a video, any type; they move by the nearest pixel.
-        augmentations: what is chosen from: an :class:`Augmentation`, or the name of one of ``TRIVIAL_AUGMENT_WIDE``.
-        num_magnitude_bins: how many magnitudes there are, evenly spaced.
-        fill_value: what comes in from outside, a number or one for each channel; by default 128, or 0.5 of floating-point numbers.
-        mask_fill_value: the same in masks.
-        interp_type: how images are interpolated where they move: ``INTERP_LINEAR`` or ``INTERP_NN``.
-        return_params: also return what was done: for each sample a list of names and parameters.
-        rng: the generator, by default :func:`torch_ndd.random.get_default_rng`. It moves on by seven words a call; what a sample gets depends on it
-            and on the sample's position alone.
+            a video get the same augmentation. Color augmentations do nothing unless there are three channels.
+        boxes: (M, 4) per image, floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, clipped
+            to the image. None is dropped: a box outside the image has no area.
+        masks: (H, W) or (H, W, C) per image, with frames for a video, any type; they are sampled by nearest neighbor.
+        augmentations: the choices: :class:`Augmentation` objects, or names from ``TRIVIAL_AUGMENT_WIDE``.
+        num_magnitude_bins: number of evenly spaced magnitudes.
+        fill_value: value outside the image, one number or one per channel; by default 128, or 0.5 for floating-point images.
+        mask_fill_value: value outside the masks.
+        interp_type: interpolation of moved images: ``INTERP_LINEAR`` or ``INTERP_NN``.
+        return_params: also return what was done: a list of names and parameters per sample.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`. It advances by seven words per call; the choice for a sample
+            depends on it and on the sample's position only.
 
     Returns:
-        The images; with boxes, masks or parameters a tuple of what was asked for, in this order.
+        The images; with boxes, masks or parameters a tuple of these, in this order.
 
     Raises:
         ValueError: another layout or type, boxes or masks that do not fit the images, an unknown augmentation or none, less than two magnitudes.
@@ -95,24 +95,24 @@ def rand_augment(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """``n`` augmentations one after the other, each drawn for each sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
+    """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
 
-    At the largest magnitude: shear 0.3, translation by 150 of 331 parts of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness,
-    colour, contrast and sharpness, 4 bits, a threshold of 0. Directions are drawn. More is said at :func:`trivial_augment`.
+    At the largest magnitude: shear 0.3, translation by 150/331 of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness, color,
+    contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details.
 
     Args:
-        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: as for :func:`trivial_augment`.
-        n: how many augmentations a sample gets.
+        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
+        n: number of augmentations per sample.
         m: their magnitude, from 0 to ``num_magnitude_bins - 1``.
-        num_magnitude_bins: how many magnitudes there are, evenly spaced.
-        augmentations: what is chosen from: an :class:`Augmentation`, or the name of one of ``RAND_AUGMENT``.
+        num_magnitude_bins: number of evenly spaced magnitudes.
+        augmentations: the choices: :class:`Augmentation` objects, or names from ``RAND_AUGMENT``.
 
     Returns:
-        As :func:`trivial_augment`.
+        See :func:`trivial_augment`.
 
     Raises:
-        ValueError: as :func:`trivial_augment`; a negative ``n``, a magnitude outside the bins.
-        TypeError: as :func:`trivial_augment`.
+        ValueError: see :func:`trivial_augment`; a negative ``n``, a magnitude outside the bins.
+        TypeError: see :func:`trivial_augment`.
 
     >>> image = torch.arange(12, dtype=torch.uint8).view(2, 2, 3)
     >>> ndd.augment.rand_augment(image, n=1, m=15, augmentations=["solarize"], return_params=True)[1]
@@ -152,22 +152,21 @@ def auto_augment(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Augmentations one after the other, each with a probability, in a sequence drawn for each sample: AutoAugment (Cubuk et al., arXiv:1805.09501).
+    """Apply a sequence of augmentations drawn per sample, each with a probability: AutoAugment (Cubuk et al., arXiv:1805.09501).
 
     Args:
-        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: as for :func:`trivial_augment`.
-        policy: "image_net", which the authors published with their code and DALI has; "reduced_image_net", "cifar10" or "svhn" of the paper's
-            appendix, with the magnitudes that torchvision gives them ("reduced_image_net" is its ``AutoAugmentPolicy.IMAGENET``); or a list of
-            sequences of (augmentation, probability, magnitude), where an augmentation is an :class:`Augmentation`, the name of one of
-            ``RAND_AUGMENT``, or "invert".
-        num_magnitude_bins: how many magnitudes a policy of your own has: from 0 to ``num_magnitude_bins - 1``, by default 10.
+        images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
+        policy: "image_net", published in the authors' code and used by DALI; "reduced_image_net", "cifar10" or "svhn" from the paper's appendix, with
+            torchvision's magnitudes ("reduced_image_net" is its ``AutoAugmentPolicy.IMAGENET``); or a list of sequences of (augmentation,
+            probability, magnitude), where an augmentation is an :class:`Augmentation`, a name from ``RAND_AUGMENT``, or "invert".
+        num_magnitude_bins: number of magnitudes of a custom policy: from 0 to ``num_magnitude_bins - 1``, by default 10.
 
     Returns:
-        As :func:`trivial_augment`.
+        See :func:`trivial_augment`.
 
     Raises:
-        ValueError: as :func:`trivial_augment`; an unknown policy, a magnitude outside the bins, a probability outside 0 to 1.
-        TypeError: as :func:`trivial_augment`.
+        ValueError: see :func:`trivial_augment`; an unknown policy, a magnitude outside the bins, a probability outside 0 to 1.
+        TypeError: see :func:`trivial_augment`.
 
     >>> image = torch.zeros(4, 6, 3, dtype=torch.uint8)
     >>> ndd.augment.auto_augment(image, policy=[[("invert", 1.0, None), ("rotate", 0.0, 5)]]).torch()[0, 0]
@@ -187,7 +186,7 @@ def auto_augment(
 
 
 def _policy(op: str, given: Any, num_magnitude_bins: int | None) -> tuple[list[list[tuple[Augmentation, float, int]]], int]:
-    """The sequences of a policy and how many magnitudes it has."""
+    """Return the sequences of a policy and its number of magnitudes."""
     known, bins = FOUND, 10 if num_magnitude_bins is None else num_magnitude_bins
     if isinstance(given, str):
         if given not in POLICIES:

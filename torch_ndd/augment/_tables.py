@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies that the authors of AutoAugment found (Cubuk et al., arXiv:1805.09501): pairs of "augmentation probability magnitude".
+"""The policies found by AutoAugment's authors (Cubuk et al., arXiv:1805.09501): pairs of "augmentation probability magnitude".
 
-"image_net" is the one in their code for EfficientNet (github.com/tensorflow/tpu, policy v0), with magnitudes from 0 to 10. The others are tables 7, 8
-and 9 of the paper's appendix, found on reduced CIFAR-10, reduced SVHN and reduced ImageNet, with magnitudes from 0 to 9.
+"image_net" is from their code for EfficientNet (github.com/tensorflow/tpu, policy v0), with magnitudes from 0 to 10. The others are tables 7, 8 and 9
+of the paper's appendix, found on reduced CIFAR-10, reduced SVHN and reduced ImageNet, with magnitudes from 0 to 9.
 """
 
 from ._augmentations import FOUND, FOUND_IMAGE_NET, Augmentation
@@ -51,7 +51,7 @@ def _pairs(text: str) -> tuple[Pair, ...]:
     return tuple(tuple(step(part.split()) for part in pair.split(",")) for pair in text.split(";"))
 
 
-# By name: the pairs, their augmentations, and how many magnitudes there are.
+# By name: the pairs, their augmentations, and the number of magnitudes.
 POLICIES: dict[str, tuple[tuple[Pair, ...], tuple[Augmentation, ...], int]] = {
     "image_net": (_pairs(_IMAGE_NET), FOUND_IMAGE_NET, 11),
     "reduced_image_net": (_pairs(_REDUCED_IMAGE_NET), FOUND, 10),

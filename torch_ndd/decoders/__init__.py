@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders of files that are in memory."""
+"""Decoders of files in memory."""
 
 from ._library import engine_counts as engine_counts
 from .audio import audio as audio

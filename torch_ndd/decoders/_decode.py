@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part that the image decoders share: from files to a batch of pixels whose size is known at the call."""
+"""The common part of the image decoders: from files to a batch of pixels whose size is known at the call."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,36 +7,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_batch, empty_packed, new_batch
-from .._extents import Fixed
-from .._failures import Failures
-from .._launch import recorded
-from .._operator import OPERATORS, Launch, queue
+from .._core import native
+from .._core.bad_samples import Failures
+from .._core.batch import Batch, empty_batch, empty_packed, new_batch
+from .._core.cuda_work import recorded
+from .._core.dispatch import submit
+from .._core.extents import Fixed
+from .._core.operator import OPERATORS, launch
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
 from . import _jpeg2000, _library
 
-KERNEL = (
-    "Tensor? windows, str op, str output_type, bool adjust_orientation, bool fast_idct, Tensor(e!)? errors,"
-    "str gpu_options, float hardware_load, int done"  # for a GPU: the library's options, the part of its JPEG engines, a CUDA event or 0
-)
-_read_shapes = _native.define(
-    "image_shapes",
-    [
-        ("Tensor", "input"),
-        ("Tensor?", "input_shapes"),
-        ("str", "op"),
-        ("str", "output_type"),
-        ("bool", "adjust_orientation"),
-        ("int", "max_pixels"),
-        ("bool", "complete"),
-        ("Tensor(e!)?", "errors"),
-        ("Tensor(a!)", "out"),
-    ],
-)
+# The parameters that the kernels fill: the errors, and the output.
+FILLS = (-6, -2)
+_read_shapes = native.kernel("image_shapes", writes=(-2, -1))
 
-OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB and so on, which are 0 to 4
+OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB to types.ANY_DATA, which are 0 to 4
 _CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
 ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
@@ -52,26 +38,26 @@ DTYPES = (
     torch.float64,
 )
 
-# Three times what Pillow warns at (a gigabyte of 32-bit pixels, a third of it: 89 million); as RGB this is 805 MB.
+# Three times Pillow's limit for a warning (89 million: a gigabyte of 32-bit pixels, divided by three); as RGB this is 805 MB.
 MAX_PIXELS = 1 << 28
 
 
 class Target(NamedTuple):
-    """Where the pixels go, and what is for a GPU alone."""
+    """The output device and the options that apply to a GPU only."""
 
-    device: Any  # a torch.device, as the operator has resolved it
+    device: Any  # a torch.device, as resolved by the operator
     hw_decoder_load: float
     hybrid_huffman_threshold: int
     jpeg_fancy_upsampling: bool
 
     @property
     def options(self) -> str:
-        """For the library's GPU decoders."""
+        """Return the options of the library's GPU decoders."""
         return f":fancy_upsampling={int(self.jpeg_fancy_upsampling)} :hybrid_huffman_threshold={self.hybrid_huffman_threshold}"
 
 
 class DecodeArguments(NamedTuple):
-    """What all image decoders are told."""
+    """Options of all image decoders."""
 
     output_type: int
     dtype: torch.dtype
@@ -83,7 +69,7 @@ class DecodeArguments(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The same as the kernels take it."""
+    """Return the options in the form that the kernels take."""
 
     op: str
     output_type: str
@@ -91,9 +77,9 @@ class Options(NamedTuple):
 
 
 def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
-    """Size the output from the headers and return what launches the decoding.
+    """Size the output from the headers and return the launch of the decoding.
 
-    ``windows_of`` gets heights, widths and channels (N, 3) of the images and returns the parts to decode: a window, or y, x, height, width (N, 4).
+    ``windows_of`` takes heights, widths and channels (N, 3) of the images and returns the regions to decode: a window, or y, x, height, width (N, 4).
     """
     on_gpu = given.target.device.type == "cuda"
     if on_gpu and not 0 <= given.target.hw_decoder_load <= 1:
@@ -133,46 +119,46 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     table = None if failures is None else failures.table
     arguments = [windows, *options, bool(given.use_fast_idct), table, given.target.options, given.target.hw_decoder_load, done]
     if given.on_error != "skip" or failures is None:
-        return Launch(out, arguments, inputs=(files,), event=event)
-    queue(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
+        return launch(out, arguments, inputs=(files,), event=event)
+    submit(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
     kept = out.select(failures.kept())
     kept._failures = failures
-    return Launch((), also=(kept,))
+    return launch((), also=(kept,))
 
 
 def check_files(op: str, files: Batch) -> None:
-    """RuntimeError unless these are bytes."""
+    """Raise RuntimeError unless the input is encoded bytes."""
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
 
 
 def output_type_name(op: str, output_type: int) -> str:
-    """The name of ``types.RGB`` and so on. RuntimeError for another number."""
+    """Return the name of ``types.RGB`` and so on. Raise RuntimeError for another number."""
     if output_type not in tuple(range(len(OUTPUT_TYPES))):
         raise RuntimeError(f"{op}: output_type must be one of types.{', types.'.join(OUTPUT_TYPES)}, got {output_type!r}")
     return OUTPUT_TYPES[int(output_type)]
 
 
 def _window_rows(window: CropWindow, images: int) -> torch.Tensor:
-    """A window of every image as y, x, height, width (N, 4)."""
+    """Return a window of each image as y, x, height, width (N, 4)."""
     return rows([*window.start, *window.extent]).expand(images, 4).contiguous()
 
 
 def sizes_of(shapes: torch.Tensor) -> Batch:
-    """Images of these heights and widths, without values: for what computes windows."""
+    """Return images of these heights and widths without values, for code that computes windows."""
     return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
 
 
 def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor]:
-    """The files, of which the JPEG 2000 ones have been decoded to the raw format, and heights, widths, channels (N, 3).
+    """Return the files, with JPEG 2000 decoded to the raw format, and heights, widths, channels (N, 3).
 
-    A sample that cannot be read has the median height, width and channels of the others.
+    A sample that cannot be read gets the median height, width and channels of the others.
     """
     table = torch.empty((files.batch_size, 4), dtype=torch.int64)
     read_headers(files, options, max_pixels, failures, table)
     if torch.compiler.is_compiling():
         return files, table[:, :3].contiguous()
-    # NumPy: an operation of torch takes 10 us where the threads have swept the caches, one of NumPy 3.
+    # NumPy: with caches cold from the threads' work, a torch operation takes 10 us, a NumPy one 3 us.
     jpeg2000 = table.numpy()[:, 3]
     if jpeg2000.any():
         files = _with_jpeg2000_decoded(options.op, files, np.flatnonzero(jpeg2000).tolist(), max_pixels, failures)
@@ -210,13 +196,13 @@ def read_headers(files: Batch, options: Options, max_pixels: int, failures: Fail
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:
-        queue(_read_shapes, arguments, [], True, files._sources)
+        submit(_read_shapes, arguments, [], True, files._sources)
 
 
 def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Tensor, failures: Failures | None) -> None:
-    """RuntimeError for a window that is empty or leaves its image; one that could not be read gets a window of zeros all the same."""
+    """Raise RuntimeError for a window that is empty or leaves its image; an image that could not be read gets a window of zeros."""
     if torch.compiler.is_compiling():
-        return  # the kernel refuses it
+        return  # rejected by the kernel
     table = windows.numpy()
     start, extent = table[:, :2], table[:, 2:]
     wrong = np.any((start < 0) | (extent < 1) | (start + extent > shapes.numpy()[:, :2]), axis=1)
@@ -230,5 +216,5 @@ def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Te
 
 
 def sample_name(files: Batch, i: int) -> str:
-    """A sample and its file, for messages."""
+    """Return a sample and its file, for messages."""
     return f"sample {i} ({files._sources[i]})" if files._sources else f"sample {i}"

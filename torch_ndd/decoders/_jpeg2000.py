@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JPEG 2000 samples, decoded by OpenJPEG in Python at the call.
+"""JPEG 2000 samples, decoded by OpenJPEG from Python at the call.
 
-nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, which lets OpenJPEG write through an uninitialised pointer when a header is damaged: 31 of
-1,200 mutated files ended the process. OpenJPEG itself, through pylibjpeg-openjpeg, survived 4,500. Its samples go on as if they were a file of
-a private raw format, so that windows, output types and dtypes need no second implementation.
+nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, in which OpenJPEG writes through an uninitialized pointer for some damaged headers: 31 of 1,200
+mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500. The decoded samples continue as files of a private raw format, so
+that windows, output types and dtypes need no second implementation.
 """
 
 import ctypes
@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import _native
+from .._core import native
+
+PACKAGE = "pylibjpeg-openjpeg"
+# Inspected releases, which are told not to print (csrc/decoders/openjpeg_output.md).
+CHECKED = ("2.5.0", "2.6.0")
+
+
+def is_checked(module: Any) -> bool:
+    """Return whether the module is one of these releases; another one runs unchanged."""
+    return getattr(module, "__version__", "") in CHECKED
 
 
 def _installed() -> Any:
@@ -21,9 +30,8 @@ def _installed() -> Any:
         module = importlib.import_module("openjpeg")
     except ImportError:
         return None
-    path = importlib.import_module("_openjpeg").__file__
-    if path is not None:  # it prints about damaged colours, and decodes on
-        discard = ctypes.CDLL(str(_native.PATH)).ndd_discard_output_of
+    if is_checked(module) and (path := importlib.import_module("_openjpeg").__file__):
+        discard = ctypes.CDLL(str(native.PATH)).ndd_discard_output_of
         discard(path.encode(), b"PyInit__openjpeg")
     return module
 
@@ -34,26 +42,26 @@ openjpeg = _installed()
 _PREFIX = struct.Struct("<8s4q")
 _MAGIC = b"\x89NDDRAW\n"
 
-# A damaged header easily promises more than any file holds; a blank 48-megapixel image has 132,000 pixels a byte.
+# A damaged header may promise more than any file holds; a blank 48-megapixel image has 132,000 pixels per byte.
 _MAX_PIXELS_PER_BYTE = 200_000
 
 
 def shape_of(file: bytes) -> tuple[int, int, int]:
-    """Height, width and channels of a JPEG 2000 file or codestream. Raises RuntimeError for damaged data."""
+    """Return height, width and channels of a JPEG 2000 file or codestream. Raise RuntimeError for damaged data."""
     if openjpeg is None:
-        raise RuntimeError("JPEG 2000 images need the package pylibjpeg-openjpeg: pip install pylibjpeg-openjpeg")
+        raise RuntimeError(f"JPEG 2000 images need the package {PACKAGE}: pip install {PACKAGE}")
     try:
         header = openjpeg.get_parameters(file)
         height, width, channels = header["rows"], header["columns"], header["samples_per_pixel"]
         if height * width > _MAX_PIXELS_PER_BYTE * len(file):
             raise ValueError(f"{height * width} pixels in a file of {len(file)} bytes")
-    except Exception as error:  # whatever a damaged file provokes in the wrapper
+    except Exception as error:  # any error of the wrapper on a damaged file
         raise RuntimeError(f"the image data are damaged ({error})") from None
     return height, width, channels
 
 
 def decode_to_raw(encoded: np.ndarray, max_pixels: int) -> np.ndarray:
-    """Decodes one JPEG 2000 file or codestream to the raw format. Raises RuntimeError for damaged data and for too many pixels."""
+    """Decode one JPEG 2000 file or codestream to the raw format. Raise RuntimeError for damaged data and for too many pixels."""
     file = encoded.tobytes()
     height, width, _ = shape_of(file)
     if height * width > max_pixels:
@@ -74,7 +82,7 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int) -> np.ndarray:
 
 
 def _whole_range(samples: np.ndarray, bits: int) -> np.ndarray:
-    """Samples of so many bits, stretched to 16 unless they fill their type: 12-bit 4095 and 5-bit 31 become 65535."""
+    """Scale samples of this many bits to 16 bits unless they fill their type: 12-bit 4095 and 5-bit 31 become 65535."""
     largest = (1 << bits) - 1
     if largest == np.iinfo(samples.dtype).max:
         return samples

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds nvImageCodec, which lies in the package nvidia-nvimgcodec-cu13 or -cu12, and hands it to the native library."""
+"""Find nvImageCodec in the package nvidia-nvimgcodec-cu13 or -cu12 and hand it to the native library."""
 
 import ctypes
+import hashlib
 import importlib.util
 from pathlib import Path
 
 import torch
 
-from .. import _native
+from .._core import native
 
-# The CPU extensions with decoders. The GPU ones stay out: they print to stderr where there is no GPU. So does nvbmp, which knows neither rows from
-# the top nor padding, and reads behind the end of a short file.
+# The CPU extensions with decoders. The GPU ones print to stderr on machines without a GPU. nvbmp supports neither top-down rows nor padding, and
+# reads past the end of a short file.
 _EXTENSIONS = ("jpeg_turbo", "tiff", "opencv")
 
 
 _GPU_EXTENSIONS = ("nvjpeg",)
 
+# The inspected release, which is patched (csrc/decoders/jpeg_extension.md): the SHA-256 of its JPEG extension for Linux on x86-64.
+CHECKED_VERSION = "0.9.0.20"
+CHECKED = (
+    "3d7e9e4bbe69b706acb15e9b3171673e86e2fac62bf06ecd6edcc3c585311fde",  # nvidia-nvimgcodec-cu13
+    "f490aaf88e17c7581fdbc2571da7f59b3ae9adc0dd148cdc2dd2e796aeab9941",  # nvidia-nvimgcodec-cu12
+)
+
 _loaded = False
 _gpu_loaded = False
 
 
-@torch.compiler.assume_constant_result  # tracing a graph loads them too
+@torch.compiler.assume_constant_result  # also called while tracing a graph
 def load() -> bool:
-    """Load the codecs, once; RuntimeError when they are not installed. Nothing of them is needed before the first image."""
+    """Load the codecs once, before the first image. Raise RuntimeError if they are not installed."""
     global _loaded
     if not _loaded:
         _load()
@@ -32,7 +40,7 @@ def load() -> bool:
 
 @torch.compiler.assume_constant_result
 def load_gpu() -> bool:
-    """Load those for a GPU, behind :func:`load`; RuntimeError when nvJPEG is not installed."""
+    """Load the GPU codecs, after :func:`load`. Raise RuntimeError if nvJPEG is not installed."""
     global _gpu_loaded
     if not _gpu_loaded:
         folder = _folder()
@@ -43,7 +51,7 @@ def load_gpu() -> bool:
 
 
 def _load_nvjpeg(folder: Path) -> None:
-    """The extension looks for the library by its name and finds the one that is loaded already."""
+    """Preload a library, so that the extension finds it by name."""
     name = f"libnvjpeg.so.{(torch.version.cuda or '13').partition('.')[0]}"
     installed = [str(path) for path in (*folder.parent.glob(f"cu*/lib/{name}"), *folder.parent.glob(f"nvjpeg/lib/{name}"))]
     for path in (*installed, name):
@@ -56,18 +64,23 @@ def _load_nvjpeg(folder: Path) -> None:
 
 
 def engine_counts(device_id: int = 0) -> dict[str, int]:
-    """How many images each engine of a GPU has decoded in this process.
+    """Return how many images each engine has decoded for a GPU in this process.
 
     Returns:
-        ``hardware``: by the JPEG engines; ``cuda``: by CUDA, with the Huffman decoding on a CPU thread; ``cpu``: by the CPU, and uploaded;
-        ``refused``: images that the first two could not decode, which are among those of the others.
+        ``hardware``: by the JPEG engines; ``cuda``: by CUDA, with Huffman decoding on a CPU thread; ``cpu``: by the CPU, then uploaded; ``refused``:
+        images that the first two could not decode, which another engine decoded and counted.
 
     >>> sorted(engine_counts())
     ['cpu', 'cuda', 'hardware', 'refused']
     """
     counts = (ctypes.c_int64 * 4)()
-    ctypes.CDLL(str(_native.PATH)).ndd_gpu_decode_counts(device_id, counts)
+    ctypes.CDLL(str(native.PATH)).ndd_gpu_decode_counts(device_id, counts)
     return dict(zip(("hardware", "cuda", "cpu", "refused"), counts, strict=True))
+
+
+def is_checked() -> bool:
+    """Return whether the native library patches the installed nvImageCodec; another release runs unchanged."""
+    return any(hashlib.sha256(path.read_bytes()).hexdigest() in CHECKED for path in _paths(_folder(), ("jpeg_turbo",)))
 
 
 def _load() -> None:
@@ -87,9 +100,9 @@ def _paths(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
 
 
 def _hand_over(library: str, extensions: list[Path]) -> None:
-    load_codecs = ctypes.CDLL(str(_native.PATH)).ndd_load_image_codecs
-    load_codecs.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+    load_codecs = ctypes.CDLL(str(native.PATH)).ndd_load_image_codecs
+    load_codecs.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
     load_codecs.restype = ctypes.c_char_p
-    reason = load_codecs(library.encode(), "\n".join(map(str, extensions)).encode())
+    reason = load_codecs(library.encode(), "\n".join(map(str, extensions)).encode(), is_checked())
     if reason is not None:
         raise RuntimeError(reason.decode())

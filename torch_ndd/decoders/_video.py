@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decoder and the readers of videos share: which frames, and getting them from torchcodec."""
+"""Frames of videos for the decoder and the readers: selecting frame numbers and getting the frames from torchcodec."""
 
 import importlib
 import os
@@ -25,11 +25,11 @@ PAD_MODES = {
     "reflect_101": "reflect_101",
     "reflect": "reflect_101",
 }
-"""By every name that they have."""
+"""All names of each padding mode."""
 
 
 def pad_mode(op: str, name: Any) -> str:
-    """The usual name of a padding mode. RuntimeError for what is none."""
+    """Return the canonical name of a padding mode. Raise RuntimeError for an unknown one."""
     if not isinstance(name, str):
         raise TypeError(f"{op}: argument 'pad_mode' must be a str, got {name!r}")
     if name not in PAD_MODES:
@@ -38,7 +38,7 @@ def pad_mode(op: str, name: Any) -> str:
 
 
 def padded_frames(frames: np.ndarray, count: int, mode: str) -> np.ndarray:
-    """The frames of a video of ``count`` frames that some numbers mean, which may lie outside; -1 for those that are filled with a constant.
+    """Map frame numbers that may lie outside a video of ``count`` frames to its frames; -1 for frames filled with a constant.
 
     >>> padded_frames(np.arange(3, 8), 5, "reflect_101").tolist(), padded_frames(np.arange(3, 8), 5, "reflect_1001").tolist()
     ([3, 4, 3, 2, 1], [3, 4, 4, 3, 2])
@@ -56,7 +56,7 @@ def padded_frames(frames: np.ndarray, count: int, mode: str) -> np.ndarray:
 
 
 def fill_values(op: str, given: Any) -> torch.Tensor:
-    """A checked ``fill_value``, uint8 with one number or three."""
+    """Return a checked ``fill_value``, uint8 with one number or three."""
     values = np.atleast_1d(np.asarray(given))
     if values.dtype.kind not in "iufb":
         raise TypeError(f"{op}: argument 'fill_value' must be a number or one for each channel, got {given!r}")
@@ -68,12 +68,12 @@ def fill_values(op: str, given: Any) -> torch.Tensor:
 
 
 def reason(error: Exception) -> str:
-    """What torchcodec says, without the place in its sources."""
+    """Return torchcodec's message without the location in its sources."""
     return re.sub(r"^\w+, \S+\.cpp:\d+, ", "", str(error).strip()) or type(error).__name__
 
 
 class Video:
-    """A video that is open: RGB frames, uint8 (height, width, 3)."""
+    """An open video: RGB frames, uint8 (height, width, 3)."""
 
     def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1) -> None:
         self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
@@ -87,12 +87,12 @@ class Video:
             raise RuntimeError("it has no frames")
 
     def frames(self, numbers: np.ndarray, fill: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
-        """Some frames in the order given, and the time in seconds of each; -1 is a frame of ``fill``, at -1 s."""
+        """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s."""
         seconds = np.full(len(numbers), -1.0)
         real = numbers >= 0
         if real.all() and len(numbers):
             return self._get(numbers, seconds, real), seconds
-        # A decoded frame has the size; the header's may be another one where the video is turned.
+        # A decoded frame tells the size; the header's differs in a rotated video.
         decoded = self._get(numbers[real], seconds, real) if real.any() else self._get(np.zeros(1, np.int64), np.zeros(1), np.ones(1, bool))
         made = fill.expand(len(numbers), *decoded.shape[1:3], 3).clone()
         if real.any():
@@ -107,7 +107,7 @@ class Video:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """What could not be fetched explains what FFmpeg says about the end of the file."""
+        """Raise the error of a failed request, which explains why FFmpeg reports the end of the file."""
         try:
             yield
         except Exception as error:
@@ -116,9 +116,9 @@ class Video:
             raise self._remote.error
 
     def frame_at(self, seconds: float, up: bool) -> int:
-        """The frame that begins at a time, or else the last one before it or, ``up``, the first one after it, which may be behind the end."""
+        """Return the frame that begins at a time, else the last one before it or, with ``up``, the first one after it, maybe past the end."""
         slack = 1e-6  # times in text have fewer digits than a frame's
-        low, high = 0, self.count  # the first frame that begins at the time or, not ``up``, after it
+        low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
         while low < high:
             middle = (low + high) // 2
             with self._reading():
@@ -131,10 +131,10 @@ class Video:
 
 
 def codec() -> Any:
-    """torchcodec.decoders. RuntimeError that says what to install."""
+    """Import torchcodec.decoders. Raise RuntimeError that says what to install."""
     try:
         return importlib.import_module("torchcodec.decoders")
     except ImportError:
         raise RuntimeError("videos need the package torchcodec: pip install torch_ndd[video]") from None
-    except RuntimeError as error:  # it looks for FFmpeg's libraries when it is imported
+    except RuntimeError as error:  # raised at import if FFmpeg's libraries are missing
         raise RuntimeError(f"torchcodec does not find FFmpeg's libraries; install FFmpeg (apt-get install ffmpeg): {error}") from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded sounds to samples."""
+"""Decoding audio files."""
 
 import ctypes
 import ctypes.util
@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_packed, new_batch
-from .._operator import DeviceLike, Launch, ShapeArg, T, operator, queue
+from .._core import native
+from .._core.batch import Batch, empty_packed, new_batch
+from .._core.dispatch import submit
+from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
 
-_shapes = _native.define("audio_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
+_shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 _loaded = False
 
 
-@operator(name="decoders.audio", kernel="str op, Tensor rates, bool downmix, float quality", reads_values=True)
+@operator(name="decoders.audio", reads_values=True, fills=(-2,))
 def audio(
     input: T,
     /,
@@ -32,22 +33,22 @@ def audio(
     quality: float = 50.0,
     sample_rate: ShapeArg[float] = 0.0,
 ) -> tuple[T, T]:
-    """Decode sounds: bytes of WAV, FLAC, OGG (Vorbis, Opus), MP3 or AIFF files to samples (frames, channels), and their sampling rates.
+    """Decode audio: bytes of WAV, FLAC, OGG (Vorbis, Opus), MP3 or AIFF files to samples (frames, channels), and their sampling rates.
 
-    The sizes come from the headers at the call; the samples are decoded when they are needed, each file by one thread. The rate is the second
-    result, float32 without dimensions.
+    The sizes come from the headers at the call; the samples are decoded on demand, each file by one thread. The second result is the rate in Hz, a
+    float32 scalar.
 
     Args:
         input: contents of the files, uint8 (length,).
         downmix: average the channels; the result is (frames,).
-        dtype: float32, from -1 to 1; int16 or int32 with their whole range. Integers of a file are delivered as they are or shifted; what has gone
-            through floats (lossy codecs, floats, downmix, resampling) is rounded and saturated.
-        sample_rate: of the result, in Hz; by default, and for 0 or less, the file's own. ``ceil(frames * sample_rate / rate)`` frames are
-            interpolated with a sinc under a Hann window; frequencies that a lower rate does not hold are not filtered out.
-        quality: of resampling, from 0 to 100: the sinc has 3 lobes on a side at 0, 16 at 50, 64 at 100.
+        dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
+            floats (lossy codecs, float files, downmix, resampling) are rounded and saturated.
+        sample_rate: sampling rate of the result in Hz; by default, and for 0 or less, the file's own. ``ceil(frames * sample_rate / rate)`` frames
+            are interpolated with a Hann-windowed sinc; there is no low-pass filter for a lower rate.
+        quality: quality of resampling, from 0 to 100: the sinc has 3 lobes per side at 0, 16 at 50, 64 at 100.
 
     Raises:
-        RuntimeError: a file that is no sound or is damaged; the message names the sample and the file. Another dtype; ``quality`` out of range.
+        RuntimeError: a file that is not audio or is damaged; the message names the sample and the file. Another dtype; ``quality`` out of range.
 
     Needs the package soundfile, for its libsndfile: ``pip install torch_ndd[audio]``.
 
@@ -75,7 +76,7 @@ def audio(
     if torch.compiler.is_compiling():
         _shapes(files._values, files._shapes, op, table)
     else:
-        queue(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
+        submit(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
     frames, channels, rates = table.unbind(1)
     rates = rates.to(torch.float64)
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
@@ -85,14 +86,14 @@ def audio(
     shapes = frames[:, None] if downmix else torch.stack([frames, channels], 1)
     out = empty_packed(shapes, dtype, files._values.device)
     out._sources = files._sources
-    return Launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))  # type: ignore[return-value]
+    return launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))
 
 
 def lengths(files: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Frames and sampling rates of sounds. RuntimeError for what is none."""
+    """Return frames and sampling rates of audio files. Raise RuntimeError for other files."""
     load()
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    queue(_shapes, (files._ready(), files._shapes, "decoders.audio", table), [], True, files._sources)
+    submit(_shapes, (files._ready(), files._shapes, "decoders.audio", table), [], True, files._sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 
@@ -103,15 +104,15 @@ def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:
     return wanted.expand(count)
 
 
-@torch.compiler.assume_constant_result  # tracing a graph loads it too
+@torch.compiler.assume_constant_result  # also called while tracing a graph
 def load() -> bool:
-    """Load libsndfile, once; RuntimeError when soundfile is not installed."""
+    """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
     global _loaded
     if not _loaded:
         path = _library()
         if path is None:
             raise RuntimeError("decoders.audio: the package soundfile is not installed: pip install torch_ndd[audio]")
-        load_sndfile = ctypes.CDLL(str(_native.PATH)).ndd_load_sndfile
+        load_sndfile = ctypes.CDLL(str(native.PATH)).ndd_load_sndfile
         load_sndfile.argtypes, load_sndfile.restype = [ctypes.c_char_p], ctypes.c_char_p
         if (reason := load_sndfile(path.encode())) is not None:
             raise RuntimeError(reason.decode())
@@ -120,7 +121,7 @@ def load() -> bool:
 
 
 def _library() -> str | None:
-    """libsndfile of soundfile's wheel, or the system's, which soundfile uses where its wheel has none."""
+    """Return libsndfile of soundfile's wheel, or the system's, which soundfile uses if its wheel has none."""
     if importlib.util.find_spec("soundfile") is None:
         return None
     data = importlib.util.find_spec("_soundfile_data")

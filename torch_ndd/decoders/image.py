@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded images to pixels."""
+"""Decoding images."""
 
 from collections.abc import Sequence
 
 import torch
 
 from .. import types
-from .._operator import DeviceLike, Hint, Random, T, operator
-from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
-from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode
+from .._core.operator import DeviceLike, Hint, Random, T, operator
+from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
+from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode
 
 
-@operator(name="decoders.image", kernel=KERNEL, reads_values=True, host_inputs=True)
+@operator(name="decoders.image", reads_values=True, host_inputs=True, fills=FILLS)
 def image(
     input: T,
     /,
@@ -45,38 +45,38 @@ def image(
 ) -> T:
     """Decode images: bytes of JPEG, PNG, TIFF, BMP, PNM, WebP or JPEG 2000 files to (H, W, C), layout ``HWC``.
 
-    The sizes come from the headers at the call; the pixels are decoded when they are needed, each file by one thread.
+    The sizes come from the headers at the call; the pixels are decoded on demand, each file by one thread.
 
-    With ``device="gpu"`` the files stay in host memory and the pixels are made on the GPU: of baseline JPEGs by its JPEG engines, where it has some,
-    and by CUDA; all other files, and what those refuse, by the CPU, which uploads the pixels. Those of a JPEG may differ by a few levels from the
-    CPU's, more along colour edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` tells who has decoded how many.
+    With ``device="gpu"`` the files stay in host memory and the pixels are produced on the GPU: baseline JPEGs by its JPEG engines, if it has any, and
+    by CUDA; all other files, and those the engines reject, by the CPU, followed by an upload. Pixels of a JPEG may differ from the CPU's by a few
+    levels, more along color edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` returns how many images each engine decoded.
 
     Args:
         input: contents of the files, uint8 (length,), in host memory.
-        adjust_orientation: turn the image as its EXIF orientation says.
-        dtype: an integer type stands for [0, 1] with its whole range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16. So
-            does a file of any depth: the largest sample of 5 or of 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535 in
-            uint16 and 1.0; uint8 rounds what has more than 8 bits.
-        output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels
-            that the file has.
-        use_fast_idct: a faster and less exact inverse DCT for JPEG.
-        hw_decoder_load: on a GPU, the part of a batch that its JPEG engines decode. 0.65, the default, is where it begins: it is tuned by the times
-            that the engines, CUDA and the CPU take, and which of them meets an image, and so the last bits of its pixels, may change from run to run.
-            Any other value is kept, CUDA takes the rest, and runs are alike.
-        hybrid_huffman_threshold: CUDA decodes also the Huffman code of images with more pixels than that, instead of the CPU.
-        jpeg_fancy_upsampling: upsample chroma smoothly on a GPU. The CPU always does.
-        max_pixels: the largest image (height times width) that is decoded, against files of a few bytes that promise gigabytes.
-        on_error: what happens to a file that cannot be decoded. "raise"; "replace" gives pixels of zeros, of the size in the header, or of the
-            batch's median height and width where there is no readable header (1x1 when there is none in the whole batch); "skip" leaves the sample
-            out, for which the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
-            ``labels.select(result.kept)`` are the labels of what "skip" has left.
+        adjust_orientation: apply the EXIF orientation.
+        dtype: an integer type represents [0, 1] by its full range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16. The same
+            holds for the depth of the file: the largest sample of 5 or 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535
+            in uint16 and 1.0 in floats; uint8 rounds samples of more than 8 bits.
+        output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels of the
+            file.
+        use_fast_idct: use a faster and less exact inverse DCT for JPEG.
+        hw_decoder_load: on a GPU, the share of a batch for its JPEG engines. The default, 0.65, is a starting point that is tuned by the times of the
+            engines, CUDA and the CPU; which of them decodes an image, and so the last bits of its pixels, may then change from run to run. Any other
+            value is fixed, CUDA takes the rest, and runs are reproducible.
+        hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
+        jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
+        max_pixels: the largest image (height times width) to decode, as a protection against small files that promise gigabytes.
+        on_error: what to do with a file that cannot be decoded. "raise" raises RuntimeError; "replace" returns pixels of zeros, in the size of the
+            header, or in the batch's median height and width if the header is unreadable (1x1 if there is none in the whole batch); "skip" leaves the
+            sample out, and the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
+            ``labels.select(result.kept)`` are the labels of the samples that "skip" keeps.
 
-    The other arguments are hints for DALI's memory, accepted and without effect.
+    The other arguments are memory hints of DALI, accepted and ignored.
 
     Raises:
-        RuntimeError: a file that is no image, is damaged or has too many pixels; the message names the sample and the file. A damaged header raises
-            at the call, damaged pixels when the image is used.
-        ValueError: another ``on_error``, ``max_pixels`` that is not positive, or ``hw_decoder_load`` outside of 0 to 1.
+        RuntimeError: a file that is not an image, is damaged or has too many pixels; the message names the sample and the file. A damaged header
+            raises at the call, damaged pixels when the image is used.
+        ValueError: an unknown ``on_error``, ``max_pixels`` that is not positive, or ``hw_decoder_load`` outside 0 to 1.
 
     >>> import io
     >>> import numpy as np
@@ -91,7 +91,7 @@ def image(
     return decode("decoders.image", input, given)
 
 
-@operator(name="decoders.image_random_crop", kernel=KERNEL, reads_values=True, host_inputs=True)
+@operator(name="decoders.image_random_crop", reads_values=True, host_inputs=True, fills=FILLS)
 def image_random_crop(
     input: T,
     /,
@@ -122,14 +122,14 @@ def image_random_crop(
     use_fast_idct: bool = False,
     rng: Random = None,
 ) -> T:
-    """Decode a random part of each image; equal to the same part of :func:`image`'s result, bit for bit, and faster.
+    """Decode a random region of each image; bitwise equal to the same region of :func:`image`'s result, and faster.
 
-    The part has ``random_area`` of the image's area and ``random_aspect_ratio`` (width over height), each a range. When no such part fits in
-    ``num_attempts``, it is the largest one that both ranges allow, at a random place. Of a JPEG only that part is decoded: 1.6 times as many
-    images a second for half the height and half the width of 500x375 files.
+    The region has ``random_area`` of the image's area and ``random_aspect_ratio`` (width over height), each a range. If no such region fits in
+    ``num_attempts``, it is the largest one that both ranges allow, at a random position. Of a JPEG only that region is decoded: 1.6 times as many
+    images per second for half the height and half the width of 500x375 files.
 
     Args:
-        rng: where the randomness comes from; by default this thread's generator.
+        rng: random generator; by default this thread's.
 
     All other arguments are those of :func:`image`.
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded images to the pixels of a window."""
+"""Decoding windows of images."""
 
 from collections.abc import Sequence
 
 import torch
 
 from .. import types
-from .._operator import DeviceLike, Hint, ShapeArg, T, operator
+from .._core.operator import DeviceLike, Hint, ShapeArg, T, operator
 from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
-from ._decode import KERNEL, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
+from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
 
 
-@operator(name="decoders.image_crop", kernel=KERNEL, reads_values=True, host_inputs=True)
+@operator(name="decoders.image_crop", reads_values=True, host_inputs=True, fills=FILLS)
 def image_crop(
     input: T,
     /,
@@ -47,21 +47,21 @@ def image_crop(
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
 ) -> T:
-    """Decode a window of each image; equal to :func:`crop` of :func:`image`'s result, bit for bit, and faster: of a JPEG only that part is decoded.
+    """Decode a window of each image; bitwise equal to :func:`crop` of :func:`image`'s result, and faster: of a JPEG only the window is decoded.
 
     Args:
-        crop: height and width in pixels; fractions are cut off. 0 or less takes the whole axis. Of three numbers the first one is for a depth, which
-            images do not have.
-        crop_h, crop_w: the same, one by one.
-        crop_pos_x, crop_pos_y: where the window lies, from 0 (left, top) to 1.
-        crop_d, crop_pos_z: without effect.
-        rounding: of the start: "round" (half away from zero) or "truncate".
+        crop: height and width in pixels; fractions are truncated. 0 or less means the whole axis. Of three numbers the first is a depth, which images
+            do not have.
+        crop_h, crop_w: height and width separately.
+        crop_pos_x, crop_pos_y: relative position of the window, from 0 (left, top) to 1.
+        crop_d, crop_pos_z: ignored.
+        rounding: rounding of the window's start: "round" (half away from zero) or "truncate".
 
     All other arguments are those of :func:`image`.
 
     Raises:
-        RuntimeError: what :func:`image` raises; a window that leaves the image or is empty, a position outside [0, 1], ``crop`` together with the
-            single sizes, ``crop_h`` or ``crop_w`` alone, an unknown rounding.
+        RuntimeError: the errors of :func:`image`; a window that leaves the image or is empty, a position outside [0, 1], ``crop`` together with the
+            separate sizes, ``crop_h`` or ``crop_w`` alone, an unknown rounding.
 
     >>> import io
     >>> import numpy as np
@@ -82,7 +82,7 @@ def image_crop(
     return decode(name, input, given, windows)
 
 
-@operator(name="decoders.image_slice", kernel=KERNEL, reads_values=True, host_inputs=True)
+@operator(name="decoders.image_slice", reads_values=True, host_inputs=True, fills=FILLS)
 def image_slice(
     data: T,
     anchor: ShapeArg[Sequence[float]] | None = None,
@@ -121,25 +121,25 @@ def image_slice(
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
 ) -> T:
-    """Decode from one position of each image to another; equal to :func:`slice` of :func:`image`'s result, bit for bit, and faster.
+    """Decode the window of each image between two positions; bitwise equal to :func:`slice` of :func:`image`'s result, and faster.
 
-    Where the window begins is given by ``start`` or ``rel_start``, by default 0; where it ends by one of ``end``, ``rel_end``, ``shape`` and
-    ``rel_shape``, by default the end of the axis. Instead, ``anchor`` and ``shape_input`` may be given by position.
+    The window starts at ``start`` or ``rel_start``, by default 0, and its end is given by one of ``end``, ``rel_end``, ``shape`` and ``rel_shape``,
+    by default the end of the axis. Alternatively, ``anchor`` and ``shape_input`` may be given as positional arguments.
 
     Args:
         data: contents of the files, uint8 (length,).
-        anchor, shape_input: where the window begins and its extents: integers in pixels, floating-point numbers relative to the image's.
+        anchor, shape_input: start and shape of the window: integers in pixels, floating-point numbers relative to the image's extents.
         normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in pixels.
-        start, end, shape: in pixels, one number for each axis or one for all.
+        start, end, shape: in pixels, one number per axis or one for all.
         rel_start, rel_end, rel_shape: the same, relative to the extents of the image.
-        axes: the axes that the numbers are for: 0 is the height, 1 the width. By default width first, [1, 0].
-        axis_names: the same as letters, by default ``WH``.
+        axes: the axes of these numbers: 0 is the height, 1 the width. By default width first, [1, 0].
+        axis_names: the axes as letters, by default ``WH``.
 
     All other arguments are those of :func:`image`.
 
     Raises:
-        RuntimeError: what :func:`image` raises; a window that leaves the image, is empty or ends before it begins, arguments that exclude each other,
-            axes that an image does not have.
+        RuntimeError: the errors of :func:`image`; a window that leaves the image, is empty or ends before it starts, arguments that exclude each
+            other, axes that an image does not have.
 
     >>> import io
     >>> import numpy as np

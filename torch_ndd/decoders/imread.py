@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image files to pixels."""
+"""Reading and decoding image files."""
 
 import os
 from typing import Any
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, batch
-from .._operator import DeviceLike
-from .._tensor import Tensor, as_tensor
+from .._core.batch import Batch, batch
+from .._core.operator import DeviceLike
+from .._core.tensor import Tensor, as_tensor
 from ..io.file import read
 from .image import image
 
@@ -48,13 +48,13 @@ def imread(
     use_chunk_allocator: bool | None = None,
     use_fast_idct: bool | None = None,
 ) -> Any:
-    """Read and decode image files: a Tensor (H, W, C) for one path, a Batch for a list of them; what :func:`decoders.image` gives for their contents.
+    """Read and decode image files: a Tensor (H, W, C) for one path, a Batch for a list; equal to :func:`decoders.image` of their contents.
 
     Args:
-        filepaths: a path or URL, or a list or tuple of them; each text, a ``pathlib.Path``, or the bytes of a path in a Tensor or an array of uint8.
-            A Batch of such bytes gives a Batch.
-        device: where the images shall be.
-        url_max_bytes, url_max_seconds, url_stall_seconds: limits of what is at URLs, as of :func:`io.file.read`.
+        filepaths: a path or URL, or a list or tuple of them; each a string, a ``pathlib.Path``, or the bytes of a path in a Tensor or array of uint8.
+            A Batch of such bytes returns a Batch.
+        device: device of the images.
+        url_max_bytes, url_max_seconds, url_stall_seconds: limits of reads from URLs, see :func:`io.file.read`.
 
     All other arguments are those of :func:`decoders.image`.
 

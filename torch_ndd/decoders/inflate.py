@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed bytes to arrays."""
+"""Decompressing bytes to arrays."""
 
 import functools
 import importlib
@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .._arguments import NO_VALUE, VaryingShape
-from .._batch import Batch, empty_packed
-from .._context import get_num_threads
-from .._operator import DeviceLike, Launch, ShapeArg, T, operator
-from .._tensor import check_layout
-from .._workers import Workers
+from .._core.arguments import NO_VALUE, VaryingShape
+from .._core.batch import Batch, empty_packed
+from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
+from .._core.pools import get_num_threads
+from .._core.tensor import check_layout
+from .._core.workers import Workers
 from ._decode import sample_name
 
-# Fills a buffer of a known size or raises ValueError.
+# Decompresses into a known number of bytes or raises ValueError.
 _Inflate = Callable[[memoryview, int], bytes]
 
-# Handing a chunk to another thread takes 20 us, in which LZ4 writes 40 kB.
+# Handing a chunk to another thread takes 20 us, in which LZ4 decompresses 40 kB.
 _WORTH_THREADS = 1 << 18
 
 
 class _Chunk(NamedTuple):
-    """A part of a sample's bytes and where it belongs in the output's."""
+    """A compressed chunk of a sample and its position in the output."""
 
     sample: int
     number: int
@@ -35,7 +35,7 @@ class _Chunk(NamedTuple):
     target: int
 
 
-@operator(name="decoders.inflate", view=True, reads_values=True)
+@operator(name="decoders.inflate", kernel=None, reads_values=True)
 def inflate(
     input: T,
     /,
@@ -51,24 +51,25 @@ def inflate(
     sequence_axis_name: str = "F",
     shape: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """Decompress bytes: one compressed piece to an array of ``shape``, or several chunks to one array along a new first axis.
+    """Decompress bytes: one compressed chunk to an array of ``shape``, or several chunks to one array with a new first axis.
 
-    It runs at the call, on the CPU; what is on a GPU goes there and back.
+    It runs at the call, on the CPU; data on a GPU is copied to the host and back.
 
     Args:
         input: compressed bytes, uint8 (length,).
         algorithm: "LZ4" (blocks without a frame), "Deflate", "Zlib" or "Gzip".
-        check_output_size: without effect: it is always checked.
-        chunk_offsets: where the chunks of a sample begin. Without ``chunk_sizes`` each ends where the next one begins, the last one with the sample.
-        chunk_sizes: how many bytes they have. Without ``chunk_offsets`` they lie one behind the other.
-        dtype: type of the elements that were compressed.
-        layout: of a decompressed chunk.
-        sequence_axis_name: what goes in front of the layout for the axis of chunks.
-        shape: of a decompressed chunk; needed.
+        check_output_size: ignored; the size is always checked.
+        chunk_offsets: offsets of a sample's chunks in bytes. Without ``chunk_sizes`` each ends where the next one begins, the last one with the
+            sample.
+        chunk_sizes: sizes of the chunks in bytes. Without ``chunk_offsets`` they are contiguous.
+        dtype: dtype of the decompressed elements.
+        layout: layout of a decompressed chunk.
+        sequence_axis_name: letter to prepend to the layout for the axis of chunks.
+        shape: shape of a decompressed chunk; required.
 
     Raises:
-        RuntimeError: no shape, chunks that leave the sample, data that are damaged or do not have the promised size.
-        ValueError: another algorithm, a layout that does not fit.
+        RuntimeError: no shape, chunks outside the sample, data that is damaged or does not have the expected size.
+        ValueError: an unknown algorithm, a layout that does not fit.
 
     LZ4 needs the package lz4: ``pip install torch_ndd[lz4]``.
 
@@ -117,7 +118,7 @@ def inflate(
         size = sizes[chunk.sample]
         try:
             data = inflate_chunk(views[chunk.sample][chunk.begin : chunk.begin + chunk.length], size)
-        except Exception as error:  # each library has its own types
+        except Exception as error:  # each library has its own exceptions
             reason = f"the data are damaged ({error})"
         else:
             reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype say {size}"
@@ -134,7 +135,7 @@ def inflate(
     else:
         for chunk in chunks:
             fill(chunk)
-    return Launch((), also=(out.to_device(target),))  # type: ignore[return-value]
+    return launch((), also=(out.to_device(target),))
 
 
 def _of_sample(value: Any, i: int) -> list[int] | None:
@@ -146,7 +147,7 @@ def _of_sample(value: Any, i: int) -> list[int] | None:
 
 
 def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
-    """Where the chunks of a sample begin and how long they are."""
+    """Return the offsets and sizes of a sample's chunks."""
     total = files.shape[i][0]
     if offsets is None and sizes is None:
         return [(0, total)]
@@ -183,7 +184,7 @@ _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 def _zlib(window_bits: int, data: memoryview, size: int) -> bytes:
     decoder = zlib.decompressobj(window_bits)
-    made = decoder.decompress(data, size + 1)  # no more than that, whatever the data promise
+    made = decoder.decompress(data, size + 1)  # at most that much, whatever the data promises
     if not decoder.eof and len(made) <= size:
         raise ValueError("they end too early")
     return made

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of .npy files to arrays."""
+"""Decoding .npy files."""
 
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_packed
-from .._operator import DeviceLike, Launch, T, operator, queue
+from .._core import native
+from .._core.batch import Batch, empty_packed
+from .._core.dispatch import submit
+from .._core.operator import DeviceLike, T, launch, operator
 
-_shapes = _native.define("npy_shapes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
+_shapes = native.kernel("npy_shapes", writes=(-1,))
 _MOST_DIMENSIONS = 32
 _DTYPES = {  # by their number in csrc/ndd/dtypes.h
     0: torch.uint8,
@@ -25,7 +26,7 @@ _DTYPES = {  # by their number in csrc/ndd/dtypes.h
 }
 
 
-@operator(name="decoders.numpy", kernel="str op", reads_values=True)
+@operator(name="decoders.numpy", reads_values=True)
 def numpy(
     data: T,
     /,
@@ -34,18 +35,17 @@ def numpy(
     device: DeviceLike | None = None,
     dtype: torch.dtype | None = None,
 ) -> T:
-    """Decode arrays: bytes of .npy files to what ``numpy.save`` was given.
+    """Decode arrays: bytes of .npy files to the arrays that ``numpy.save`` wrote.
 
-    Types and shapes come from the headers at the call; the elements are copied when they are needed. Arrays in Fortran order and big-endian ones
-    come out as any other.
+    Types and shapes come from the headers at the call; the elements are copied on demand. The result is in C order and native byte order.
 
     Args:
-        data: contents of the files, uint8 (length,); all with as many dimensions and, without ``dtype``, of one type.
-        dtype: type of the result, by default the file's; converted as :func:`cast` does.
+        data: contents of the files, uint8 (length,); all with the same number of dimensions and, without ``dtype``, of the same type.
+        dtype: dtype of the result, by default the file's; converted like :func:`cast`.
 
     Raises:
-        RuntimeError: a file that is no .npy file, is damaged, or holds structures, text, objects or complex numbers; the message names the sample and
-            the file. Files of different types or numbers of dimensions.
+        RuntimeError: a file that is not an .npy file, is damaged, or holds structures, text, objects or complex numbers; the message names the sample
+            and the file. Files of different types or numbers of dimensions.
 
     >>> import io
     >>> import numpy as np
@@ -63,7 +63,7 @@ def numpy(
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded arrays must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
-    queue(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
+    submit(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
     if len(dimensions) > 1:
         raise RuntimeError(f"{op}: All samples must have the same number of dimensions, got {dimensions}")
@@ -73,4 +73,4 @@ def numpy(
     ndim = dimensions[0] if dimensions else 0
     out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or _DTYPES[kinds[0] if kinds else 0], files._values.device)
     out._sources = files._sources
-    return Launch(out, [op])  # type: ignore[return-value]
+    return launch(out, [op])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes of encoded images."""
+"""Sizes of encoded images."""
 
 import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, new_batch
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch, new_batch
+from .._core.operator import DeviceLike, T, launch, operator
 from . import _jpeg2000, _library
 from ._decode import Options, check_files, output_type_name, read_headers, sample_name
 
@@ -14,7 +14,7 @@ _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, 
 _ANY_SIZE = 2**62
 
 
-@operator(view=True, reads_values=True)
+@operator(kernel=None, reads_values=True)
 def peek_image_shape(
     input: T,
     /,
@@ -25,16 +25,16 @@ def peek_image_shape(
     dtype: torch.dtype = torch.int64,
     image_type: types.DALIImageType = types.RGB,
 ) -> T:
-    """The shapes that :func:`decoders.image` would give, from the headers: height, width and channels, (3,).
+    """Return the shapes of :func:`decoders.image`'s results from the headers: height, width and channels, (3,).
 
     Args:
-        input: contents of the files, uint8 (length,); of JPEG, JPEG 2000, BMP and WebP the beginning is enough.
-        adjust_orientation: as the image is displayed, not as it is stored.
-        dtype: a 32 or 64-bit type.
-        image_type: ``types.RGB`` and so on; ``ANY_DATA`` tells how many channels the file has.
+        input: contents of the files, uint8 (length,); for JPEG, JPEG 2000, BMP and WebP the beginning is enough.
+        adjust_orientation: return the shape as displayed, after the EXIF orientation, rather than as stored.
+        dtype: dtype of the result, with 32 or 64 bits.
+        image_type: ``types.RGB`` and so on; ``ANY_DATA`` returns the number of channels of the file.
 
     Raises:
-        RuntimeError: a file that is no image or whose header is damaged, another dtype or image type.
+        RuntimeError: a file that is not an image or whose header is damaged, another dtype or image type.
 
     >>> import io
     >>> import numpy as np
@@ -64,4 +64,4 @@ def peek_image_shape(
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)
             table[i, :3] = torch.tensor([height, width, channels])
-    return Launch((), also=(new_batch(table[:, :3].to(dtype)),))  # type: ignore[return-value]
+    return launch((), also=(new_batch(table[:, :3].to(dtype)),))

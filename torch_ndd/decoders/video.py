@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded videos to frames."""
+"""Decoding videos."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._arguments import NO_VALUE, VaryingShape
-from .._batch import Batch, empty_packed
-from .._context import get_num_threads
-from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
-from .._workers import Workers
+from .._core.arguments import NO_VALUE, VaryingShape
+from .._core.batch import Batch, empty_packed
+from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
+from .._core.pools import get_num_threads
+from .._core.workers import Workers
 from ._decode import sample_name
 from ._video import Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
 
-@operator(name="decoders.video", view=True, reads_values=True)
+@operator(name="decoders.video", kernel=None, reads_values=True)
 def video(
     encoded: T,
     /,
@@ -36,22 +36,21 @@ def video(
 ) -> T:
     """Decode videos: bytes of MP4, MKV, WebM, AVI and other files to RGB frames (F, H, W, 3), uint8, layout ``FHWC``.
 
-    Without further arguments all frames. They are decoded at the call, each video by one thread, or one video by all threads: how many frames a video
-    has is not known before.
+    By default all frames. They are decoded at the call, because the number of frames of a video is not known before: each video by one thread, or a
+    single video by all threads.
 
     Args:
-        encoded: contents of the files, uint8 (length,); for files use ``io.file.read``.
+        encoded: contents of the files, uint8 (length,); read files with ``io.file.read``.
         start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
-        sequence_length: as many frames, in the place of ``end_frame``.
-        frames: the numbers of the frames, in any order; instead of the other four.
-        pad_mode: what stands for frames behind the end: "constant" the ``fill_value``, "edge" (or "repeat") the last frame, "reflect_1001"
-            ("symmetric") and "reflect_101" ("reflect") the video backwards with and without the last frame again, "none" nothing: the result is
-            shorter.
-        fill_value: one number, or one for each channel.
-        build_index: go through the whole file first, for exact numbers of frames; False trusts the header.
+        sequence_length: number of frames, instead of ``end_frame``.
+        frames: frame numbers, in any order; instead of the other four.
+        pad_mode: how to pad behind the end: "constant" with ``fill_value``, "edge" (or "repeat") with the last frame, "reflect_1001" ("symmetric")
+            and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
+        fill_value: one number, or one per channel.
+        build_index: scan the whole file first for exact frame numbers; False trusts the header.
 
     Raises:
-        RuntimeError: a file that is no video or is damaged, a start behind the end of the video, numbers that contradict each other. The message
+        RuntimeError: a file that is not a video or is damaged, a start behind the end of the video, numbers that contradict each other. The message
             names the sample and the file.
 
     Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
@@ -81,7 +80,7 @@ def video(
                 wanted = np.array(_numbers(frames, i), np.int64)
                 outside = wanted[(wanted < 0) | (wanted >= opened.count)]
                 if mode == "none" and len(outside):
-                    raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; with another pad_mode it can be asked for")
+                    raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
             else:
                 wanted = _range(opened.count, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
             return opened.frames(padded_frames(wanted, opened.count, mode), fill)[0]
@@ -98,7 +97,7 @@ def video(
     out._sources = files._sources
     for one, target in zip(made, out, strict=True):
         target._values.copy_(one)
-    return Launch((), also=(out,))  # type: ignore[return-value]
+    return launch((), also=(out,))
 
 
 def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any) -> None:
@@ -115,7 +114,7 @@ def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any)
 
 
 def _numbers(value: Any, i: int) -> list[int] | None:
-    """The numbers of sample i."""
+    """Return the numbers of sample i."""
     if isinstance(value, torch.Tensor):
         return [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
     return None if value is None else list(value) if isinstance(value, Sequence) else [value]

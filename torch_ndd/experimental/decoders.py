@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoders under the names that they had in DALI before."""
+"""The decoders under their former names in DALI."""
 
 from ..decoders.image import image as image
 from ..decoders.image import image_random_crop as image_random_crop

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what is named by data."""
+"""Reading files whose paths are data."""
 
 from . import file as file

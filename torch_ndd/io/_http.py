@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fsspec reads by HTTP, with limits: the body is counted while it arrives, silence ends an attempt, and nothing is decompressed."""
+"""An HTTP client for fsspec with limits: bodies are counted as they arrive, a silent server ends the attempt, nothing is decompressed."""
 
 import re
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ class _Counted:
         self._meter.received(len(part))
         if self._count > self._most:
             if self._most < self._meter.most:
-                raise LimitError(f"the server has sent more than the {self._most} bytes that it was asked for")
+                raise LimitError(f"the server sent more than the requested {self._most} bytes")
             self._meter.check_size(self._count)
         return part
 
@@ -66,9 +66,9 @@ class _Response(aiohttp.ClientResponse):
 
 
 async def client(**options: Any) -> aiohttp.ClientSession:
-    """The session of an fsspec file system for HTTP, with the options that the user has configured for it."""
+    """Return the HTTP session of an fsspec file system, with the options that the user has configured."""
     given = dict(options.pop("headers", None) or {})
     headers = {**{name: value for name, value in given.items() if name.lower() != "accept-encoding"}, "Accept-Encoding": "identity"}
-    # Where somebody else waits for it, as a zip file system that reads by HTTP; otherwise the limits of the operation end it before.
+    # The default applies to other callers, such as a zip file system over HTTP; the operation's own limits are reached earlier.
     timeout = options.pop("timeout", None) or aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
     return aiohttp.ClientSession(**{**options, "auto_decompress": False}, headers=headers, timeout=timeout, response_class=_Response)

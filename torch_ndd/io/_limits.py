@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much may come from a URL, and how long it may take: whoever answers there may never end, or never begin."""
+"""Limits on the size and duration of a download, because a server may never finish, or never answer."""
 
 import math
 import time
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 _GIB = 2**30
-# A container is copied to a disk once, and may be as large as a disk; anything else is held in memory.
+# A container is copied to disk once and may be as large as a disk; everything else is held in memory.
 _FILE_BYTES, _CONTAINER_BYTES, _LISTING_BYTES = 4 * _GIB, 64 * _GIB, _GIB // 4
 _FILE_SECONDS, _CONTAINER_SECONDS = 600.0, 3600.0
 _STALL_SECONDS = 30.0
-# Fewer bytes are no progress: a server that sends one a second would be waited for until the end.
+# Fewer bytes are not progress: otherwise a server that sends one byte per second would be waited for until the end.
 _PROGRESS = 4096
-# Of the seconds without progress an attempt may take a third: a connection that has died is given up, and made anew.
+# An attempt may use a third of the seconds without progress: a dead connection is dropped and reopened.
 _SHARES = 3
 
 
 @dataclass(frozen=True)
 class UrlLimits:
-    """The limits of what is read from one URL.
+    """The limits of a read from one URL.
 
     Args:
-        max_bytes: Bytes of the file. By default 4 GiB, and 64 GiB for a container without an index, which is copied to look for its records.
-        stall_seconds: Seconds in which fewer than 4096 bytes arrive, over all attempts.
-        max_seconds: Seconds in all, over all attempts. By default 600, and 3600 for a container without an index.
+        max_bytes: Largest file size. By default 4 GiB, and 64 GiB for a container without an index, which is downloaded to find its records.
+        stall_seconds: Give up when fewer than 4096 bytes arrive in this time, over all attempts.
+        max_seconds: Total time, over all attempts. By default 600, and 3600 for a container without an index.
     """
 
     max_bytes: int | None = None
@@ -36,7 +36,7 @@ class UrlLimits:
 
     @classmethod
     def checked(cls, op: str, max_bytes: Any, stall_seconds: Any, max_seconds: Any) -> "UrlLimits":
-        """The limits that arguments mean. TypeError or ValueError naming operator and argument for what is none."""
+        """Return the limits that arguments mean. Raise TypeError or ValueError naming operator and argument for invalid ones."""
         values = {"url_max_bytes": max_bytes, "url_stall_seconds": stall_seconds, "url_max_seconds": max_seconds}
         for name, value in values.items():
             if value is None:
@@ -52,13 +52,13 @@ _limits: ContextVar[UrlLimits] = ContextVar("torch_ndd_url_limits", default=UrlL
 
 
 def current() -> UrlLimits:
-    """The limits of the operation that is under way."""
+    """Return the limits of the current operation."""
     return _limits.get()
 
 
 @contextmanager
 def using(limits: UrlLimits) -> Iterator[None]:
-    """What is read from URLs within this block has these limits."""
+    """Apply limits to reads from URLs within this block."""
     token = _limits.set(limits)
     try:
         yield
@@ -67,11 +67,11 @@ def using(limits: UrlLimits) -> Iterator[None]:
 
 
 class LimitError(Exception):
-    """A limit was reached; the text has its argument."""
+    """A limit was reached; the message names its argument."""
 
 
 class Meter:
-    """What arrives of one file, over all attempts."""
+    """Progress of one file, over all attempts."""
 
     def __init__(self, kind: str = "file", limits: UrlLimits | None = None) -> None:
         limits = current() if limits is None else limits
@@ -80,35 +80,35 @@ class Meter:
         self._stall = limits.stall_seconds
         self._seconds = limits.max_seconds or (_CONTAINER_SECONDS if kind == "container" else _FILE_SECONDS)
         self._begin = self._mark = time.monotonic()
-        self._since = 0  # bytes
-        self._last = self._begin  # the latest byte, or the begin of the attempt
+        self._since = 0  # bytes since the mark
+        self._last = self._begin  # time of the latest byte, or the start of the attempt
         self.counts = False
-        """Whether somebody tells it of the bytes as they arrive: it then knows of seconds without progress."""
+        """Whether bytes are reported as they arrive, so that stalls are known."""
         self.ignored_range = False
-        """Whether the server has sent the whole file instead of a range of it."""
+        """Whether the server sent the whole file instead of a range."""
 
     def left(self) -> float:
-        """Seconds until a limit is reached if nothing more arrives."""
+        """Return the seconds until a limit is reached if nothing more arrives."""
         end = self._begin + self._seconds
         return max((min(end, self._mark + self._stall) if self.counts else end) - time.monotonic(), 0.0)
 
     def begin_attempt(self) -> None:
-        """Another attempt begins."""
+        """Note that another attempt begins."""
         self._last = time.monotonic()
 
     def patience(self) -> float:
-        """Seconds that the attempt may stay silent from now on; 0: it is given up."""
+        """Return the seconds that the attempt may stay silent from now on; 0: give it up."""
         return max(self._last + self._stall / _SHARES - time.monotonic(), 0.0) if self.counts else self._seconds
 
     def received(self, count: int) -> None:
-        """Bytes have arrived."""
+        """Note that bytes have arrived."""
         self._last = time.monotonic()
         self._since += count
         if self._since >= _PROGRESS:
             self._mark, self._since = self._last, 0
 
     def check(self) -> None:
-        """LimitError when the time is over."""
+        """Raise LimitError if the time is over."""
         now = time.monotonic()
         if now >= self._begin + self._seconds:
             raise LimitError(f"it was not complete after {self._seconds:g} s (url_max_seconds)")
@@ -116,10 +116,10 @@ class Meter:
             raise LimitError(f"fewer than {_PROGRESS} bytes have arrived in {self._stall:g} s (url_stall_seconds)")
 
     def check_size(self, size: int) -> None:
-        """LimitError when the file has more bytes than it may have."""
+        """Raise LimitError if a file of this size is too large."""
         if size > self.most:
             raise LimitError(f"it has more than {self.most} bytes (url_max_bytes)")
 
 
 meter: ContextVar[Meter | None] = ContextVar("torch_ndd_url_meter", default=None)
-"""Of what is being read."""
+"""The meter of the file that is being read."""

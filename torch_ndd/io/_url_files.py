@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is at a URL, as a file."""
+"""Files at URLs as Python file objects."""
 
 import io
 from collections import OrderedDict
@@ -7,12 +7,12 @@ from collections import OrderedDict
 from . import _limits
 from ._urls import Range, fetched, file_size
 
-# Of a video, a block a request, and few blocks in memory: FFmpeg goes through it once and then to some frames.
+# For videos: one block per request and few blocks in memory, because FFmpeg reads a video once sequentially and then seeks to some frames.
 _BLOCK, _BLOCKS = 4 * 1024 * 1024, 4
 
 
 class RangeFile(io.RawIOBase):
-    """What is at a URL, as a file of which each read is a request. It is read on any thread, with the limits of the one that has made it."""
+    """A file at a URL; each read is a request. It may be read on any thread, with the limits of the thread that created it."""
 
     _as_sent = False
 
@@ -37,7 +37,7 @@ class RangeFile(io.RawIOBase):
         return self._position
 
     def size(self) -> int:
-        """How many bytes there are. RuntimeError where that cannot be found out."""
+        """Return the size in bytes. Raise RuntimeError if it cannot be determined."""
         if self._size is None:
             with _limits.using(self._limits):
                 self._size = file_size(self._url)
@@ -59,7 +59,7 @@ class RangeFile(io.RawIOBase):
 
 
 class RemoteFile(RangeFile):
-    """The same in blocks, for C libraries, which no exception may pass through: ``error`` has it, and the file seems to end."""
+    """A file at a URL read in blocks, for C libraries, which exceptions cannot cross: ``error`` holds it, and the file appears to end."""
 
     _as_sent = True
 
@@ -71,14 +71,14 @@ class RemoteFile(RangeFile):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         try:
             return super().seek(offset, whence)
-        except BaseException as error:  # a Ctrl-C too: who reads raises it
+        except BaseException as error:  # KeyboardInterrupt too: the reading thread raises it
             self.error = error
             return -1
 
     def size(self) -> int:
-        """How many bytes there are. RuntimeError where that cannot be found out."""
+        """Return the size in bytes. Raise RuntimeError if it cannot be determined."""
         if self._size is None and not self._blocks:
-            self._block(0)  # most videos of data sets are one block, and their size is then known without another request
+            self._block(0)  # most videos of data sets are one block, which makes their size known without another request
         return super().size()
 
     def read(self, count: int = -1) -> bytes:
@@ -103,7 +103,7 @@ class RemoteFile(RangeFile):
         if number not in self._blocks:
             begin = number * _BLOCK
             content = self._bytes(begin, _BLOCK)
-            if len(content) > _BLOCK:  # a web server that knows no ranges
+            if len(content) > _BLOCK:  # a web server without range requests
                 self._size = len(content)
                 self._blocks = OrderedDict((k // _BLOCK, content[k : k + _BLOCK]) for k in range(0, len(content), _BLOCK))
                 return self._blocks[number]

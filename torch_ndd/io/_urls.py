@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are not on a disk: URLs that fsspec reads, as ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``, wherever a path goes."""
+"""Files at URLs, read through fsspec, wherever a path is accepted: ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``."""
 
 import asyncio
 import importlib
@@ -8,6 +8,7 @@ import re
 import tempfile
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
@@ -19,24 +20,24 @@ from ._limits import LimitError, Meter, meter
 T = TypeVar("T")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
-# Seconds before another attempt, doubled each time: 3 s in all.
+# Seconds before the next attempt, doubled each time: 3 s in total.
 _ATTEMPTS, _PAUSE = 6, 0.1
-# Files of a batch that are asked for at the same time.
+# Files of a batch that are requested at the same time.
 _TOGETHER = 64
-# Bytes that are read at once where something is copied.
+# Bytes to read at once when copying.
 _PART = 4 * 1024 * 1024
-# Ranges of one file that lie closer than this are fetched as one: a request takes as long as some 100 kB do at 10 Gbit/s and 0.1 ms.
+# Ranges of a file that are closer than this are fetched as one: a request costs as much as some 100 kB at 10 Gbit/s and 0.1 ms.
 _GAP, _MOST = 64 * 1024, 8 * 1024 * 1024
-# Asking again does not help.
+# Errors that another attempt cannot help.
 _FINAL = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError, TypeError, ValueError, LimitError,
 )  # fmt: skip
-# Of HTTP, what says to come back: a slow or early request, too many of them.
+# HTTP statuses that mean to retry later: a slow or early request, too many requests.
 _LATER = (408, 425, 429)
 
 
 def is_url(path: str | bytes | os.PathLike[str]) -> bool:
-    """Whether a path is one for fsspec.
+    """Return whether a path is a URL for fsspec.
 
     >>> is_url("s3://bucket/key"), is_url(b"zip://a.txt::memory://b.zip"), is_url("/tmp/x"), is_url("C:/x")
     (True, True, False, False)
@@ -44,12 +45,16 @@ def is_url(path: str | bytes | os.PathLike[str]) -> bool:
     return _URL.match(os.fsdecode(path)) is not None
 
 
-def filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it."""
+def _fsspec(module: str, url: str) -> Any:
     try:
-        core = importlib.import_module("fsspec.core")
+        return importlib.import_module(f"fsspec.{module}")
     except ImportError:
         raise RuntimeError(f"{url}: URLs need fsspec: pip install torch_ndd[remote]") from None
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL, and the path in it."""
+    core = _fsspec("core", url)
     try:
         web = {part.partition("://")[0] for part in url.split("::")} & {"http", "https"}
         options: dict[str, Any] = {protocol: {"get_client": importlib.import_module("torch_ndd.io._http").client} for protocol in web}
@@ -63,14 +68,14 @@ def _by_http(fs: Any) -> bool:
 
 
 def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
-    """Seconds to wait before the next attempt. RuntimeError naming the URL where none helps."""
+    """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if no attempt can help."""
     if isinstance(error, RuntimeError) and str(error).startswith(url):
         raise error
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and (isinstance(cause, TimeoutError | LimitError) or type(cause).__module__.startswith("aiohttp")):
-        # fsspec says so of every web server that does not tell a size
+        # fsspec raises this for every web server that does not report a size
         error = error if cause is None or getattr(cause, "status", None) in (404, 410) else cause
-    if type(error).__name__ == "TooManyRedirects":  # of aiohttp, which says nothing
+    if type(error).__name__ == "TooManyRedirects":  # from aiohttp, without a message
         error = LimitError("it is redirected again and again")
     if attempt == _ATTEMPTS - 1 or _is_final(error):
         raise RuntimeError(f"{url}: {reason_of(error)}") from None
@@ -82,7 +87,7 @@ def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> floa
 
 
 def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
-    """What ``action`` returns, after some attempts within the limits. RuntimeError names the URL."""
+    """Return the result of ``action``, after some attempts within the limits. Raise RuntimeError naming the URL."""
     counts = Meter(kind)
     token = meter.set(counts)
     try:
@@ -97,7 +102,7 @@ def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
 
 
 async def _attempts(url: str, action: Callable[[], Any], kind: str) -> Any:
-    """The same for a coroutine function, in the loop of fsspec; what it does ends with its time."""
+    """Do the same for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
     counts = Meter(kind)
     counts.counts = url.startswith(("http://", "https://"))
     meter.set(counts)  # of this task
@@ -124,7 +129,7 @@ async def _in_time(action: Any, counts: Meter) -> Any:
             await asyncio.gather(task, return_exceptions=True)
 
 
-# What the program waits for. It ends with the program: the threads that wait are joined before.
+# The futures that the program waits for. They are cancelled at exit, because the waiting threads are joined before.
 _running: "set[Future[Any]]" = set()
 _exiting = False
 
@@ -140,7 +145,7 @@ threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # as conc
 
 
 def _waited_for(fs: Any, action: Any) -> Any:
-    """The result of a coroutine in the loop of a file system. Ctrl-C ends it."""
+    """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it."""
     future = asyncio.run_coroutine_threadsafe(action, fs.loop)
     _running.add(future)
     try:
@@ -157,7 +162,7 @@ def _waited_for(fs: Any, action: Any) -> Any:
 
 
 def asked(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
-    """What a method of the URL's file system returns for its path, after some attempts within the limits. RuntimeError names the URL."""
+    """Return the result of a file system method for a URL, after some attempts within the limits. Raise RuntimeError naming the URL."""
     fs, name = filesystem(url)
     if fs.async_impl:
         return _waited_for(fs, _attempts(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
@@ -172,7 +177,7 @@ def _is_final(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an exception says, in one line."""
+    """Return the message of an exception in one line."""
     explained = getattr(error, "strerror", None)
     text = " ".join((explained or str(error)).split())
     return f"no such file ({text})" if isinstance(error, FileNotFoundError) and not explained else text or type(error).__name__
@@ -180,7 +185,7 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file or URL, open for reading in binary; RuntimeError naming the argument where it cannot be opened or read."""
+    """Open a file or URL for reading in binary. Raise RuntimeError naming the argument if it cannot be opened or read."""
     path = os.fsdecode(path)
     try:
         with local_file(path, "file") as here, open(here, "rb") as file:
@@ -194,7 +199,7 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
 
 
 def read_all(path: str | bytes) -> bytes:
-    """What is in a file or at a URL. OSError, with the reason and the path, where that cannot be read."""
+    """Return the contents of a file or URL. Raise OSError with the reason and the path if it cannot be read."""
     if not is_url(path):
         with open(path, "rb") as file:
             return file.read()
@@ -206,7 +211,7 @@ def read_all(path: str | bytes) -> bytes:
 
 
 def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
-    """The names of the folders, or of the files, in a folder that match a pattern, in the order of their bytes. OSError where there is none."""
+    """Return the names of the folders, or of the files, in a folder that match a pattern, sorted bytewise. Raise OSError if there is no folder."""
     if not is_url(root):
         with os.scandir(root) as entries:
             return sorted(one.name for one in entries if fits.match(one.name) and _is(one, folders))
@@ -222,30 +227,30 @@ def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]
 def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
     try:
         return entry.is_dir() if folder else entry.is_file()
-    except OSError:  # a link to itself leads nowhere, as one to what does not exist
+    except OSError:  # a link to itself, treated like a dangling one
         return False
 
 
 def matching(pattern: str) -> list[str]:
-    """The URLs that match one with ``*``, ``?`` or ``[``, in the order of their bytes."""
+    """Return the URLs that match one with ``*``, ``?`` or ``[``, sorted bytewise."""
     fs, _ = filesystem(pattern)
     return sorted((fs.unstrip_protocol(one) for one in asked(pattern, "glob", kind="listing")), key=os.fsencode)
 
 
 class Range(NamedTuple):
-    """Bytes of a file or of what is at a URL."""
+    """A byte range of a file or URL."""
 
     path: str
     begin: int
-    length: int  # below 0: all that follows
+    length: int  # negative: the rest of the file
 
     @property
     def end(self) -> int | None:
-        """What fsspec takes for it."""
+        """The end, as fsspec takes it; None for the rest of the file."""
         return None if self.length < 0 else int(self.begin + self.length)
 
     def of(self, whole: "Range", content: bytes) -> bytes | Exception:
-        """This part of what was fetched."""
+        """Return this part of fetched content."""
         first = int(self.begin - whole.begin)
         if self.length < 0:
             return content[first:]
@@ -256,33 +261,22 @@ class Range(NamedTuple):
 
 
 def merged(wanted: Sequence[Range]) -> list[Range]:
-    """For each range one that contains it, the same for those that lie next to each other."""
-    made = list(wanted)
-    order = sorted((k for k, one in enumerate(wanted) if one.length >= 0), key=lambda k: wanted[k])
-    run: list[int] = []
-    end = 0
-
-    def close() -> None:
-        for k in run:
-            made[k] = Range(wanted[run[0]].path, wanted[run[0]].begin, end - wanted[run[0]].begin)
-
-    for k in order:
-        one = wanted[k]
-        new_end = one.begin + one.length
-        if run and (first := wanted[run[0]]) and one.path == first.path and one.begin <= end + _GAP and new_end - first.begin <= _MOST:
-            run.append(k)
-            end = max(end, new_end)
-        else:
-            close()
-            run, end = [k], new_end
-    close()
-    return made
+    """Return for each range one that contains it; neighboring ranges share one."""
+    merge = _fsspec("utils", max((one.path for one in wanted), default="")).merge_offset_ranges
+    paths, begins, ends = merge([one.path for one in wanted], [int(one.begin) for one in wanted], [one.end for one in wanted], _GAP, _MOST)
+    wholes = [Range(path, begin, -1 if end is None else end - begin) for path, begin, end in zip(paths, begins, ends, strict=True)]
+    places = [(one.path, one.begin) for one in wholes]
+    made = [wholes[bisect_right(places, one[:2]) - 1] for one in wanted]
+    # fsspec before 2026 forgets the end of a range that contains another one.
+    return [whole if whole.end is None or (one.end is not None and one.end <= whole.end) else one for one, whole in zip(wanted, made, strict=True)]
 
 
 def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Exception]:
-    """The bytes of each range, or why there are none, after some attempts. They are asked for concurrently where the protocol can.
+    """Return the bytes of each range, or the error, after some attempts. Ranges are requested concurrently where the protocol can.
 
-    ``as_sent``: of a web server that knows no ranges the whole file.
+    fsspec's ``cat_ranges`` has neither retries nor limits per range.
+
+    ``as_sent``: return the whole file if a web server does not support ranges.
     """
     results: list[bytes | Exception] = [EOFError()] * len(wanted)
     groups: dict[Any, list[tuple[int, Any]]] = {}
@@ -303,7 +297,7 @@ def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Exce
 
 
 async def _together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The results or the exceptions of some coroutine functions."""
+    """Return the results or exceptions of some coroutine functions, run together."""
     room = asyncio.Semaphore(_TOGETHER)
 
     async def one(start: Callable[[], Any]) -> Any:
@@ -319,12 +313,12 @@ async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes:
     if web and end is None:
         content = await fs._cat_file(name, start=begin or None)
     else:
-        try:  # of who does not count the bytes no more are asked for than there may be
+        try:  # a file system that does not count bytes is asked for no more than the limit
             content = await fs._cat_file(name, start=begin, end=begin + counts.most + 1 if end is None else end)
         except (FileNotFoundError, PermissionError, LimitError):
             raise
         except Exception:
-            # Of an object without bytes a range is refused.
+            # A range of an empty object is refused.
             if begin or end is not None or await fs._size(name) != 0:
                 raise
             content = b""
@@ -344,7 +338,7 @@ def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes:
 
 
 def _copy(file: Any, put: Callable[[bytes], Any]) -> None:
-    """What is left of a file, in parts, within the limits."""
+    """Yield the rest of a file in parts, within the limits."""
     counts, size = meter.get(), 0
     assert counts is not None
     while part := file.read(_PART):
@@ -356,7 +350,7 @@ def _copy(file: Any, put: Callable[[bytes], Any]) -> None:
 
 @contextmanager
 def local_file(path: str, kind: str = "container") -> Iterator[str]:
-    """A path for native code: that of a file, or of a copy of what is at a URL, which goes when the context ends."""
+    """Yield a path for native code: that of a file, or of a copy of a URL's data, deleted when the context ends."""
     if not is_url(path):
         yield path
         return
@@ -382,7 +376,7 @@ def _copied_at_once(fs: Any, name: str, here: str) -> None:
 
 
 def file_size(path: str) -> int:
-    """Bytes of a file or of what is at a URL. OSError or RuntimeError where there is none."""
+    """Return the size of a file or URL in bytes. Raise OSError or RuntimeError if there is none."""
     if not is_url(path):
         return os.stat(path).st_size
     size = asked(path, "size")

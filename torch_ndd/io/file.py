@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files whose paths are data."""
+"""``io.file.read``: files whose paths are data."""
 
 from collections.abc import Sequence
 
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_packed
-from .._operator import DeviceLike, Hint, Launch, T, operator, queue
+from .._core import native
+from .._core.batch import Batch, empty_packed
+from .._core.dispatch import submit
+from .._core.operator import DeviceLike, Hint, T, launch, operator
 from ._limits import UrlLimits, using
 from ._urls import Range, fetched, is_url, reason_of
 
-_file_sizes = _native.define("file_sizes", [("Tensor", "input"), ("Tensor?", "input_shapes"), ("str", "op"), ("Tensor(a!)", "out")])
+_file_sizes = native.kernel("file_sizes", writes=(-1,))
 
 
-@operator(name="io.file.read", kernel="str op", reads_values=True)
+@operator(name="io.file.read", reads_values=True)
 def read(
     filepaths: T,
     /,
@@ -29,18 +30,18 @@ def read(
 ) -> T:
     """Read whole files: their contents, uint8 (length,).
 
-    The sizes are looked up at the call; the files are read when they are needed, by the threads that compute. What is at URLs (``s3://``, ``https://``
-    and others, with ``pip install torch_ndd[remote]``) is fetched at the call, all of a batch at once; not in a compiled graph.
+    The sizes are looked up at the call; the files are read on demand by the compute threads. URLs (``s3://``, ``https://`` and others, with ``pip
+    install torch_ndd[remote]``) are fetched at the call, all of a batch at once; not in a compiled graph.
 
     Args:
         filepaths: the bytes of paths or URLs, uint8 or int8 (length,).
-        dont_use_mmap, use_o_direct: without effect.
-        url_max_bytes: bytes that one URL may have; by default 4 GiB.
-        url_max_seconds: seconds that one may take, over all attempts; by default 600.
-        url_stall_seconds: seconds in which fewer than 4096 bytes of one arrive, after which it is given up; by default 30.
+        dont_use_mmap, use_o_direct: ignored.
+        url_max_bytes: largest size of one URL in bytes; by default 4 GiB.
+        url_max_seconds: time limit for one URL in seconds, over all attempts; by default 600.
+        url_stall_seconds: give up on a URL when fewer than 4096 bytes arrive in this time; by default 30 seconds.
 
     Raises:
-        RuntimeError: a file that cannot be read, or reaches a limit; the message names it.
+        RuntimeError: a file that cannot be read or exceeds a limit; the message names it.
         ValueError: a limit that is not positive.
 
     >>> import pathlib, tempfile
@@ -61,16 +62,16 @@ def read(
         with using(limits):
             out = _downloaded(op, names)
         out._sources = names
-        return Launch((), also=(out,))  # type: ignore[return-value]
+        return launch((), also=(out,))
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
     if torch.compiler.is_compiling():
         _file_sizes(paths._values, paths._shapes, op, sizes)
     else:
-        queue(_file_sizes, (paths._values, paths._shapes, op, sizes), [], True)
+        submit(_file_sizes, (paths._values, paths._shapes, op, sizes), [], True)
     out = empty_packed(sizes, torch.uint8, paths._values.device)
     if names:
         out._sources = names
-    return Launch(out, [op])  # type: ignore[return-value]
+    return launch(out, [op])
 
 
 def _downloaded(op: str, paths: Sequence[str]) -> Batch:

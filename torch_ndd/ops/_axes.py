@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which axes of a sample an operator's arguments mean."""
+"""The axes of a sample that an operator's arguments refer to."""
 
 from typing import Any
 
 import torch
 
-from .._batch import Batch
+from .._core.batch import Batch
 
-# What an array without a layout is taken for where letters name its axes.
+# Layouts assumed for arrays without one when axes are given as letters.
 _USUAL = {1: "W", 2: "HW", 3: "HWC", 4: "DHWC"}
 
 
 def usual_layout(input: Batch) -> str:
-    """The layout, or a likely one."""
+    """Return the layout, or the usual one for this number of dimensions."""
     return input._layout or _USUAL.get(input.ndim, "")
 
 
 def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:
-    """Positions of letters in a layout. RuntimeError for one that is not there."""
+    """Return the positions of letters in a layout. Raise RuntimeError for a letter that is not there."""
     for letter in names:
         if letter not in layout:
             raise RuntimeError(f"{op}: axis_names: Axis '{letter}' is not present in the input layout \"{layout}\"")
@@ -25,7 +25,7 @@ def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:
 
 
 def numbered_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front. RuntimeError for what is none and for repetitions."""
+    """Return axes counted from the front. Raise RuntimeError for invalid or repeated axes."""
     made = []
     for axis in axes if isinstance(axes, list | tuple) else (axes,):
         if not isinstance(axis, int) or isinstance(axis, bool):
@@ -39,7 +39,7 @@ def numbered_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int) -> list[tuple[int, ...]] | None:
-    """The axes that ``axes`` or ``axis_names`` mean, one tuple for all samples or one for each; None where neither says anything."""
+    """Return the axes given by ``axes`` or ``axis_names``, one tuple for all samples or one per sample; None if neither is given."""
     if axis_names is not None and not isinstance(axis_names, str):
         raise TypeError(f"{op}: axis_names must be letters of the layout, got {axis_names!r}")
     if axes is not None and axis_names is not None:

@@ -1,53 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators on bounding boxes share: checks, and outputs with as many boxes as are left."""
+"""Common parts of the operators on bounding boxes: checks, and outputs with the remaining boxes."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import _native
-from .._batch import Batch, new_batch
+from .._core import native
+from .._core.batch import Batch, new_batch
 
-_map_boxes = _native.define(
-    "map_boxes",
-    [
-        ("Tensor", "boxes"),
-        ("Tensor?", "boxes_shapes"),
-        ("Tensor", "table"),
-        ("int", "box_mode"),
-        ("bool", "normalized"),
-        ("bool", "with_size"),
-        ("bool", "cut"),
-        ("float", "threshold"),
-        ("Tensor(a!)", "made"),
-        ("Tensor(b!)", "kept"),
-        ("Tensor(c!)", "counts"),
-    ],
-)
+_map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 
-# The rows of a tensor that a mask chooses, in a compiled graph too.
-_native._library.define("kept_rows(Tensor rows, Tensor kept) -> Tensor")
+# Selects rows of a tensor by a mask, also in a compiled graph.
+native._library.define("kept_rows(Tensor rows, Tensor kept) -> Tensor")
 
 
-@torch.library.impl("ndd::kept_rows", "CompositeExplicitAutograd", lib=_native._library)
+@torch.library.impl("ndd::kept_rows", "CompositeExplicitAutograd", lib=native._library)
 def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    # By NumPy: torch hands 1000 rows to its threads, which takes 20 instead of 0.01 ms where the cores are busy. As bytes, because NumPy has no
-    # bfloat16.
+    # NumPy, because torch hands 1000 rows to its threads: 20 instead of 0.01 ms on busy cores. As bytes, because NumPy has no bfloat16.
     if not rows.numel():
         return rows.new_empty([int(kept.sum()), *rows.shape[1:]])
     chosen = rows.contiguous().view(torch.uint8).reshape(len(rows), -1).numpy()[kept.numpy()]
     return torch.from_numpy(chosen).reshape(-1).view(rows.dtype).reshape(-1, *rows.shape[1:])
 
 
-@torch.library.register_fake("ndd::kept_rows", lib=_native._library)
+@torch.library.register_fake("ndd::kept_rows", lib=native._library)
 def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     del kept
     return rows.new_empty([torch.library.get_ctx().new_dynamic_size(), *rows.shape[1:]])
 
 
 def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
-    """RuntimeError unless they are float32 and every sample has boxes of ``numbers`` numbers."""
+    """Raise RuntimeError unless the boxes are float32 and every sample has boxes of ``numbers`` numbers."""
     if boxes.dtype is not torch.float32:
         raise RuntimeError(f"{op}: boxes must be float32, got {boxes.dtype}; cast them with cast(boxes, dtype=float32)")
     if torch.compiler.is_compiling():
@@ -58,7 +42,7 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
 
 
 def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
-    """The same, and that every sample is a table with a row for each box."""
+    """Check the boxes, and that every sample is a table with one row per box."""
     check_boxes(op, boxes, numbers)
     if boxes.ndim != 2 or not _all_equal(boxes, 1, numbers):
         raise RuntimeError(f"{op}: boxes must be a table with a row of {numbers} numbers for each box, got the shapes {boxes.shape}")
@@ -70,19 +54,19 @@ def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
 
 
 def on_host(value: Batch) -> Batch:
-    """Its values where the host can read them."""
+    """Return values that the host can read."""
     host = value if value._values.device.type == "cpu" else value.cpu()
     host._ready()
     return host
 
 
 def rows_of(batch: Batch) -> torch.Tensor | int:
-    """How many rows each sample has: a number, or int64 (N,)."""
+    """Return the number of rows of each sample: a number, or int64 (N,)."""
     return batch._values.shape[1] if batch._shapes is None else batch._shapes[:, 0]
 
 
 def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
-    """RuntimeError unless there is a row of labels for each box."""
+    """Raise RuntimeError unless there is one row of labels per box."""
     if labels.ndim < 1:
         raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
     if torch.compiler.is_compiling():
@@ -94,7 +78,7 @@ def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
 
 
 class Kept:
-    """Which boxes are left: a mask over all of them, and how many of each sample."""
+    """The remaining boxes: a mask over all of them, and the count of each sample."""
 
     def __init__(self, boxes: Batch) -> None:
         total = boxes._values.numel() // boxes._values.shape[-1] if boxes._shapes is None and boxes._values.shape[-1] else 0
@@ -104,7 +88,7 @@ class Kept:
         self.counts = torch.empty(boxes.batch_size, dtype=torch.int64)
 
     def of(self, values: torch.Tensor, like: Batch, device: torch.device) -> Batch:
-        """The rows that are left of ``values``, which has those of all samples, in the shape and layout of ``like``, on a device."""
+        """Return the remaining rows of ``values``, which has those of all samples, with the shape and layout of ``like``, on a device."""
         trailing: Sequence[Any] = like._values.shape[2:] if like._shapes is None else like._shapes[0, 1:].tolist()
         if torch.compiler.is_compiling() and like._shapes is not None:
             trailing = values.shape[1:]
@@ -124,8 +108,10 @@ class Kept:
 def mapped_boxes(
     boxes: Batch, labels: Batch | None, table: torch.Tensor, *, mode: int, normalized: bool, with_size: bool, cut: bool, threshold: float
 ) -> tuple[Batch, ...]:
-    """Boxes through affine maps, and the labels of those that are left. A row of ``table``, float64 (1 or N, 10), is a map (2, 3) in pixels, then
-    width and height of the old image and of the new one."""
+    """Map boxes by affine maps; return them and the remaining labels.
+
+    A row of ``table``, float64 (1 or N, 10), holds a map (2, 3) in pixels, then width and height of the old image and of the new one.
+    """
     device = boxes._values.device
     host = on_host(boxes)
     kept, made = Kept(host), torch.empty_like(host._values)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a graph that runs on the CPU computes operators on uint8 images: a chain of them is one call of one kernel, ``byte_chain``.
+"""Operators on uint8 images in a graph on the CPU: a chain of them becomes one call of one kernel, ``byte_chain``.
 
-Inductor's vectors have a number of 32 bits for each byte, and of pixels of three channels three: its kernel of a chain that rounds to uint8 takes 5
-to 50 times as long as our kernels one by one. So a formula that would give bytes from bytes adds a stage to a chain instead: a factor and a term, a
-table, or the numbers of a colour matrix; flips are kept apart, and ``crop_mirror_normalize`` ends the chain. Every operator gives the result of the
-whole chain up to it, and the graph drops the results that nobody uses.
+Inductor's vectors hold 32 bits per byte and three lanes per pixel of three channels, so that its kernel of a chain that rounds to uint8 takes 5 to 50
+times as long as our kernels one by one. Therefore a formula that maps bytes to bytes adds a stage to a chain instead: a factor and a term, a table,
+or the numbers of a color matrix; flips are kept apart, and ``crop_mirror_normalize`` ends the chain. Every operator returns the result of the whole
+chain up to it, and the graph drops unused results.
 """
 
 from dataclasses import dataclass, field, replace
@@ -13,19 +13,11 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .. import _native
+from .._core import native
 from . import _formulas
 
-_kernel = _native.define(
-    "byte_chain",
-    [
-        *(("Tensor", "input"), ("Tensor[]", "stages")),
-        *(("bool", "horizontal"), ("Tensor?", "mirror"), ("bool", "vertical"), ("Tensor?", "upside_down")),
-        *(("Tensor?", "mean"), ("Tensor?", "std"), ("float", "scale"), ("float", "shift")),
-        *(("str", "output_layout"), ("Tensor(a!)", "out")),
-    ],
-)
-# The same that makes its result: what a compiler may leave out when nobody uses it.
+_kernel = native.kernel("byte_chain", writes=(-1,))
+# Functional variants, which a compiler may drop when their results are unused.
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define(
     "bytes_of(Tensor input, Tensor[] stages, bool horizontal, Tensor? mirror, bool vertical, Tensor? upside_down, Tensor? mean, Tensor? std, "
@@ -41,7 +33,7 @@ def _unfilled(input: torch.Tensor, output_layout: str) -> list[int]:
 @torch.library.impl("ndd::bytes_of", "CPU", lib=_library)
 def _(input: torch.Tensor, *given: Any) -> torch.Tensor:
     *arguments, output_layout, dtype = given
-    out = _native.empty(_unfilled(input, output_layout), dtype, input.device)
+    out = native.empty(_unfilled(input, output_layout), dtype, input.device)
     _kernel(input.contiguous(), *arguments, output_layout, out)
     return out
 
@@ -54,7 +46,7 @@ def _(input: torch.Tensor, *given: Any) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Flips are those of all samples, and where there is a tensor (rows,) those of a sample, exclusively."""
+    """A chain of stages on ``base``. Flips apply to all samples, or per sample if there is a tensor (rows,), combined by exclusive or."""
 
     base: torch.Tensor
     version: int
@@ -67,13 +59,13 @@ class _Chain:
 
 @dataclass
 class _Known:
-    """The chains of the tensors of the graphs that are being traced, while these live."""
+    """The chains of the live tensors in the graphs that are being traced."""
 
     chains: Any = field(default_factory=WeakTensorKeyDictionary)
 
     def of(self, input: torch.Tensor) -> _Chain:
         found, version = self.chains.get(input) or (None, 0)
-        if found is None or found.base._version != found.version or input._version != version:  # one of them has been written to since
+        if found is None or found.base._version != found.version or input._version != version:  # one of them has been written to
             return _Chain(input, input._version)
         return found
 
@@ -82,46 +74,49 @@ _known = _Known()
 
 
 def takes(input: torch.Tensor, layout: str | None = _LAYOUT) -> bool:
-    """Whether a formula should leave this input to a chain."""
+    """Return whether a formula should leave this input to a chain."""
     return layout == _LAYOUT and input.dim() == 4 and is_native(input)
 
 
 def takes_flip(input: torch.Tensor, layout: str) -> bool:
-    """The same of a flip, of any type: in vectors along the three channels Inductor takes 2.5 ms where the kernel takes 0.7."""
+    """Return the same for a flip, of any dtype: Inductor vectorizes over the three channels and takes 2.5 ms, the kernel 0.7 ms."""
     return layout == _LAYOUT and input.dim() == 4 and _formulas.on_cpu(input)
 
 
 def is_native(input: torch.Tensor) -> bool:
-    """Whether a kernel of ours is better than anything that the compiler makes: for bytes on the CPU."""
+    """Return whether our kernel beats the compiler's: for bytes on the CPU."""
     return input.dtype is torch.uint8 and _formulas.on_cpu(input)
 
 
 def levels() -> torch.Tensor:
-    """All that a byte can be, as an image."""
+    """Return all values of a byte, as an image."""
     return torch.arange(256, dtype=torch.uint8).reshape(1, 256, 1, 1)
 
 
 def numbers(*arguments: torch.Tensor | float) -> torch.Tensor:
-    """Arguments with one number a sample, or one for all, as the columns of a stage. So few that Inductor makes no threads for them."""
+    """Return arguments with one number per sample, or one for all, as the columns of a stage; too few for Inductor's threads."""
     return torch.stack(torch.broadcast_tensors(*map(one_a_sample, arguments)), 1)
 
 
 def one_a_sample(argument: torch.Tensor | float) -> torch.Tensor:
-    """In float32 (rows,), as kernels compute: Python's numbers would be rounded later."""
+    """Return an argument in float32 (rows,), like the kernels: Python numbers would be rounded later."""
     return argument.reshape(-1).to(torch.float32) if isinstance(argument, torch.Tensor) else torch.full((1,), float(argument))
 
 
 @torch.compiler.allow_in_graph
 def staged(input: torch.Tensor, stage: torch.Tensor) -> torch.Tensor:
-    """Each level replaced by that in a table (rows, 256) of uint8, or by ``factor * level + term`` (rows, 2), or the colours mixed by the numbers of
-    ``color_twist`` and its middle (rows, 5)."""
+    """Add a stage to a chain.
+
+    Each level is replaced by a table (rows, 256) of uint8 or by ``factor * level + term`` (rows, 2), or colors are mixed by the numbers of
+    ``color_twist`` and its midpoint (rows, 5).
+    """
     chain = _known.of(input)
     return _image(replace(chain, stages=(*chain.stages, stage)))
 
 
 @torch.compiler.allow_in_graph
 def flipped(input: torch.Tensor, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
-    """Mirrored where the numbers, (rows,) if they are tensors, are not 0."""
+    """Mirror where the numbers, (rows,) if they are tensors, are not 0."""
     return _image(_flipped(_known.of(input), horizontal, vertical))
 
 
@@ -148,10 +143,10 @@ def normalized(
     output_layout: str,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """The end of a chain: what crop_mirror_normalize makes of whole images.
+    """End a chain with crop_mirror_normalize of whole images.
 
-    Floats are left to the compiler, as a formula: its loop for each channel has vectors along the width, and takes 1.1 ms where pixels of three
-    channels, in vectors of 16, take 2.9.
+    Floats are left to the compiler, as a formula: its loop per channel is vectorized along the width and takes 1.1 ms; interleaved pixels of three
+    channels, in vectors of 16, take 2.9 ms.
     """
     chain = _flipped(_known.of(input), mirror, 0)
     if is_native(input):

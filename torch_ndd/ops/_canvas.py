@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canvas that holds a rotated image."""
+"""The canvas of a rotated image."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from ._resize_plan import single
 
 
 def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None = None) -> list[Any]:
-    """The smallest canvas that holds rotated images, per spatial axis, x first; numbers, or tensors that broadcast.
+    """Return the smallest canvas that holds rotated images, per spatial axis, x first; numbers, or tensors that broadcast.
 
-    A side keeps the parity of the input side that it mostly shows: pixel centres stay pixel centres. ``angle`` is in degrees.
+    A side keeps the parity of the input side that contributes most to it, so that pixel centers stay pixel centers. ``angle`` is in degrees.
 
     >>> rotated_canvas([640, 480], 90.0)
     [480, 640]
     """
-    # In float32, as DALI has it: near 45 degrees the rounding decides which of two sides is the larger.
+    # In float32, like DALI: near 45 degrees the rounding decides which of two sides is larger.
     turn = single(single(angle) * single(math.pi / 180))
     wide = turn.double() if isinstance(turn, torch.Tensor) else turn
     cos, sin = (wide.cos(), wide.sin()) if isinstance(wide, torch.Tensor) else (math.cos(wide), math.sin(wide))
@@ -42,7 +42,7 @@ def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None =
 
 
 def _volume_weights(cos: Any, sin: Any, axis: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The absolute values of a rotation matrix, rounded to float32 after every operation."""
+    """Return the absolute values of a rotation matrix, rounded to float32 after every operation."""
     f = single
     cos, sin = (cos.float(), sin.float()) if isinstance(cos, torch.Tensor) else (f(cos), f(sin))
     x, y, z = axis

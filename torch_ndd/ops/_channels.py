@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many channels images have."""
+"""Checks of the number of channels."""
 
 import torch
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
-from .._batch import Batch
+from .._core.batch import Batch
 
 
 def channels_of(images: Batch, axis: int = -1) -> list[int]:
-    """The numbers of channels that the samples have, each number once; none where a compiled graph does not know them."""
+    """Return the distinct numbers of channels of the samples; none if a compiled graph does not know them."""
     extent = images._extent(axis) if images.ndim else 0
     if extent is not None:
         return [extent]
@@ -16,14 +16,14 @@ def channels_of(images: Batch, axis: int = -1) -> list[int]:
 
 
 def check_channels(op: str, images: Batch, wanted: int) -> None:
-    """RuntimeError where an image has not as many channels as it should; the kernel checks again what is unknown here."""
+    """Raise RuntimeError for an image with another number of channels; the kernel checks what is unknown here."""
     for found in channels_of(images):
         if is_other(found, wanted):
             raise RuntimeError(f"{op}: the image must have {wanted} channel{'s'[: wanted > 1]}, got {found}")
 
 
 def is_other(found: int, *wanted: int) -> bool:
-    """Whether a number is none of these. One that is not known before a graph runs is not; the graph checks it where only one is wanted."""
+    """Return whether a number is none of these. An unknown number in a graph is not; the graph checks it if only one is allowed."""
     if not torch.compiler.is_compiling():
         return found not in wanted
     other = all(guard_or_false(found != one) for one in wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cropping window lies: its start and extents from sizes, relative positions and the policy for windows that leave the image."""
+"""The position of a crop window: its start and extents from sizes, relative positions and the policy for windows that leave the image."""
 
 import functools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._batch import Batch
+from .._core.batch import Batch
 from ._columns import (
     Column,
     at_sample,
@@ -31,20 +31,20 @@ CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "
 
 
 class CropWindow(NamedTuple):
-    """A window in samples: for every axis where it starts and its extent."""
+    """A window in samples: its start and extent along each axis."""
 
     start: tuple[Column, ...]
     extent: tuple[Column, ...]
     rows: torch.Tensor  # the starts, int64 (1 or N, axes)
 
     def is_whole(self, input: Batch) -> bool:
-        """Whether this is known to be all of every sample."""
+        """Return whether this is known to be all of every sample."""
         pairs = zip(self.extent, input._values.shape[1:], strict=False)
         return input._shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
 
 
 class CropArguments(NamedTuple):
-    """The arguments that crop and crop_mirror_normalize share: each a number, a sequence or a tensor (rows, columns)."""
+    """The common arguments of crop and crop_mirror_normalize: each a number, a sequence or a tensor (rows, columns)."""
 
     crop: Any
     crop_d: Any
@@ -58,9 +58,9 @@ class CropArguments(NamedTuple):
 
 
 def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
-    """The window of every sample. RuntimeError where the policy does not allow it to leave a sample.
+    """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
 
-    >>> from torch_ndd._batch import as_batch
+    >>> from torch_ndd._core.batch import as_batch
     >>> images = as_batch(torch.zeros(1, 480, 640, 3), layout="HWC")
     >>> window = crop_window("crop", images, CropArguments((100, 200), None, None, None, 0.5, 1.0, 0.5, "round", "error"))
     >>> window.start, window.extent
@@ -73,10 +73,10 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = extents_of(input)
     plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
-    return (_plain_window if plain else _window)(op, layout, extents, arguments)
+    return (_plain_window if plain else window_in)(op, layout, extents, arguments)
 
 
-def _window(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
+def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
     if policy not in POLICIES:
         raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
@@ -86,7 +86,7 @@ def _window(op: str, layout: str, extents: tuple[Column, ...], arguments: CropAr
     start: list[Column] = []
     extent: list[Column] = []
     for letter, length in zip(layout, extents, strict=True):
-        # The third number of a window is for the depth, or for frames where there is no depth.
+        # The third number of a window is the depth, or the frames if there is no depth.
         axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter, "")
         if not axis:
             begin, size = 0, length
@@ -108,18 +108,18 @@ def _window(op: str, layout: str, extents: tuple[Column, ...], arguments: CropAr
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks again and again
+_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # a dense batch asks repeatedly
 
 
 def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
-    """Start and extent of what of a window lies inside."""
+    """Return start and extent of the part of a window that lies inside."""
     last = smaller(begin + size, length)
     begin = smaller(larger(begin, 0), length)
     return begin, larger(last - begin, 0)
 
 
 def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
-    """The given sizes by axis; those that are not positive mean all of the axis."""
+    """Return the given sizes by axis; a size that is not positive means the whole axis."""
     separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
     given = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
     if arguments.crop is not None:
@@ -135,7 +135,7 @@ def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
 
 
 def _columns(op: str, name: str, value: Any) -> list[Column]:
-    """Numbers, or tensors (rows,), in double precision but rounded to float32: 0.3 of 5 pixels is more than a half then, as in DALI."""
+    """Convert numbers, or tensors (rows,), to double, rounded to float32: 0.3 of 5 pixels is then more than a half, as in DALI."""
     if isinstance(value, torch.Tensor):
         columns: list[Column] = list((value.flatten(1) if value.dim() > 1 else value[:, None]).to(torch.float32).to(torch.float64).unbind(1))
     else:

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts that several operators take; the first one with the right number of dimensions is assumed where there is none."""
+"""Layouts accepted by several operators; an input without one gets the first that has its number of dimensions."""
 
 IMAGE_LAYOUTS = ("HWC", "FHWC", "DHWC")

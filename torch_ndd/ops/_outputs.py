@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unfilled outputs that several operators have, and what decides about them."""
+"""Unfilled outputs, and the arguments that determine them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from .. import types
-from .._batch import Batch, empty_batch, new_batch
-from .._native import empty
+from .._core.batch import Batch, empty_batch, new_batch
+from .._core.native import empty
 from ._channels import is_other
 from ._columns import extents_of
 
 
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
-    """An unfilled batch with the shapes and layout of another one."""
+    """Return an unfilled batch with the shapes and layout of another one."""
     values = input._values
     return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout, fixed=input._fixed)
 
@@ -26,8 +26,10 @@ def resized(
     dtype: torch.dtype | None = None,
     frames: "int | torch.Tensor | None" = None,
 ) -> Batch:
-    """An unfilled batch like another one but with other extents of some axes: numbers, or int64 (N,) with one for each sample; and with so many
-    ``frames`` in front of what had none."""
+    """Return an unfilled batch like another one but with other extents of some axes, numbers or int64 (N,) with one per sample.
+
+    ``frames`` is added in front of samples that had none.
+    """
     shape: list[int | torch.Tensor] = list(extents_of(input))
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
@@ -38,14 +40,14 @@ def resized(
 
 
 def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
-    """For how many frames ``given`` is marked, where the input has none: it has so many in the output. None where nothing changes."""
+    """Return the number of frames of the output if ``given`` is marked per frame and the input has no frames. None if nothing changes."""
     if given is None or (input._layout or "").startswith("F") or not (given._layout or "").startswith("F"):
         return None
     return given._frames()
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
-    """``output_dtype`` is an old name of ``dtype``."""
+    """Return ``dtype``, or ``output_dtype``, its old name."""
     if output_dtype is None:
         return dtype
     if dtype is not None:
@@ -57,12 +59,12 @@ def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.
 
 
 def columns_of(values: Any) -> int:
-    """How many values a sample has of an argument that is a tensor (rows, columns...)."""
+    """Return the number of values per sample of an argument that is a tensor (rows, columns...)."""
     return values.numel() // max(1, values.shape[0])
 
 
 def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
-    """RuntimeError unless an argument has one value, or one for each channel where their number is known."""
+    """Raise RuntimeError unless an argument has one value, or one per channel if the number of channels is known."""
     count = columns_of(values)
     if not isinstance(channels, torch.Tensor) and count != 1 and is_other(channels, count):
         raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

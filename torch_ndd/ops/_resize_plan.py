@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output sizes and source regions of everything that resizes.
+"""Output sizes and source regions of all resizing operators.
 
-All arithmetic is on *columns*: one entry per spatial axis, each a Python number that holds for every sample, or an array with a float64 for each
-sample, of NumPy or in a compiled graph of torch. The same lines serve a dense batch (plain Python), a ragged one (NumPy takes a third of the time
-of torch for so few numbers) and the tracing of a graph, with equal results.
+All arithmetic is on *columns*: one entry per spatial axis, either a Python number that holds for every sample, or an array with one float64 per
+sample, from NumPy or, in a compiled graph, torch. The same lines serve a dense batch (plain Python), a ragged one (NumPy takes a third of torch's
+time for so few numbers) and the tracing of a graph, with equal results.
 """
 
 import functools
@@ -30,10 +30,10 @@ class ResizePlan:
     extents: Sequence[int | torch.Tensor]  # int64 (N,)
     start: Sequence[Column]
     end: Sequence[Column]
-    whole: bool  # the region is known to be the whole sample: no region needs to be passed on
+    whole: bool  # the region is known to be the whole sample and need not be passed on
 
     def is_kept(self, axis: int, extent: int | torch.Tensor) -> bool:
-        """Whether nothing happens along an axis, known here and now."""
+        """Return whether an axis is known not to change."""
         for a, b in ((self.extents[axis], extent), (self.start[axis], 0), (self.end[axis], extent)):
             if not isinstance(a, _ARRAYS) and not isinstance(b, _ARRAYS):
                 if a != b:
@@ -43,7 +43,7 @@ class ResizePlan:
         return True
 
     def roi(self, rows: int, axes: Sequence[int] | None = None) -> torch.Tensor | None:
-        """The region as the kernel takes it, (rows, 2 * axes): starts, then ends; of some axes only."""
+        """Return the region in the kernel's form, (rows, 2 * axes): starts, then ends; optionally of some axes only."""
         if self.whole:
             return None
         chosen = range(len(self.start)) if axes is None else axes
@@ -59,7 +59,7 @@ class ResizePlan:
 
 
 def spatial_axes(layout: str) -> tuple[int, int]:
-    """Position of the first spatial letter of a layout and the number of spatial axes: "FDHWC" -> (1, 3).
+    """Return the position of the first spatial letter of a layout and the number of spatial axes: "FDHWC" -> (1, 3).
 
     >>> spatial_axes("HWC"), spatial_axes("FCHW")
     ((0, 2), (2, 2))
@@ -91,8 +91,8 @@ def plan_resize(
 ) -> ResizePlan:
     """Plan the resizing of samples whose spatial extents (depth first) are `extents`.
 
-    Values are numbers, sequences with one number per axis, or tensors (rows, axes), or (rows) where one number is for all axes. ``alignment`` says
-    which point of the region stays where it is when the size is rounded: 0 its start, 1 its end.
+    Values are numbers, sequences with one number per axis, or tensors (rows, axes), or (rows) for one number for all axes. ``alignment`` is the point
+    of the region that stays in place when the size is rounded: 0 its start, 1 its end.
 
     >>> plan_resize("resize", [480, 640], resize_shorter=256).extents
     [256, 341]
@@ -133,7 +133,7 @@ def _plan(
     roi_relative: bool,
     subpixel_scale: bool,
 ) -> tuple[Sequence[Column], Sequence[Column], Sequence[Column], bool]:
-    """The fields of a plan."""
+    """Return the fields of a plan."""
     size, x, y, z, shorter, longer, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding = arguments
     axes = len(extents)
     if sizes is not None or scales is not None:
@@ -157,7 +157,7 @@ def _plan(
         start, end = _at_least_a_millipixel(start, end)
     taken = [_choose(e == 0, 0.0, abs(b - a)) for e, a, b in zip(full, start, end, strict=True)]
     if scales is not None:
-        wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also where a region is given: DALI's docs say otherwise
+        wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also with a region, in contrast to DALI's documentation
     real = _filled_in(wanted, taken, mode, limit)
     rounded = [_unless_empty(e, _at_least_one(_rounded(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
     whole = roi_start is None and all(_is_whole(r) for r in real)
@@ -170,14 +170,14 @@ def _plan(
 
 
 def swapped(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]) -> tuple[Sequence[Column], Sequence[Column]]:
-    """Starts and ends of regions, exchanged along those axes for which the condition holds: these are mirrored."""
+    """Return starts and ends of regions, swapped along the axes where the condition holds, which mirrors them."""
     return (
         [_choose(m, b, a) for m, a, b in zip(which, start, end, strict=True)],
         [_choose(m, a, b) for m, a, b in zip(which, start, end, strict=True)],
     )
 
 
-@functools.lru_cache(maxsize=1024)  # a dense batch asks again and again: 12 us become 2
+@functools.lru_cache(maxsize=1024)  # a dense batch asks repeatedly: 12 us become 2
 def _plain_plan(
     op: str, extents: tuple[int, ...], arguments: tuple[object, ...], mode: str | None, roi_relative: bool, subpixel_scale: bool
 ) -> ResizePlan:
@@ -187,7 +187,7 @@ def _plain_plan(
 
 
 def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
-    """One column per axis from a number, a sequence of numbers, or a tensor (rows, axes)."""
+    """Return one column per axis from a number, a sequence of numbers, or a tensor (rows, axes)."""
     if isinstance(value, torch.Tensor):
         compiling = torch.compiler.is_compiling()
         rows = value.to(torch.float32).to(torch.float64)
@@ -210,7 +210,7 @@ def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
 def _wanted_size(
     op: str, axes: int, separate: tuple[object, ...], size: object, shorter: object, longer: object, mode: str | None
 ) -> tuple[Sequence[Column], str]:
-    """The one way in which a size was given, as columns (0 is missing, negative mirrors), and the mode it implies."""
+    """Return the given form of the size as columns (0 is missing, negative mirrors), and the mode it implies."""
     ways = {
         "size": size is not None,
         "resize_x, resize_y, resize_z": any(s is not None for s in separate),
@@ -235,7 +235,7 @@ def _wanted_size(
 
 
 def _wanted_sizes(op: str, axes: int, sizes: object, scales: object, mode: str | None) -> tuple[Sequence[Column], str]:
-    """The same for sizes or scales of any axes. Scales are returned as they are."""
+    """Return sizes or scales of any axes in the same form. Scales are returned unchanged."""
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
     if scales is None:
@@ -246,19 +246,19 @@ def _wanted_sizes(op: str, axes: int, sizes: object, scales: object, mode: str |
 
 
 def _broadcast(value: Any, axes: int) -> Any:
-    """One number in a sequence stands for all axes."""
+    """Expand a sequence of one number to all axes."""
     if isinstance(value, torch.Tensor) and value.ndim > 1 and value[0:1].numel() == 1:
         return value.flatten()
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 and axes != 1 else value
 
 
 def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, limit: Sequence[Column] | None) -> Sequence[Column]:
-    """The real-valued size of each axis, negative where mirrored, the missing ones filled in according to `mode`."""
+    """Return the real-valued size of each axis, negative where mirrored, with missing ones filled in according to `mode`."""
     given = [w != 0 if _is_number(w) and _never_zero(e) else (w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
     scale = [_ratio(abs(w), e) for w, e in zip(wanted, extent, strict=True)]
     if mode in ("default", "stretch"):
         other: Column = 1.0
-        if mode == "default":  # missing axes take the geometric mean of the others' scales
+        if mode == "default":  # missing axes take the geometric mean of the other scales
             count: Column = 0.0
             for g, s in zip(given, scale, strict=True):
                 other, count = other * _choose(g, s, 1.0), count + _choose(g, 1.0, 0.0)
@@ -277,7 +277,7 @@ def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, li
                 bound = _ratio(most, e)
                 factor = _choose((bound < factor) & (e != 0), bound, factor)
         out = [_choose(g & (s == factor), abs(w), single(e * factor)) for g, s, w, e in zip(given, scale, wanted, extent, strict=True)]
-    nothing = functools.reduce(operator.and_, [w == 0 for w in wanted])  # then neither mode nor limit count
+    nothing = functools.reduce(operator.and_, [w == 0 for w in wanted])  # then neither mode nor limit apply
     return [_choose(nothing, e, _choose(w < 0, -o, o)) for w, o, e in zip(wanted, out, extent, strict=True)]
 
 
@@ -294,7 +294,7 @@ def _at_least_a_millipixel(start: Sequence[Column], end: Sequence[Column]) -> tu
 def _rescaled(
     start: Sequence[Column], end: Sequence[Column], by: Sequence[Column], alignment: Sequence[Column]
 ) -> tuple[Sequence[Column], Sequence[Column]]:
-    """Grow or shrink regions around a point of theirs, so that rounding the output's size does not change the scale."""
+    """Scale regions about one of their points, so that rounding the output's size does not change the scale."""
     middle = [(1 - k) * a + k * b for a, b, k in zip(start, end, alignment, strict=True)]
     return (
         [m + (a - m) * k for m, a, k in zip(middle, start, by, strict=True)],
@@ -317,12 +317,12 @@ def _real(extent: "int | np.ndarray | torch.Tensor") -> Column:
 
 
 def _never_zero(x: Column) -> bool:
-    """No extent is 0. A compiled graph takes this for granted: only so is the size of its outputs known."""
+    """Return whether no extent is 0. A compiled graph assumes it, because only then is the size of its outputs known."""
     return bool(x.all()) if isinstance(x, np.ndarray) else isinstance(x, torch.Tensor) or x != 0
 
 
 def _unless_empty(extent: Column, size: Column) -> Column:
-    """The size of what has this extent. A number stays one that a Batch and a graph know."""
+    """Return the size, or 0 for an empty extent. A number stays a number, which a Batch and a graph know."""
     return size if _is_number(size) and _never_zero(extent) else _choose(extent == 0, 0.0, size)
 
 
@@ -345,7 +345,7 @@ def _ratio(a: Column, b: Column) -> Column:
 
 
 def _rounded(x: Column, how: object) -> Column:
-    """A positive number, rounded half up, down ("truncate") or up ("ceil")."""
+    """Round a positive number half up, down ("truncate") or up ("ceil")."""
     if how == "ceil":
         return -_rounded(-x, "truncate")
     x = x if how == "truncate" else x + 0.5

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a signal to its features: spectra, mel bands, decibels, cepstral coefficients."""
+"""Audio features: spectra, mel bands, decibels, cepstral coefficients."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._columns import extents_of, smaller
 from ._outputs import like, resized
 
 
 def check_float32(op: str, input: Batch) -> None:
-    """RuntimeError for other types, as DALI."""
+    """Raise RuntimeError for types other than float32, like DALI."""
     if input.dtype is not torch.float32:
         raise RuntimeError(f"{op}: the input must be of float32, got {input.dtype}; convert it with ndd.cast")
 
 
 def _length(op: str, input: Batch) -> Any:
-    """How many elements the signals have: a number, or a tensor with one for each."""
+    """Return the number of elements of the signals: a number, or a tensor with one per signal."""
     if input._shapes is None:
         shape = input._values.shape[1:]
         length = input._values[0].numel() if len(input._values) else shape.numel()
@@ -36,9 +36,7 @@ def _smallest(value: Any) -> int:
     return int(value.min()) if isinstance(value, torch.Tensor) and len(value) else 0 if isinstance(value, torch.Tensor) else value
 
 
-@operator(
-    kernel="Tensor? window, int nfft, int window_length, int window_step, int power, bool center_windows, bool reflect_padding, bool time_major",
-)
+@operator()
 def spectrogram(
     input: T,
     /,
@@ -54,26 +52,26 @@ def spectrogram(
     window_length: int = 512,
     window_step: int = 256,
 ) -> T:
-    """Power spectra of windows of a signal (short-time Fourier transform).
+    """Compute power spectra of windows of a signal (short-time Fourier transform).
 
     ``out[f, t] = |sum over k of window_fn[k] * x[t * window_step - window_length // 2 + k] * exp(-2 pi i f k / nfft)| ** power`` for
     f = 0 to nfft // 2 and t = 0 to length // window_step. The frequency of row f is ``f * sample_rate / nfft``.
 
     Args:
         input: signals of one channel: float32 of shape (n,), (n, 1) or (1, n).
-        center_windows: the middle of window t lies at ``t * window_step``, and the signal goes on beyond its ends; otherwise its beginning does, and
-            there are only the windows that lie in the signal, ``(n - window_length) // window_step + 1``.
-        layout: of the result: ``"ft"``, (nfft // 2 + 1, windows), or ``"tf"``.
-        nfft: length of the transform, any that is not less than ``window_length``, which it is by default; windows are filled up with zeros.
-            Multiples of 2, 3, 5 and 7 are quick.
+        center_windows: center window t at ``t * window_step`` and extend the signal beyond its ends; otherwise window t starts there, and only
+            windows inside the signal are computed: ``(n - window_length) // window_step + 1``.
+        layout: layout of the result: ``"ft"``, (nfft // 2 + 1, windows), or ``"tf"``.
+        nfft: length of the transform, at least ``window_length``, which is the default; windows are padded with zeros. Products of 2, 3, 5 and 7 are
+            fast.
         power: 1 for magnitudes, 2 for power.
-        reflect_padding: beyond its ends the signal is mirrored, without repeating the outermost element; otherwise it is zero.
-        window_fn: what a window is multiplied by, ``window_length`` numbers; by default a Hann window, ``0.5 - 0.5 cos(2 pi (k + 0.5) / length)``.
+        reflect_padding: extend the signal by reflection, without repeating the outermost element; otherwise by zeros.
+        window_fn: factors of a window, ``window_length`` numbers; by default a Hann window, ``0.5 - 0.5 cos(2 pi (k + 0.5) / length)``.
         window_length: length of a window in elements.
         window_step: distance between windows in elements.
 
     Raises:
-        RuntimeError: another type, several channels, a signal that is empty or shorter than a window that is not centred, or a wrong argument.
+        RuntimeError: another type, several channels, a signal that is empty or shorter than a window that is not centered, or an invalid argument.
 
     >>> tone = torch.sin(torch.arange(1000) * (2 * torch.pi * 8 / 64))
     >>> made = spectrogram(tone, window_length=64, window_step=50)
@@ -104,7 +102,7 @@ def spectrogram(
     values = input._values  # type: ignore[union-attr]
     out = empty_batch(input.batch_size, shape, torch.float32, values.device, layout)  # type: ignore[union-attr]
     arguments = [window, length, window_length, window_step, power, center_windows, reflect_padding, layout == "tf"]
-    return Launch(out, arguments)  # type: ignore[return-value]
+    return launch(out, arguments)
 
 
 def _window(given: Any, length: int) -> torch.Tensor:
@@ -128,7 +126,7 @@ def _frequency_axis(op: str, input: Batch) -> int:
     return layout.index("f")
 
 
-@operator(kernel="int axis, float sample_rate, float freq_low, float freq_high, int nfilter, bool htk, bool normalize")
+@operator()
 def mel_filter_bank(
     input: T,
     /,
@@ -142,22 +140,22 @@ def mel_filter_bank(
     normalize: bool = True,
     sample_rate: float = 44100.0,
 ) -> T:
-    """Spectra in mel bands: sums of neighbouring frequencies with triangular weights, whose corners are equally spaced on the mel scale.
+    """Sum spectra into mel bands: triangular filters over neighboring frequencies, with corners equally spaced on the mel scale.
 
     ``out[m] = sum over f of weight[m, f] * in[f]`` along the axis ``f``. Filter m rises from corner m to corner m + 1 and falls to 0 at corner m + 2;
     the corners lie from ``freq_low`` to ``freq_high``, and frequency f is ``f * sample_rate / 2 / (frequencies - 1)``.
 
     Args:
-        input: spectra, float32; the axis of frequencies is the one that the layout calls ``f``, without a layout the last but one, or the only one.
-        freq_high: upper end of the last filter in hertz; by default, or when it is not positive, ``sample_rate / 2``, the most there is.
-        freq_low: lower end of the first filter in hertz.
+        input: spectra, float32; the frequency axis is ``f`` in the layout; without a layout, the second to last axis, or the only one.
+        freq_high: upper end of the last filter in Hz; by default, or if not positive, ``sample_rate / 2``, the largest possible value.
+        freq_low: lower end of the first filter in Hz.
         mel_formula: ``"slaney"``, linear up to 1000 Hz and logarithmic above, as in librosa; or ``"htk"``, ``2595 log10(1 + f / 700)``.
-        nfilter: how many filters.
-        normalize: the area of each filter is 1, in hertz; otherwise its peak.
-        sample_rate: of the signal that the spectra were made of, in hertz.
+        nfilter: number of filters.
+        normalize: normalize the area of each filter to 1, in Hz; otherwise its peak.
+        sample_rate: sampling rate of the original signal, in Hz.
 
     Raises:
-        RuntimeError: another type, a layout without ``f``, or frequencies that are not from 0 to ``sample_rate / 2``.
+        RuntimeError: another type, a layout without ``f``, or frequencies outside 0 to ``sample_rate / 2``.
 
     >>> mel_filter_bank(torch.ones(257, 100), nfilter=40, sample_rate=16000.0).shape
     (40, 100)
@@ -178,10 +176,10 @@ def mel_filter_bank(
         raise RuntimeError(f'mel_filter_bank: mel_formula must be "slaney" or "htk", got {mel_formula!r}')
     out = resized(input, [axis], [nfilter])  # type: ignore[arg-type]
     arguments = [axis, float(sample_rate), float(freq_low), float(high), nfilter, mel_formula == "htk", normalize]
-    return Launch(out, arguments)  # type: ignore[return-value]
+    return launch(out, arguments)
 
 
-@operator(kernel="int axis, int dct_type, float lifter, int n_mfcc, bool normalize")
+@operator()
 def mfcc(
     input: T,
     /,
@@ -194,27 +192,27 @@ def mfcc(
     n_mfcc: int = 20,
     normalize: bool = False,
 ) -> T:
-    """Cepstral coefficients: the first numbers of the discrete cosine transform of mel bands, which usually are in decibels.
+    """Compute cepstral coefficients: the first numbers of the discrete cosine transform of mel bands, usually in decibels.
 
-    With n bands, coefficient k of the types is
+    With n bands, coefficient k of each type is
 
     1. ``x[0] / 2 + (-1)**k * x[n - 1] / 2 + sum over 0 < i < n - 1 of x[i] cos(pi k i / (n - 1))``
     2. ``sum of x[i] cos(pi k (i + 1/2) / n)``
     3. ``x[0] / 2 + sum over i > 0 of x[i] cos(pi (k + 1/2) i / n)``
     4. ``sum of x[i] cos(pi (k + 1/2) (i + 1/2) / n)``
 
-    and is multiplied by ``1 + lifter / 2 * sin(pi (k + 1) / lifter)`` where ``lifter`` is not 0.
+    multiplied by ``1 + lifter / 2 * sin(pi (k + 1) / lifter)`` if ``lifter`` is not 0.
 
     Args:
         input: mel bands, float32.
-        axis: along which to transform.
+        axis: axis to transform.
         dct_type: 1, 2, 3 or 4.
-        lifter: how much the higher coefficients are raised; 22 is usual.
-        n_mfcc: how many coefficients; no more than there are bands.
-        normalize: scaled so that the transform is orthogonal; not for type 1.
+        lifter: amplification of higher coefficients; 22 is usual.
+        n_mfcc: number of coefficients, at most the number of bands.
+        normalize: scale the transform to be orthogonal; not for type 1.
 
     Raises:
-        RuntimeError: another type, no such axis, or a wrong argument; type 1 with one band.
+        RuntimeError: another type, an axis out of range, or an invalid argument; type 1 with one band.
 
     >>> mfcc(torch.ones(40, 100), n_mfcc=13).torch()[0, :3]
     tensor([40., 40., 40.])
@@ -231,10 +229,10 @@ def mfcc(
         raise RuntimeError(f"mfcc: n_mfcc must be positive, got {n_mfcc}")
     axis %= ndim
     out = resized(input, [axis], [smaller(extents_of(input)[axis], n_mfcc)])  # type: ignore[arg-type]
-    return Launch(out, [axis, dct_type, float(lifter), n_mfcc, normalize])  # type: ignore[return-value]
+    return launch(out, [axis, dct_type, float(lifter), n_mfcc, normalize])
 
 
-@operator
+@operator()
 def to_decibels(
     input: T,
     /,
@@ -245,13 +243,13 @@ def to_decibels(
     multiplier: float = 10.0,
     reference: float = 0.0,
 ) -> T:
-    """Magnitudes in decibels: ``out = multiplier * log10(max(in / reference, 10 ** (cutoff_db / multiplier)))``.
+    """Convert magnitudes to decibels: ``out = multiplier * log10(max(in / reference, 10 ** (cutoff_db / multiplier)))``.
 
     Args:
-        input: magnitudes that are not negative, of any shape.
-        cutoff_db: the least there is in the result; NaN and negative numbers become it as well.
+        input: non-negative magnitudes of any shape.
+        cutoff_db: smallest value of the result; NaN and negative numbers also become this value.
         multiplier: 10 for power, 20 for amplitudes.
-        reference: what is 0 dB; by default, or when it is 0, the largest element of each sample. A sample without positive elements has reference 1.
+        reference: magnitude of 0 dB; by default, or if 0, the largest element of each sample. A sample without positive elements has reference 1.
 
     >>> to_decibels(torch.tensor([100.0, 10.0, 1.0, 0.0]), cutoff_db=-60.0).torch()
     tensor([  0., -10., -20., -60.])
@@ -262,7 +260,7 @@ def to_decibels(
 BORDERS = ("zero", "clamp", "reflect")
 
 
-@operator(kernel="Tensor preemph_coeff, int border")
+@operator()
 def preemphasis_filter(
     input: T,
     /,
@@ -273,12 +271,12 @@ def preemphasis_filter(
     dtype: torch.dtype | None = None,
     preemph_coeff: PerSample[float] = 0.97,
 ) -> T:
-    """Raise high frequencies: ``out[t] = in[t] - preemph_coeff * in[t - 1]``.
+    """Amplify high frequencies: ``out[t] = in[t] - preemph_coeff * in[t - 1]``.
 
     Args:
-        input: signals of any type and shape; each sample is one signal, in the order of its elements.
-        border: what stands in front of the first element: ``"zero"``, ``"clamp"``, that element, or ``"reflect"``, the second one.
-        dtype: type of the result, by default float32; to integers it is rounded and saturated.
+        input: signals of any type and shape; each sample is one signal, in element order.
+        border: value before the first element: ``"zero"``, ``"clamp"`` (the first element) or ``"reflect"`` (the second one).
+        dtype: type of the result, by default float32; integers are rounded and saturated.
         preemph_coeff: the coefficient.
 
     Raises:
@@ -289,4 +287,4 @@ def preemphasis_filter(
     """
     if border not in BORDERS:
         raise RuntimeError(f"preemphasis_filter: border must be one of {', '.join(BORDERS)}, got {border!r}")
-    return Launch(like(input, dtype or torch.float32), [preemph_coeff, BORDERS.index(border)])  # type: ignore[return-value]
+    return launch(like(input, dtype or torch.float32), [preemph_coeff, BORDERS.index(border)])

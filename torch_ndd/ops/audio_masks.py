@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SpecAugment (Park et al., 2019): bands of a spectrogram are hidden at random."""
+"""SpecAugment (Park et al., 2019): random masks on spectrograms."""
 
 from typing import Any
 
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, PerSample, Random, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ._outputs import like
 
-_KERNEL = "int axis, Tensor widest, Tensor p, int num_masks, bool mean, float mask_value, Tensor rng"
 _MOST_MASKS = 64
 
 
 def _masked(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
-    """``axis`` counts from the end, for inputs without a layout."""
+    """Mask random bands of an axis, which counts from the end, for inputs without a layout."""
     if input.ndim == 0:
         raise RuntimeError(f'{op}: the input must have an axis "{letter}", got a scalar')
     if input._layout is not None and letter not in input._layout:
@@ -25,10 +24,10 @@ def _masked(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_val
         raise TypeError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
     if not 0 <= num_masks <= _MOST_MASKS:
         raise ValueError(f"{op}: num_masks must be 0 to {_MOST_MASKS}, got {num_masks}")
-    return Launch(like(input), [at, widest, p, num_masks, mean, 0.0 if mean else float(mask_value), rng])
+    return launch(like(input), [at, widest, p, num_masks, mean, 0.0 if mean else float(mask_value), rng])
 
 
-@operator(kernel=_KERNEL)
+@operator()
 def time_mask(
     input: T,
     /,
@@ -41,21 +40,21 @@ def time_mask(
     rng: Random = None,
     time_mask_param: PerSample[float],
 ) -> T:
-    """Hide random stretches of time of a spectrogram, other ones in each sample (the time masks of SpecAugment).
+    """Mask random time spans of a spectrogram, different ones in each sample (SpecAugment's time masks).
 
-    For each mask a width w is drawn from 0 to ``time_mask_param`` and a begin from 0 to ``length - w``, both uniformly and rounded down, as
-    ``torchaudio.transforms.TimeMasking(time_mask_param)`` does, which draws the same mask for a whole batch unless ``iid_masks`` is set.
+    For each mask a width w is drawn from 0 to ``time_mask_param`` and a start from 0 to ``length - w``, both uniformly and rounded down, like
+    ``torchaudio.transforms.TimeMasking(time_mask_param)``, which draws the same mask for a whole batch unless ``iid_masks`` is set.
 
     Args:
-        input: spectrograms of any type; the axis of time is the one that the layout calls ``t``, without a layout the last one.
-        mask_value: what the stretches are filled with, or ``"mean"`` for the mean of the sample. 0 is the mean of normalised features.
-        num_masks: how many; they may overlap.
-        p: probability with which each mask is applied.
-        rng: the generator, by default that of the thread.
-        time_mask_param: largest width, exclusive; limited by the length. SpecAugment's T.
+        input: spectrograms of any type; the time axis is ``t`` in the layout, without a layout the last one.
+        mask_value: value of masked elements, or ``"mean"`` for the mean of the sample. 0 is the mean of normalized features.
+        num_masks: number of masks; they may overlap.
+        p: probability of applying each mask.
+        rng: random generator; by default this thread's.
+        time_mask_param: largest width, exclusive, limited by the length; SpecAugment's T.
 
     Raises:
-        ValueError: a negative width, or a probability that is none.
+        ValueError: a negative width, or a probability outside 0 to 1.
         RuntimeError: a layout without ``t``.
 
     >>> masked = time_mask(ones(shape=[80, 1000]), time_mask_param=100, num_masks=2).torch()
@@ -65,7 +64,7 @@ def time_mask(
     return _masked("time_mask", "t", 1, input, time_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
 
 
-@operator(kernel=_KERNEL)
+@operator()
 def frequency_mask(
     input: T,
     /,
@@ -78,21 +77,21 @@ def frequency_mask(
     p: PerSample[float] = 1.0,
     rng: Random = None,
 ) -> T:
-    """Hide random bands of frequencies of a spectrogram, other ones in each sample (the frequency masks of SpecAugment).
+    """Mask random frequency bands of a spectrogram, different ones in each sample (SpecAugment's frequency masks).
 
-    For each mask a width w is drawn from 0 to ``freq_mask_param`` and a begin from 0 to ``frequencies - w``, both uniformly and rounded down, as
-    ``torchaudio.transforms.FrequencyMasking(freq_mask_param)`` does, which draws the same mask for a whole batch unless ``iid_masks`` is set.
+    For each mask a width w is drawn from 0 to ``freq_mask_param`` and a start from 0 to ``frequencies - w``, both uniformly and rounded down, like
+    ``torchaudio.transforms.FrequencyMasking(freq_mask_param)``, which draws the same mask for a whole batch unless ``iid_masks`` is set.
 
     Args:
-        input: spectrograms of any type; the axis of frequencies is the one that the layout calls ``f``, without a layout the last but one.
-        freq_mask_param: largest width, exclusive; limited by the number of frequencies. SpecAugment's F.
-        mask_value: what the bands are filled with, or ``"mean"`` for the mean of the sample. 0 is the mean of normalised features.
-        num_masks: how many; they may overlap.
-        p: probability with which each mask is applied.
-        rng: the generator, by default that of the thread.
+        input: spectrograms of any type; the frequency axis is ``f`` in the layout, without a layout the second to last one.
+        freq_mask_param: largest width, exclusive, limited by the number of frequencies; SpecAugment's F.
+        mask_value: value of masked elements, or ``"mean"`` for the mean of the sample. 0 is the mean of normalized features.
+        num_masks: number of masks; they may overlap.
+        p: probability of applying each mask.
+        rng: random generator; by default this thread's.
 
     Raises:
-        ValueError: a negative width, or a probability that is none.
+        ValueError: a negative width, or a probability outside 0 to 1.
         RuntimeError: a layout without ``f``.
 
     >>> masked = frequency_mask(ones(shape=[80, 1000]), freq_mask_param=27, num_masks=2).torch()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals: resampling, silence, and spectra along an axis."""
+"""Signals: resampling, silence detection, and spectra along an axis."""
 
 import math
 from typing import Any
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Hint, Launch, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
 from ._columns import extents_of, holds
 from ._outputs import resized
 from .audio import check_float32
 
 
-@operator(kernel="int axis, int nfft, int power")
+@operator()
 def power_spectrum(
     input: T,
     /,
@@ -25,17 +25,17 @@ def power_spectrum(
     nfft: int | None = None,
     power: int = 2,
 ) -> T:
-    """Power spectra along an axis: ``out[f] = |sum over k of in[k] * exp(-2 pi i f k / nfft)| ** power`` for f = 0 to nfft // 2.
+    """Compute power spectra along an axis: ``out[f] = |sum over k of in[k] * exp(-2 pi i f k / nfft)| ** power`` for f = 0 to nfft // 2.
 
     Args:
         input: signals, float32, of any shape.
-        axis: along which they lie.
-        nfft: length of the transform: what is longer is cut off, what is shorter filled up with zeros. By default, or when it is not positive, the
-            length of the signal.
+        axis: axis of the signals.
+        nfft: length of the transform: longer signals are truncated, shorter ones padded with zeros. By default, or if not positive, the length of the
+            signal.
         power: 1 for magnitudes, 2 for power.
 
     Raises:
-        RuntimeError: another type, no such axis, signals without elements, or another power.
+        RuntimeError: another type, an axis out of range, signals without elements, or another power.
 
     >>> power_spectrum(torch.tensor([2.0, 0.0, 0.0, 0.0])).torch()
     tensor([4., 4., 4.])
@@ -54,10 +54,10 @@ def power_spectrum(
     if not torch.compiler.is_compiling() and input.batch_size and not holds(extent > 0):  # type: ignore[union-attr]
         raise RuntimeError(f"power_spectrum: the input has no elements along axis {axis}")
     bins = length // 2 + 1 if length else extent // 2 + 1
-    return Launch(resized(input, [axis], [bins]), [axis, length, power])  # type: ignore[arg-type, return-value]
+    return launch(resized(input, [axis], [bins]), [axis, length, power])  # type: ignore[arg-type]
 
 
-@operator(kernel="float cutoff_db, float reference_power, int window_length", outputs=2)
+@operator()
 def nonsilent_region(
     input: T,
     /,
@@ -69,20 +69,20 @@ def nonsilent_region(
     reset_interval: Hint[int] = 8192,
     window_length: int = 2048,
 ) -> tuple[T, T]:
-    """Where a signal begins and how long it is without the silence before and behind it: two int32 numbers.
+    """Return the start and length of a signal without leading and trailing silence: two int32 scalars.
 
-    A window of ``window_length`` elements is silent when its mean square is less than ``10 ** (cutoff_db / 10)`` of the reference. The region goes
-    from the beginning of the first window that is not silent to the end of the last one; both numbers are 0 when all windows are silent.
+    A window of ``window_length`` elements is silent if its mean square is less than ``10 ** (cutoff_db / 10)`` of the reference. The region extends
+    from the start of the first window that is not silent to the end of the last one; both numbers are 0 if all windows are silent.
 
     Args:
-        input: signals of one dimension and of any type.
-        cutoff_db: in decibels, below the reference.
-        reference_power: mean square that is 0 dB; by default, or when it is 0, that of the loudest window. A signal of zeros is as loud as itself.
-        reset_interval: accepted and ignored: sums of windows are made without subtracting, so they are exact anywhere.
-        window_length: elements of a window; no more than the signal has.
+        input: one-dimensional signals of any type.
+        cutoff_db: threshold in decibels relative to the reference.
+        reference_power: mean square of 0 dB; by default, or if 0, that of the loudest window. A signal of zeros is as loud as itself.
+        reset_interval: ignored; window sums are computed without subtraction and are exact everywhere.
+        window_length: elements per window; at most the length of the signal.
 
     Raises:
-        RuntimeError: a signal of several dimensions, or a wrong argument.
+        RuntimeError: a signal with several dimensions, or an invalid argument.
 
     >>> begin, length = nonsilent_region(torch.tensor([0.0, 0.0, 1.0, 0.5, 0.0, 0.0]), window_length=1)
     >>> begin.item(), length.item()
@@ -96,7 +96,7 @@ def nonsilent_region(
     if not reference_power >= 0:
         raise RuntimeError(f"nonsilent_region: reference_power must not be negative, got {reference_power}")
     out = tuple(empty_batch(signal.batch_size, [], torch.int32, signal._values.device) for _ in range(2))
-    return Launch(out, [float(cutoff_db), float(reference_power), window_length])  # type: ignore[return-value]
+    return launch(out, [float(cutoff_db), float(reference_power), window_length])
 
 
 _RESAMPLED = (
@@ -113,7 +113,7 @@ _RESAMPLED = (
 )
 
 
-@operator(kernel="Tensor? ratio, float quality, bool antialias")
+@operator()
 def audio_resample(
     input: T,
     /,
@@ -131,23 +131,23 @@ def audio_resample(
     """Change the sampling rate of signals with a windowed sinc.
 
     ``out[o] = sum over i of in[i] * w(i - o * in_rate / out_rate)`` with ``w(x) = sinc(x) * (1 + cos(pi x / lobes)) / 2`` for ``|x| < lobes``.
-    There are ``ceil(length * out_rate / in_rate)`` outputs; beyond its ends the signal is zero. How much the rate changes is said by ``in_rate`` and
-    ``out_rate``, by ``scale``, or by ``out_length``.
+    The output has ``ceil(length * out_rate / in_rate)`` elements; beyond its ends the signal is zero. The ratio of the rates is given by ``in_rate``
+    and ``out_rate``, by ``scale``, or by ``out_length``.
 
     Args:
         input: signals of shape (n,) or (n, channels); floating-point numbers, or integers of up to 32 bits.
-        antialias: also remove what the lower rate cannot hold, as a recording at that rate would; ``w(x)`` becomes ``w(x / r) / r`` for
-            ``r = in_rate / out_rate > 1``. Without it higher frequencies are folded down to lower ones, as in DALI, which has no such argument.
-        dtype: type of the result, by default the input's. For another type the range is converted first: the limits of an integer type stand for -1
-            and 1 (0 and the limit in unsigned ones).
+        antialias: remove frequencies that the lower rate cannot represent; ``w(x)`` becomes ``w(x / r) / r`` for ``r = in_rate / out_rate > 1``.
+            Without it they alias to lower frequencies, as in DALI, which has no such argument.
+        dtype: type of the result, by default the input's. For another type the range is converted first: the limits of an integer type represent -1
+            and 1 (0 and 1 for unsigned types).
         in_rate: sampling rate of the input.
-        out_length: how many elements the result has; ``out_rate / in_rate`` is the ratio of the lengths.
+        out_length: number of elements of the result; ``out_rate / in_rate`` is then the ratio of the lengths.
         out_rate: sampling rate of the result, in the unit of ``in_rate``.
         quality: 0 to 100; 0 means 3 lobes, 50 16 and 100 64.
         scale: ``out_rate / in_rate``.
 
     Raises:
-        RuntimeError: another type or more dimensions, no rate or more than one, rates that are not positive, a quality that is not 0 to 100.
+        RuntimeError: another type or more dimensions, no rate or more than one, rates that are not positive, a quality outside 0 to 100.
 
     >>> audio_resample(torch.ones(441), in_rate=44100.0, out_rate=16000.0).shape
     (160,)
@@ -177,17 +177,17 @@ def audio_resample(
         if not torch.compiler.is_compiling():
             _check_lengths(lengths, outputs)
     out = resized(signal, [0], [outputs], dtype)
-    return Launch(out, [ratio, float(quality), antialias])  # type: ignore[return-value]
+    return launch(out, [ratio, float(quality), antialias])
 
 
 def _rounded(rate: Any) -> Any:
-    """A rate as a float32 of which the rest is computed in float64, as DALI's."""
+    """Return a rate rounded to float32, from which DALI computes the rest in float64."""
     return rate.reshape(-1).to(torch.float32).to(torch.float64) if isinstance(rate, torch.Tensor) else float(np.float32(rate))
 
 
 def _check_rates(names: str, before: Any, after: Any) -> None:
     if torch.compiler.is_compiling():
-        return  # the kernel checks
+        return  # checked by the kernel
     values = [np.asarray(one) for one in (before, after)]
     if not (np.isfinite(values[0]).all() and np.isfinite(values[1]).all() and (values[0] > 0).all() and (values[1] >= 0).all()):
         raise RuntimeError(f"audio_resample: {names} must be positive, got {after if names == 'scale' else (before, after)}")
@@ -203,12 +203,12 @@ def _check_lengths(lengths: Any, outputs: Any) -> None:
 
 def _ceil(lengths: Any, after: Any, before: Any) -> Any:
     if any(isinstance(one, torch.Tensor) for one in (lengths, after, before)):
-        # In double, also where the rates are Python numbers: with those torch makes float32 of integers.
+        # In double, also if the rates are Python numbers: with those torch converts integers to float32.
         return torch.ceil(torch.as_tensor(lengths, dtype=torch.float64) * after / before).to(torch.int64)
     return math.ceil(lengths * after / before)
 
 
 def _row(before: Any, after: Any) -> torch.Tensor:
-    """The ratio for the kernel; infinite where there are no outputs."""
+    """Return the ratio for the kernel; infinite if there are no outputs."""
     made: torch.Tensor = torch.as_tensor(before, dtype=torch.float64) / torch.as_tensor(after, dtype=torch.float64)
     return made.reshape(-1)

@@ -7,39 +7,19 @@ from typing import Any
 
 import torch
 
-from .. import _native
-from .._batch import Batch, new_batch
-from .._operator import DeviceLike, Launch, Random, ShapeArg, T, operator
+from .._core import native
+from .._core.batch import Batch, new_batch
+from .._core.operator import DeviceLike, Random, ShapeArg, T, launch, operator
 from ._boxes import Kept, check_labels, check_table, on_host
 from .boxes import numbers
 
 _THRESHOLD_TYPES = ("iou", "overlap")
 _AXES = "xyz"
-_search = _native.define(
-    "random_bbox_crop_search",
-    [
-        ("Tensor", "boxes"),
-        ("Tensor?", "boxes_shapes"),
-        ("Tensor?", "image"),
-        ("Tensor?", "wanted"),
-        ("Tensor", "thresholds"),
-        ("Tensor", "scaling"),
-        ("Tensor", "aspect"),
-        ("int", "attempts"),
-        ("int", "total_attempts"),
-        ("float", "prune"),
-        ("bool", "allow_no_crop"),
-        ("bool", "all_boxes"),
-        ("bool", "overlap"),
-        ("str", "layout"),
-        ("Tensor", "words"),
-        *((f"Tensor({chr(97 + k)}!)", name) for k, name in enumerate(("anchors", "shapes", "made", "kept", "numbers", "counts", "results"))),
-    ],
-)
-_BEST = 2  # of the results: no window was valid
+_search = native.kernel("random_bbox_crop_search")
+_BEST = 2  # status in the results: no window was valid
 
 
-@operator(view=True, reads_values=True)
+@operator(kernel=None, reads_values=True)
 def random_bbox_crop(
     boxes: T,
     labels: T | None = None,
@@ -65,42 +45,43 @@ def random_bbox_crop(
     total_num_attempts: int | None = None,
     rng: Random = None,
 ) -> Any:
-    """Draw a window of an image that shows its bounding boxes well enough, and move the boxes into it: the crop of SSD (Liu et al., 2016).
+    """Draw a window of an image that shows its bounding boxes well enough, and transform the boxes to it: the SSD crop (Liu et al., 2016).
 
-    A threshold is drawn, or no crop. Windows are then drawn, at most ``num_attempts``, until one has an allowed aspect ratio, overlaps the boxes by
-    the threshold at least, and shows one of them; else the next threshold is drawn. :func:`slice` cuts the window out of the image.
+    A threshold is drawn, or no crop. Then up to ``num_attempts`` windows are drawn, until one has an allowed aspect ratio, overlaps the boxes by at
+    least the threshold, and shows one of them; otherwise the next threshold is drawn. :func:`slice` cuts the window out of the image.
 
     Args:
-        boxes: float32 (boxes, 4), or (boxes, 6) for volumes, in parts of the image's size.
-        labels: with a row for each box, of any type.
-        all_boxes_above_threshold: all boxes must reach the threshold; else one is enough.
-        allow_no_crop: the whole image is one of the choices.
-        aspect_ratio: least and largest width / height of windows, for volumes of x / y, x / z and y / z; by default [1, 1]. Of pixels where
-            ``input_shape`` is given, else of parts of the image's size. Where both are equal, the longer side is drawn and the other one follows.
+        boxes: float32 (boxes, 4), or (boxes, 6) for volumes, relative to the image's size.
+        labels: one row per box, of any type.
+        all_boxes_above_threshold: all boxes must reach the threshold; otherwise one is enough.
+        allow_no_crop: make the whole image one of the choices.
+        aspect_ratio: smallest and largest width / height of windows, for volumes of x / y, x / z and y / z; by default [1, 1]. In pixels if
+            ``input_shape`` is given, else in relative coordinates. If both are equal, the longer side is drawn and determines the other one.
         bbox_layout: order of a box's numbers: a permutation of "xyXY" (start and end) or "xyWH" (start and size), for volumes of "xyzXYZ" or
             "xyzWHD".
-        bbox_prune_threshold: keep boxes that lie in the window by more than this part of their area; by default those whose centre does.
-        crop_shape: size of the window in pixels, instead of ``aspect_ratio`` and ``scaling``; needs ``input_shape``, and there is always a crop then.
-        input_shape: of the image in pixels.
-        ltrb: an old form of ``bbox_layout``: whether boxes are start and end.
-        num_attempts: windows for one threshold.
-        output_bbox_indices: also return the numbers of the boxes that are left.
-        quiet: do not warn where no window was good enough.
-        scaling: least and largest sides of the window, in parts of the image's sides; by default [1, 1].
+        bbox_prune_threshold: keep boxes of which more than this part of the area lies in the window; by default those whose center does.
+        crop_shape: size of the window in pixels, instead of ``aspect_ratio`` and ``scaling``; needs ``input_shape``, and always crops.
+        input_shape: shape of the image in pixels.
+        ltrb: old form of ``bbox_layout``: whether boxes are start and end.
+        num_attempts: windows per threshold.
+        output_bbox_indices: also return the indices of the remaining boxes.
+        quiet: do not warn if no window was good enough.
+        scaling: smallest and largest sides of the window relative to the image's; by default [1, 1].
         shape_layout: order of ``crop_shape`` and ``input_shape``: a permutation of "WH", for volumes of "WHD".
-        threshold_type: "iou", the intersection of window and box over their union, or "overlap", over the box.
+        threshold_type: "iou", intersection over union of window and box, or "overlap", intersection over box.
         thresholds: one or several, from 0 to 1.
-        total_num_attempts: after so many windows the best one is taken; by default after 100000.
-        rng: the generator, by default that of the thread.
+        total_num_attempts: number of windows after which the best one is taken; by default 100000.
+        rng: random generator; by default this thread's.
 
     Returns:
-        Where the window starts and its size, x first, float32 (2,) or (3,), in parts of the image's size, with ``crop_shape`` in pixels; the boxes
-        that are left, in parts of the window's size; then their labels, and their numbers (int32), where those are asked for. How many boxes are
-        left depends on the values, so the call waits for the inputs.
+        The start and the size of the window, x first, float32 (2,) or (3,), relative to the image's size, or in pixels with ``crop_shape``; the
+        remaining boxes, relative to the window's size; then, if requested, their labels and their indices (int32). The number of boxes depends on the
+        values, so the call waits for the inputs.
 
     Raises:
-        RuntimeError: boxes that are no float32 table or leave the image, other than one row of labels for each box, ranges in the wrong order or
-            outside 0 to 1, no thresholds, an unknown layout or type, ``crop_shape`` without ``input_shape`` or beside ``scaling``.
+        RuntimeError: boxes that are not a float32 table or leave the image, a number of label rows other than the number of boxes, ranges in the
+            wrong order or outside 0 to 1, no thresholds, an unknown layout or type, ``crop_shape`` without ``input_shape`` or together with
+            ``scaling``.
 
     >>> box, label = torch.tensor([[0.2, 0.2, 0.4, 0.4]]), torch.tensor([3], dtype=torch.int32)
     >>> anchor, shape, boxes, labels = random_bbox_crop(box, label, scaling=[0.5, 1.0], thresholds=[0.1, 0.3], num_attempts=10)
@@ -181,7 +162,7 @@ def random_bbox_crop(
         out.append(kept.of(indices, numbered, target))
     for one in out:
         one._layout = None
-    return Launch((), also=tuple(out))
+    return launch((), also=tuple(out))
 
 
 def _columns(boxes: Batch) -> int:
@@ -209,7 +190,7 @@ def _layout(op: str, bbox_layout: Any, ltrb: Any, dims: int) -> str:
 
 
 def _in_order(op: str, name: str, value: Any, shape_layout: Any, dims: int) -> torch.Tensor | None:
-    """A shape in pixels, float64 (1 or N, dims), x first."""
+    """Return a shape in pixels, float64 (1 or N, dims), x first."""
     order = "WHD"[:dims]
     if shape_layout is not None and not isinstance(shape_layout, str):
         raise TypeError(f"{op}: shape_layout must be a str, got {shape_layout!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounding boxes that follow what happens to an image, and their encoding for detectors."""
+"""Bounding boxes that follow the transformations of an image, and their encoding for detectors."""
 
 import math
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes
 from ._canvas import rotated_canvas
 from ._formulas import per_sample
@@ -20,15 +20,17 @@ _LAYOUTS = ("xyXY", "xyWH")
 
 
 def _corners(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Starts (N, boxes, 2), and ends or sizes."""
+    """Return starts (N, boxes, 2), and ends or sizes."""
     rows = boxes.reshape(len(boxes), -1, 2, 2)
     return rows[:, :, 0], rows[:, :, 1]
 
 
-def _flip_formula(boxes: torch.Tensor, horizontal: torch.Tensor, ltrb: bool, vertical: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+def _flip_formula(
+    boxes: torch.Tensor, horizontal: torch.Tensor | int, ltrb: bool, vertical: torch.Tensor | int, *, dtype: torch.dtype
+) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    across, down = torch.broadcast_tensors(horizontal.reshape(-1) != 0, vertical.reshape(-1) != 0)
+    across, down = torch.broadcast_tensors(*(torch.as_tensor(one).reshape(-1) != 0 for one in (horizontal, vertical)))
     flipped = torch.stack([across, down], -1)[:, None].to(boxes.device)
     if ltrb:
         made = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
@@ -48,16 +50,16 @@ def bb_flip(
     ltrb: bool = False,
     vertical: PerSample[int] = 0,
 ) -> T:
-    """Mirror bounding boxes as :func:`flip` mirrors their image: ``x`` becomes ``1 - x - width``.
+    """Mirror bounding boxes like :func:`flip` mirrors their image: ``x`` becomes ``1 - x - width``.
 
     Args:
-        input: float32 with 4 numbers for each box, in parts of the image's width and height: left, top, width, height.
+        input: float32 with 4 numbers per box, relative to the image's width and height: left, top, width, height.
         ltrb: the boxes are left, top, right, bottom; left becomes ``1 - right``.
-        horizontal: whether left and right change places.
-        vertical: whether top and bottom do.
+        horizontal: mirror left and right.
+        vertical: mirror top and bottom.
 
     Raises:
-        RuntimeError: boxes of another type, or a number of values that is no multiple of 4.
+        RuntimeError: boxes of another type, or a number of values that is not a multiple of 4.
 
     >>> bb_flip(torch.tensor([[0.0, 0.25, 0.5, 0.25]])).torch()
     tensor([[0.5000, 0.2500, 0.5000, 0.2500]])
@@ -67,11 +69,11 @@ def bb_flip(
 
 
 def _paste_formula(
-    boxes: torch.Tensor, ltrb: bool, paste_x: torch.Tensor, paste_y: torch.Tensor, ratio: torch.Tensor, *, dtype: torch.dtype
+    boxes: torch.Tensor, ltrb: bool, paste_x: torch.Tensor | float, paste_y: torch.Tensor | float, ratio: torch.Tensor | float, *, dtype: torch.dtype
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    x, y, scale = (per_sample(one.to(boxes.device, torch.float32), 3) for one in (paste_x, paste_y, ratio))
+    x, y, scale = (per_sample(torch.as_tensor(one, dtype=torch.float32, device=boxes.device), 3) for one in (paste_x, paste_y, ratio))
     room = 1 - 1 / scale
     shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(one * room, room) for one in (x, y))), 2)
     return torch.stack([shift + start / scale, (shift if ltrb else 0) + other / scale], 2).reshape(boxes.shape)
@@ -89,16 +91,16 @@ def bbox_paste(
     paste_y: PerSample[float] = 0.5,
     ratio: PerSample[float],
 ) -> T:
-    """Move bounding boxes as :func:`paste` moves their image on a larger canvas: ``x`` becomes ``paste_x * (1 - 1 / ratio) + x / ratio``.
+    """Move bounding boxes like :func:`paste` moves their image on a larger canvas: ``x`` becomes ``paste_x * (1 - 1 / ratio) + x / ratio``.
 
     Args:
-        input: float32 with 4 numbers for each box, in parts of the image's width and height: left, top, width, height.
+        input: float32 with 4 numbers per box, relative to the image's width and height: left, top, width, height.
         ltrb: the boxes are left, top, right, bottom.
-        paste_x, paste_y: where on the canvas the image lies, 0 (left, top) to 1.
-        ratio: sides of the canvas in sides of the image.
+        paste_x, paste_y: relative position of the image on the canvas, from 0 (left, top) to 1.
+        ratio: sides of the canvas relative to those of the image.
 
     Raises:
-        RuntimeError: boxes of another type, or a number of values that is no multiple of 4.
+        RuntimeError: boxes of another type, or a number of values that is not a multiple of 4.
 
     >>> bbox_paste(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), ratio=2, paste_x=1).torch()
     tensor([[0.5000, 0.2500, 0.5000, 0.5000]])
@@ -107,7 +109,7 @@ def bbox_paste(
     return like(input)
 
 
-@operator(view=True, reads_values=True)
+@operator(kernel=None, reads_values=True)
 def bbox_rotate(
     bboxes: T,
     labels: T | None = None,
@@ -125,27 +127,27 @@ def bbox_rotate(
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> Any:
-    """Turn bounding boxes as :func:`rotate` turns their image, cut them off at its border and leave out those of which too little is left.
+    """Rotate bounding boxes like :func:`rotate` rotates their image, clip them to it and drop those of which too little remains.
 
     Args:
         bboxes: float32 (boxes, 4).
-        labels: with a row for each box, of any type; those of the boxes that are left are returned beside them.
+        labels: one row per box, of any type; the labels of the remaining boxes are returned too.
         angle: degrees, counter-clockwise.
         bbox_layout: "xyXY", start and end, or "xyWH", start and size.
-        bbox_normalized: the boxes are in parts of the image's width and height, not in pixels. The result is in parts of the new image then.
-        input_shape: of the image before, in the order of ``shape_layout``.
-        keep_size, size: as for ``rotate``: of the image afterwards.
-        mode: of a turned box, "expand" gives the box around it, "fixed" a box with its own width and height (exchanged beyond 45 degrees), "halfway"
-            the mean of both.
-        remove_threshold: how much of a box must lie within the new image, from 0 to 1.
-        shape_layout: the axes of ``input_shape``; H and W count.
+        bbox_normalized: the boxes are relative to the image's width and height rather than in pixels; the result is then relative to the new image.
+        input_shape: shape of the original image, in the order of ``shape_layout``.
+        keep_size, size: size of the rotated image, as for ``rotate``.
+        mode: box of a rotated box: "expand" the box around it, "fixed" a box with its own width and height (swapped beyond 45 degrees), "halfway" the
+            mean of both.
+        remove_threshold: fraction of a box that must lie within the new image, from 0 to 1.
+        shape_layout: axes of ``input_shape``; only H and W are used.
 
     Returns:
-        The boxes that are left, with ``labels`` two results. Their number depends on the values, so the call waits for the inputs.
+        The remaining boxes; with ``labels``, two results. Their number depends on the values, so the call waits for the inputs.
 
     Raises:
-        RuntimeError: boxes that are no float32 table, other than one label for each box, an unknown layout or mode, a threshold outside 0 to 1,
-            ``size`` together with ``keep_size``.
+        RuntimeError: boxes that are not a float32 table, a number of labels other than the number of boxes, an unknown layout or mode, a threshold
+            outside 0 to 1, ``size`` together with ``keep_size``.
 
     >>> bbox_rotate(torch.tensor([[0.0, 0.0, 0.5, 1.0]]), angle=90, input_shape=[100, 200]).torch()
     tensor([[0.0000, 0.5000, 1.0000, 1.0000]])
@@ -172,7 +174,7 @@ def bbox_rotate(
     shift_x = columns / 2 - cos * (width / 2) - sin * (height / 2)
     shift_y = rows / 2 + sin * (width / 2) - cos * (height / 2)
     parts = torch.broadcast_tensors(cos, sin, shift_x, -sin, cos, shift_y, width, height, columns, rows)
-    return Launch(
+    return launch(
         (),
         also=mapped_boxes(
             boxes,
@@ -187,7 +189,7 @@ def bbox_rotate(
     )
 
 
-@operator(view=True, reads_values=True)
+@operator(kernel=None, reads_values=True)
 def bbox_transform(
     bboxes: T,
     labels: T | None = None,
@@ -203,29 +205,28 @@ def bbox_transform(
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
 ) -> Any:
-    """Move bounding boxes with their image, whatever happened to it: each becomes the box around its mapped corners.
+    """Transform bounding boxes with their image: each becomes the box around its mapped corners.
 
-    It is cut off at the border of the new image, and left out where too little of it remains. ``transforms.of`` gives the map of a pixel operator.
-    Not in DALI.
+    It is clipped to the new image, and dropped if too little of it remains. ``transforms.of`` returns the map of a pixel operator. Not in DALI.
 
     Args:
         bboxes: float32 (boxes, 4).
-        labels: with a row for each box, of any type; those of the boxes that are left are returned beside them.
-        MT: the map, 2 by 3, from pixels of the old image to pixels of the new one, x first.
+        labels: one row per box, of any type; the labels of the remaining boxes are returned too.
+        MT: the map, (2, 3), from pixels of the old image to pixels of the new one, x first.
         bbox_layout: "xyXY", start and end, or "xyWH", start and size.
-        bbox_normalized: the boxes are in parts of the image's width and height, not in pixels. The result is in parts of the new image then; both
-            shapes are needed.
-        input_shape: of the old image, in the order of ``shape_layout``.
-        output_shape: of the new image. Without it nothing is cut off or left out.
-        remove_threshold: how much of a box must lie within the new image, from 0 to 1.
-        shape_layout: the axes of the shapes; H and W count.
+        bbox_normalized: the boxes are relative to the image's width and height rather than in pixels; the result is then relative to the new image.
+            Needs both shapes.
+        input_shape: shape of the old image, in the order of ``shape_layout``.
+        output_shape: shape of the new image. Without it nothing is clipped or dropped.
+        remove_threshold: fraction of a box that must lie within the new image, from 0 to 1.
+        shape_layout: axes of the shapes; only H and W are used.
 
     Returns:
-        The boxes that are left, with ``labels`` two results. Their number depends on the values, so the call waits for the inputs.
+        The remaining boxes; with ``labels``, two results. Their number depends on the values, so the call waits for the inputs.
 
     Raises:
-        RuntimeError: boxes that are no float32 table, other than one row of labels for each box, a matrix of another shape, an unknown layout, a
-            threshold outside 0 to 1, normalized boxes without the shapes.
+        RuntimeError: boxes that are not a float32 table, a number of label rows other than the number of boxes, a matrix of another shape, an unknown
+            layout, a threshold outside 0 to 1, normalized boxes without the shapes.
 
     >>> image = torch.zeros(100, 200, 3)
     >>> half = ndd.transforms.of(ndd.resize, image, size=[50, 100])
@@ -244,7 +245,7 @@ def bbox_transform(
     height, width = (one, one) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout)
     rows, columns = (one, one) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout)
     parts = torch.broadcast_tensors(*maps.unbind(1), width, height, columns, rows)
-    return Launch(
+    return launch(
         (),
         also=mapped_boxes(
             boxes,
@@ -260,7 +261,7 @@ def bbox_transform(
 
 
 def _checked(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_threshold: Any) -> bool:
-    """Whether the boxes are start and size."""
+    """Return whether the boxes are start and size."""
     check_table(op, boxes)
     if labels is not None:
         check_labels(op, boxes, labels)
@@ -276,7 +277,7 @@ def _checked(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_thresh
 
 
 def numbers(value: Any) -> torch.Tensor:
-    """A shape argument as float64 (1 or N, columns)."""
+    """Return a shape argument as float64 (1 or N, columns)."""
     if isinstance(value, torch.Tensor):
         return value.to(torch.float64).reshape(len(value), -1)
     flat = np.asarray(value, np.float64).reshape(1, -1)
@@ -284,7 +285,7 @@ def numbers(value: Any) -> torch.Tensor:
 
 
 def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Height and width, float64 (1 or N,), of an argument whose numbers are in the order of a layout."""
+    """Return height and width, float64 (1 or N,), of an argument whose numbers are in the order of a layout."""
     if not isinstance(layout, str):
         raise TypeError(f"{op}: shape_layout must be a str, got {layout!r}")
     extents = numbers(value)
@@ -297,14 +298,14 @@ def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.
 
 
 class _AnchorTable:
-    """The anchors of the last calls as the kernel takes them: a list of 35000 numbers takes 1 ms to convert, 0.1 ms to compare with a copy."""
+    """Cache of the anchors of recent calls in the kernel's form: converting a list of 35000 numbers takes 1 ms, comparing it with a copy 0.1 ms."""
 
     def __init__(self) -> None:
         self._lists: dict[int, tuple[Any, torch.Tensor]] = {}
         self._tables: dict[tuple[int, torch.device], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def table(self, anchors: Any, device: torch.device) -> torch.Tensor:
-        """float32 (5, A): left, top, right, bottom and area."""
+        """Return float32 (5, A): left, top, right, bottom and area."""
         if isinstance(anchors, list | tuple) and torch.compiler.is_compiling():  # constants of the graph
             return _sides(torch.tensor(anchors, dtype=torch.float32).reshape(-1)).to(device)
         if isinstance(anchors, list | tuple):
@@ -344,7 +345,7 @@ def _four(name: str, given: Any, default: float) -> list[float]:
     return [float(one) for one in values]
 
 
-@operator(kernel="Tensor anchors, Tensor numbers, float criteria, bool offset, float scale", outputs=2)
+@operator()
 def box_encoder(
     boxes: T,
     labels: T,
@@ -359,26 +360,26 @@ def box_encoder(
     scale: float = 1.0,
     stds: Sequence[float] | None = None,
 ) -> tuple[T, T]:
-    """Give every anchor of a detector a box and its label: the box that it overlaps most, if by more than ``criteria``.
+    """Assign a box and its label to every anchor of a detector: the box that it overlaps most, if by more than ``criteria``.
 
-    Overlap is intersection over union. Every box has at least one anchor: the one that it overlaps most. Of equals the last one wins.
+    Overlap is intersection over union. Every box has at least one anchor: the one that it overlaps most. Among equals the last one wins.
 
     Args:
         boxes: float32 (boxes, 4): left, top, right, bottom.
-        labels: integers, one for each box.
-        anchors: 4 numbers for each of A anchors, as the boxes: a list, an array or a tensor. A list that is given again is not converted again.
-        criteria: from 0 to 1.
-        means, stds: of the differences, four numbers each, by default zeros and ones: ``(difference - mean) / std``.
-        offset: encode differences from the anchor, ``((x - xa) / wa, (y - ya) / ha, log(w / wa), log(h / ha))`` of centres and sizes.
-        scale: what boxes and anchors are multiplied by for the differences.
+        labels: integers, one per box.
+        anchors: A anchors of 4 numbers each, like the boxes: a list, an array or a tensor. The conversion of a list is cached.
+        criteria: threshold of the overlap, from 0 to 1.
+        means, stds: mean and standard deviation of the differences, four numbers each, by default zeros and ones: ``(difference - mean) / std``.
+        offset: encode differences from the anchor, ``((x - xa) / wa, (y - ya) / ha, log(w / wa), log(h / ha))`` of centers and sizes.
+        scale: factor on boxes and anchors for the differences.
 
     Returns:
-        float32 (A, 4), centre and size of the box that each anchor stands for, or its own where there is none; zeros with ``offset``. And its label,
-        of the labels' type, (A,); 0 where there is none.
+        float32 (A, 4), center and size of the box assigned to each anchor, or of the anchor itself if there is none; zeros with ``offset``. And its
+        label, of the labels' type, (A,); 0 if there is none.
 
     Raises:
-        RuntimeError: boxes that are no float32 table, as many labels as there are not boxes, other numbers of anchors, means or standard deviations,
-            a standard deviation of zero, ``criteria`` outside 0 to 1.
+        RuntimeError: boxes that are not a float32 table, a number of labels other than the number of boxes, another number of anchors, means or
+            standard deviations, a standard deviation of zero, ``criteria`` outside 0 to 1.
 
     >>> anchors = [0, 0, 0.5, 0.5, 0.5, 0.5, 1, 1]
     >>> encoded, labels = box_encoder(torch.tensor([[0.0, 0.0, 0.5, 0.25]]), torch.tensor([7], dtype=torch.int32), anchors=anchors)
@@ -406,4 +407,4 @@ def box_encoder(
         raise type(error)(f"{op}: argument 'anchors': {error}") from None
     count = table.shape[1]
     out = empty_batch(given.batch_size, [count, 4], torch.float32, target), empty_batch(given.batch_size, [count], classes.dtype, target)
-    return Launch(out, [table, torch.tensor(values, dtype=torch.float32), criteria, offset, scale])  # type: ignore[return-value]
+    return launch(out, [table, torch.tensor(values, dtype=torch.float32), criteria, offset, scale])

@@ -6,8 +6,8 @@ import math
 import torch
 
 from .. import types
-from .._batch import Batch
-from .._operator import DeviceLike, Hint, PerSample, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, Hint, PerSample, T, operator
 from . import _byte_chain
 from ._channels import check_channels
 from ._formulas import Number, on_cpu, per_sample, saturate, value_range
@@ -30,7 +30,7 @@ def _real(input: torch.Tensor) -> torch.Tensor:
     return input if input.dtype.is_floating_point else input.float()
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_formula)
 def brightness(
     input: T,
     /,
@@ -48,7 +48,7 @@ def brightness(
     Args:
         input: images ``HWC``, sequences ``FHWC`` or volumes ``DHWC``, any numeric type.
         brightness: factor, one per sample or per frame.
-        brightness_shift: what is added, as a part of the output's range.
+        brightness_shift: offset, relative to the output's range.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
 
     >>> brightness(torch.tensor([[[10], [200]]], dtype=torch.uint8), brightness=1.5).torch().flatten()
@@ -79,7 +79,7 @@ def _contrast_formula(input: torch.Tensor, contrast: Number, contrast_center: Nu
     return _brightness_contrast_formula(input, 1.0, 0.0, contrast, contrast_center, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_contrast_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_contrast_formula)
 def contrast(
     input: T,
     /,
@@ -90,13 +90,13 @@ def contrast(
     contrast_center: PerSample[float] | None = None,
     dtype: torch.dtype | None = None,
 ) -> T:
-    """Scale the contrast about a centre: ``out = contrast_center + contrast * (in - contrast_center)``.
+    """Scale the contrast about a center: ``out = contrast_center + contrast * (in - contrast_center)``.
 
     Args:
         input: images ``HWC``, sequences ``FHWC`` or volumes ``DHWC``, any numeric type.
-        contrast: factor, one per sample or per frame; 0 gives the centre everywhere, negative ones invert.
-        contrast_center: the intensity that does not change, in units of the input; by default the middle of its range: 0.5 for floating-point
-            types, 128 for uint8.
+        contrast: factor, one per sample or per frame; 0 returns the center everywhere, negative factors invert.
+        contrast_center: the intensity that does not change, in units of the input; by default the middle of its range: 0.5 for floating-point types,
+            128 for uint8.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
 
     >>> contrast(torch.tensor([[[100], [130]]], dtype=torch.uint8), contrast=2).torch().flatten()
@@ -105,7 +105,7 @@ def contrast(
     return like(input, dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_contrast_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_brightness_contrast_formula)
 def brightness_contrast(
     input: T,
     /,
@@ -124,9 +124,9 @@ def brightness_contrast(
 
     Args:
         input: images ``HWC``, sequences ``FHWC`` or volumes ``DHWC``, any numeric type.
-        brightness: factor; like all of them one per sample or per frame.
-        brightness_shift: what is added, as a part of the output's range.
-        contrast: factor about the centre.
+        brightness: factor; like all arguments one per sample or per frame.
+        brightness_shift: offset, relative to the output's range.
+        contrast: factor about the center.
         contrast_center: the intensity that contrast does not change, in units of the input; by default the middle of its range: 0.5 for
             floating-point types, 128 for uint8.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
@@ -137,10 +137,10 @@ def brightness_contrast(
     return like(input, dtype)
 
 
-# RGB to YIQ as NTSC defines it, with three decimals, and its exact inverse. With these, unlike with more decimals, results equal DALI's.
+# RGB to YIQ as defined by NTSC, with three decimals, and its exact inverse. With these, unlike with more decimals, results equal DALI's.
 _YIQ_OF_RGB = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], dtype=torch.float64)
 _RGB_OF_YIQ = _YIQ_OF_RGB.inverse()
-# The colour matrix of a hue is the sum of these, times 1, cosine and sine: what keeps Y, what keeps I and Q, and what turns them by a right angle.
+# The color matrix of a hue is the sum of these, times 1, cosine and sine: it keeps Y, keeps I and Q, and rotates I and Q by a right angle.
 _PLANES = [torch.zeros(3, 3, dtype=torch.float64) for _ in range(3)]
 _PLANES[0][0, 0] = _PLANES[1][1, 1] = _PLANES[1][2, 2] = _PLANES[2][1, 2] = 1.0
 _PLANES[2][2, 1] = -1.0
@@ -153,7 +153,7 @@ def _color_twist_formula(
     if _byte_chain.takes(input) and dtype is torch.uint8:
         return _byte_chain.staged(input, _byte_chain.numbers(brightness, contrast, hue, saturation, 128.0))
     if on_cpu(input):
-        return None  # Inductor mixes interleaved channels in vectors of which 3 of 16 lanes are used: 1.1 ms where the kernel takes 0.45
+        return None  # Inductor's vectors of interleaved channels use 3 of 16 lanes: 1.1 ms where the kernel takes 0.45
     scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64, input.device) for x in (brightness, contrast, hue, saturation))
     radians = turn * (math.pi / 180)
     if isinstance(radians, torch.Tensor):
@@ -173,7 +173,7 @@ def _color_twist_formula(
     return saturate(mixed, dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_color_twist_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_color_twist_formula)
 def color_twist(
     input: T,
     /,
@@ -187,22 +187,22 @@ def color_twist(
     image_type: Hint[types.DALIImageType | None] = None,
     saturation: PerSample[float] = 1.0,
 ) -> T:
-    """Change hue, saturation, contrast and brightness of RGB images, in this order, by one colour matrix.
+    """Change hue, saturation, contrast and brightness of RGB images, in this order, by one color matrix.
 
-    ``out = brightness * (middle + contrast * (M in - middle))``, where M turns the plane of I and Q in the YIQ colour space by ``hue`` and scales
-    it by ``saturation``, and ``middle`` is 0.5 for floating-point input, else 128.
+    ``out = brightness * (middle + contrast * (M in - middle))``, where M rotates the I-Q plane of the YIQ color space by ``hue`` and scales it by
+    ``saturation``, and ``middle`` is 0.5 for floating-point input, else 128.
 
     Args:
         input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
-        brightness: factor; like all of them one per sample or per frame.
-        contrast: factor about the middle grey.
+        brightness: factor; like all arguments one per sample or per frame.
+        contrast: factor about the middle gray.
         hue: angle in degrees.
-        saturation: factor; 0 makes the image grey.
+        saturation: factor; 0 makes the image gray.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
-        image_type: deprecated, without effect.
+        image_type: deprecated, ignored.
 
     Raises:
-        RuntimeError: another number of channels than 3.
+        RuntimeError: a number of channels other than 3.
 
     >>> color_twist(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
     tensor([159, 109,  59], dtype=torch.uint8)
@@ -220,7 +220,7 @@ def _hsv_formula(input: torch.Tensor, hue: Number, saturation: Number, value: Nu
     return _color_twist_formula(input, value, 1.0, hue, saturation, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_hsv_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_hsv_formula)
 def hsv(
     input: T,
     /,
@@ -232,19 +232,19 @@ def hsv(
     saturation: PerSample[float] = 1.0,
     value: PerSample[float] = 1.0,
 ) -> T:
-    """Change hue, saturation and value of RGB images by one colour matrix, as ``color_twist`` does.
+    """Change hue, saturation and value of RGB images by one color matrix, like ``color_twist``.
 
-    There is no conversion to HSV and back: hue turns and saturation scales the plane of I and Q in the YIQ colour space, and value scales all.
+    There is no conversion to HSV: hue rotates and saturation scales the I-Q plane of the YIQ color space, and value scales everything.
 
     Args:
         input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
-        dtype: type of the result; uint8 unless given, whatever the input's is. Integers are rounded half away from zero and saturated.
-        hue: angle in degrees; like all of them one per sample or per frame.
-        saturation: factor; 0 makes the image grey.
+        dtype: type of the result; uint8 by default, whatever the input's type. Integers are rounded half away from zero and saturated.
+        hue: angle in degrees; like all arguments one per sample or per frame.
+        saturation: factor; 0 makes the image gray.
         value: factor.
 
     Raises:
-        RuntimeError: another number of channels than 3.
+        RuntimeError: a number of channels other than 3.
 
     >>> hsv(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120, value=0.5).torch().flatten()
     tensor([10, 91, 26], dtype=torch.uint8)
@@ -256,7 +256,7 @@ def _hue_formula(input: torch.Tensor, hue: Number, *, dtype: torch.dtype) -> tor
     return _color_twist_formula(input, 1.0, 1.0, hue, 1.0, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_hue_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_hue_formula)
 def hue(
     input: T,
     /,
@@ -267,16 +267,16 @@ def hue(
     hue: PerSample[float] = 0.0,
     image_type: Hint[types.DALIImageType | None] = None,
 ) -> T:
-    """Turn the hue of RGB images: a rotation of the plane of I and Q in the YIQ colour space.
+    """Rotate the hue of RGB images: a rotation of the I-Q plane of the YIQ color space.
 
     Args:
         input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
         hue: angle in degrees, one per sample or per frame.
-        image_type: deprecated, without effect.
+        image_type: deprecated, ignored.
 
     Raises:
-        RuntimeError: another number of channels than 3.
+        RuntimeError: a number of channels other than 3.
 
     >>> hue(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120).torch().flatten()
     tensor([ 20, 182,  52], dtype=torch.uint8)
@@ -288,7 +288,7 @@ def _saturation_formula(input: torch.Tensor, saturation: Number, *, dtype: torch
     return _color_twist_formula(input, 1.0, 1.0, 0.0, saturation, dtype=dtype)
 
 
-@operator(layouts=IMAGE_LAYOUTS, formula=_saturation_formula, numbers=True)
+@operator(layouts=IMAGE_LAYOUTS, formula=_saturation_formula)
 def saturation(
     input: T,
     /,
@@ -299,18 +299,61 @@ def saturation(
     image_type: Hint[types.DALIImageType | None] = None,
     saturation: PerSample[float] = 1.0,
 ) -> T:
-    """Scale the saturation of RGB images: I and Q in the YIQ colour space.
+    """Scale the saturation of RGB images: I and Q in the YIQ color space.
 
     Args:
         input: ``HWC``, ``FHWC`` or ``DHWC`` with three channels, any numeric type.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
-        image_type: deprecated, without effect.
-        saturation: factor, one per sample or per frame; 0 makes the image grey.
+        image_type: deprecated, ignored.
+        saturation: factor, one per sample or per frame; 0 makes the image gray.
 
     Raises:
-        RuntimeError: another number of channels than 3.
+        RuntimeError: a number of channels other than 3.
 
     >>> saturation(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
     tensor([159, 109,  59], dtype=torch.uint8)
     """
     return _recolored("saturation", input, dtype)
+
+
+_POSTERIZED = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def _posterize_formula(input: torch.Tensor, bits: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
+    if _byte_chain.is_native(input):
+        if not _byte_chain.takes(input):
+            return None
+        levels = _steps(_byte_chain.levels(), torch.as_tensor(bits).reshape(-1, 1, 1, 1)).to(torch.uint8)
+        return _byte_chain.staged(input, levels.reshape(-1, 256))
+    return _steps(input, per_sample(bits, input.dim(), torch.float32, input.device)).to(dtype)
+
+
+def _steps(input: torch.Tensor, bits: Number) -> torch.Tensor:
+    if input.dtype.is_floating_point:
+        count = 2.0**bits
+        return torch.minimum((input.float() * count).floor().clamp(min=0), torch.as_tensor(count - 1.0)) / count
+    step = 2.0 ** torch.clamp(math.log2(value_range(input.dtype) + 1) - torch.as_tensor(bits), min=0)
+    return torch.floor(input.float() / step) * step
+
+
+@operator(formula=_posterize_formula)
+def posterize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, bits: PerSample[int]) -> T:
+    """Reduce the number of levels: integers keep their ``bits`` highest bits, ``out = floor(in / step) * step`` with ``step = 2^(width - bits)``.
+
+    The width is that of the type without its sign: 8 for uint8, 7 for int8. Floating-point values from 0 to 1 get ``2^bits`` levels: ``out =
+    min(floor(in * 2^bits), 2^bits - 1) / 2^bits``. The results equal those of torchvision's ``posterize``.
+
+    Args:
+        input: any layout; uint8, int8, uint16, int16 or floating-point.
+        bits: bits to keep, one value per sample or per frame; with at least as many as the type has, integers do not change.
+
+    Raises:
+        ValueError: ``bits`` outside 0 to 32.
+        RuntimeError: another element type.
+
+    >>> posterize(torch.tensor([[[10], [100], [255]]], dtype=torch.uint8), bits=2).torch().flatten()
+    tensor([  0,  64, 192], dtype=torch.uint8)
+    """
+    if input.dtype not in _POSTERIZED:
+        raise RuntimeError(f"posterize: the input must be of 8 or 16 bits or floating-point, got {input.dtype}")
+    return like(input)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion between colour spaces."""
+"""Conversion between color spaces."""
 
 import functools
 
 import torch
 
 from .. import types
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, T, launch, operator
 from ._channels import check_channels
 from ._formulas import on_cpu, saturate, value_range
 from ._outputs import resized
@@ -61,7 +61,7 @@ _cached_matrix = functools.cache(_matrix)
 
 def _formula(input: torch.Tensor, matrix: torch.Tensor, channels: int, out_channels: int, *, dtype: torch.dtype) -> torch.Tensor | None:
     if on_cpu(input):
-        return None  # as of color_twist
+        return None  # as in color_twist
     matrix = matrix.to(input.device)[:out_channels]
     mixed = matrix[:, 3]
     for k in range(channels - 1, -1, -1):
@@ -75,7 +75,7 @@ def _checked_space(name: str, value: int) -> int:
     return _CHANNELS[types.DALIImageType(value)]
 
 
-@operator(layouts=_LAYOUTS, kernel="Tensor matrix, int channels, int out_channels", formula=_formula)
+@operator(layouts=_LAYOUTS, formula=_formula)
 def color_space_conversion(
     input: T,
     /,
@@ -91,10 +91,10 @@ def color_space_conversion(
     range, ``0.299 R + 0.587 G + 0.114 B``.
 
     Args:
-        input: ``HWC``, ``FHWC``, ``DHWC`` or ``FDHWC``, any numeric type; the levels of other types than uint8 are those of uint8 times their
-            range over 255, where the range of floating-point types is 1.
-        image_type: of the input: ``types.RGB``, ``BGR``, ``GRAY`` or ``YCbCr``.
-        output_type: of the result. It has one channel for ``GRAY``, else three, and the input's type.
+        input: ``HWC``, ``FHWC``, ``DHWC`` or ``FDHWC``, any numeric type; levels of types other than uint8 are those of uint8 scaled to their range,
+            which is 1 for floating-point types.
+        image_type: color space of the input: ``types.RGB``, ``BGR``, ``GRAY`` or ``YCbCr``.
+        output_type: color space of the result, which has one channel for ``GRAY``, else three, and the input's type.
 
     Raises:
         RuntimeError: another image type, or the wrong number of channels for it.
@@ -109,4 +109,4 @@ def color_space_conversion(
     out = resized(images, [images.ndim - 1], [out_channels])
     matrix = (_matrix if torch.compiler.is_compiling() else _cached_matrix)(int(image_type), int(output_type), value_range(images.dtype))
     exact = images.dtype.is_floating_point or images.dtype.itemsize < 4  # the formula computes in float32
-    return Launch(out, [matrix, channels, out_channels], fusable=exact)  # type: ignore[return-value]
+    return launch(out, [matrix, channels, out_channels], fusable=exact)

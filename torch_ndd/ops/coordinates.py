@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points that follow what happens to an image."""
+"""Points that follow the transformations of an image."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._columns import extents_of, holds, shown
 from ._formulas import per_sample
 from ._outputs import like
@@ -17,12 +17,12 @@ _AXES = "xyz"
 
 def _flip_formula(
     points: torch.Tensor,
-    center_x: torch.Tensor,
-    center_y: torch.Tensor,
-    center_z: torch.Tensor,
-    flip_x: torch.Tensor,
-    flip_y: torch.Tensor,
-    flip_z: torch.Tensor,
+    center_x: torch.Tensor | float,
+    center_y: torch.Tensor | float,
+    center_z: torch.Tensor | float,
+    flip_x: torch.Tensor | int,
+    flip_y: torch.Tensor | int,
+    flip_z: torch.Tensor | int,
     layout: str,
     *,
     dtype: torch.dtype,
@@ -31,15 +31,13 @@ def _flip_formula(
     made = []
     for k, axis in enumerate(layout or _AXES[: points.shape[-1]]):
         center, flipped = (center_x, center_y, center_z)[_AXES.index(axis)], (flip_x, flip_y, flip_z)[_AXES.index(axis)]
-        center, flipped = per_sample(center.to(points.device, torch.float32), 2), per_sample(flipped.to(points.device), 2)
+        center = per_sample(torch.as_tensor(center, dtype=torch.float32, device=points.device), 2)
+        flipped = per_sample(torch.as_tensor(flipped, device=points.device), 2)
         made.append(torch.where(flipped != 0, 2 * center - points[..., k], points[..., k]))
     return torch.stack(made, -1)
 
 
-@operator(
-    formula=_flip_formula,
-    kernel="Tensor center_x, Tensor center_y, Tensor center_z, Tensor flip_x, Tensor flip_y, Tensor flip_z, str layout",
-)
+@operator(formula=_flip_formula)
 def coord_flip(
     input: T,
     /,
@@ -54,13 +52,13 @@ def coord_flip(
     flip_z: PerSample[int] = 0,
     layout: str = "",
 ) -> T:
-    """Mirror points as :func:`flip` mirrors their image: ``x`` becomes ``2 * center_x - x``.
+    """Mirror points like :func:`flip` mirrors their image: ``x`` becomes ``2 * center_x - x``.
 
     Args:
         input: float32 (points, dimensions) with one to three dimensions.
-        center_x, center_y, center_z: the middle, 0.5 for coordinates from 0 to 1.
-        flip_x, flip_y, flip_z: whether to mirror along this axis.
-        layout: the order of the coordinates, such as "yx"; by default x comes first.
+        center_x, center_y, center_z: the center of reflection, 0.5 for coordinates from 0 to 1.
+        flip_x, flip_y, flip_z: mirror along this axis.
+        layout: the order of the coordinates, such as "yx"; by default x is first.
 
     Raises:
         RuntimeError: points of another type or shape, or a layout that does not name each of their axes once.
@@ -74,7 +72,7 @@ def coord_flip(
     if points.dtype is not torch.float32:
         raise RuntimeError(f"{op}: points must be float32, got {points.dtype}; cast them with cast(points, dtype=float32)")
     dims = _dimensions(op, points) if points.ndim == 2 else 0
-    known = not isinstance(dims, torch.Tensor)  # not in the graph of ragged points; the kernel looks at them
+    known = not isinstance(dims, torch.Tensor)  # false in the graph of ragged points; the kernel checks them
     if known and not 1 <= dims <= 3:
         raise RuntimeError(f"{op}: points must be a table with one to three columns, got the shapes {points.shape}")
     if not isinstance(layout, str):
@@ -82,11 +80,11 @@ def coord_flip(
     axes = _AXES[: dims if known else len(layout)]
     if layout and sorted(layout) != sorted(axes):
         raise RuntimeError(f"{op}: layout must name the axes {', '.join(axes)} once each, got {layout!r}")
-    return Launch(like(points), [center_x, center_y, center_z, flip_x, flip_y, flip_z, layout])  # type: ignore[return-value]
+    return launch(like(points), [center_x, center_y, center_z, flip_x, flip_y, flip_z, layout])
 
 
 def _dimensions(op: str, points: Batch) -> Any:
-    """How many coordinates a point has: a number, in the graph of ragged points int64 (N,)."""
+    """Return the number of coordinates of a point: a number, or int64 (N,) in the graph of ragged points."""
     columns = points._extent(-1)
     if columns is not None:
         return columns
@@ -94,13 +92,10 @@ def _dimensions(op: str, points: Batch) -> Any:
         return extents_of(points)[-1]
     if not points.batch_size:
         return 2
-    raise RuntimeError(f"{op}: all points must have as many coordinates, got the shapes {points.shape}")
+    raise RuntimeError(f"{op}: all points must have the same number of coordinates, got the shapes {points.shape}")
 
 
-@operator(
-    per_frame=True,
-    kernel="Tensor? M, Tensor? MT, Tensor? T, int M_frames, int MT_frames, int T_frames, bool frames",
-)
+@operator(per_frame=True)
 def coord_transform(
     input: T,
     /,
@@ -112,20 +107,20 @@ def coord_transform(
     T: PerSample[Sequence[float]] | None = None,
     dtype: torch.dtype | None = torch.float32,
 ) -> Any:
-    """Map points with a matrix: ``out = M in + T``.
+    """Transform points by a matrix: ``out = M in + T``.
 
-    ``transforms.of`` gives the matrix of a pixel operator, so that keypoints follow their image.
+    ``transforms.of`` returns the matrix of a pixel operator, so that keypoints follow their image.
 
     Args:
-        input: points with their coordinates along the last dimension, of any type, with at least two dimensions; with frames ``F`` in front,
-            matrices may be given per frame.
-        M: the matrix, with a column for each coordinate, or its numbers row by row; or one number, by which all coordinates are multiplied.
-        T: what is added: one number, or one for each coordinate of the result.
+        input: points with their coordinates along the last dimension, of any type, with at least two dimensions; with frames ``F`` in front, matrices
+            may be given per frame.
+        M: the matrix, with one column per coordinate, as an array or row by row; or one number, a factor on all coordinates.
+        T: the translation: one number, or one per coordinate of the result.
         MT: both in one matrix, whose last column is T.
-        dtype: of the result, by default float32; integers are rounded half away from zero and saturated.
+        dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
 
     Raises:
-        RuntimeError: ``MT`` beside ``M`` or ``T``, numbers that make no matrix, matrices for another number of frames, a single point.
+        RuntimeError: ``MT`` together with ``M`` or ``T``, numbers that do not form a matrix, matrices for another number of frames, a single point.
 
     >>> coord_transform(torch.tensor([[1.0, 2.0]]), M=[0, 1, 1, 0], T=[10, 20]).torch()
     tensor([[12., 21.]])
@@ -159,15 +154,15 @@ def coord_transform(
         return empty_batch(points.batch_size, extents, dtype or torch.float32, points._values.device, None if repeated else points._layout)
 
     frames = [count for _, count in counts.values()]
-    return Launch(output, [M, MT, T, *frames, has_frames or for_frames])
+    return launch(output, [M, MT, T, *frames, has_frames or for_frames])
 
 
 def _numbers_and_frames(value: Any) -> tuple[int, int]:
-    """How many numbers an argument (rows, ...) has for each frame, and for how many frames."""
+    """Return how many numbers an argument (rows, ...) has per frame, and for how many frames."""
     if value is None:
         return 0, 1
     total = value.numel() // max(1, len(value))
-    # What is not for frames has been flattened; of numbers for frames the second dimension counts these.
+    # An argument without frames is flattened; one with frames has them in its second dimension.
     frames = value.shape[1] if value.dim() > 2 else 1
     return total // max(1, frames), frames
 

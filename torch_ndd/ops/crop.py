@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from . import _byte_chain
 from ._columns import Column
 from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
@@ -15,7 +15,7 @@ from ._formulas import mirrored, on_cpu, saturate
 from ._outputs import check_per_channel, columns_of, output_type
 
 
-@operator(layouts=CROP_LAYOUTS, kernel="Tensor start, Tensor fill_values, bool pad, str layout")
+@operator(layouts=CROP_LAYOUTS)
 def crop(
     input: T,
     /,
@@ -36,24 +36,23 @@ def crop(
     output_dtype: Any = None,
     rounding: str = "round",
 ) -> T:
-    """Cut out a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
+    """Crop a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
 
     Args:
-        input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` in front or behind
-            the channels.
-        crop: height and width in pixels, or depth, height and width; fractions are cut off. 0 or less takes the whole axis.
-        crop_h, crop_w, crop_d: the same, one by one. Where there is no depth it counts frames.
-        crop_pos_x, crop_pos_y, crop_pos_z: where the window lies, from 0 (left, top, front) to 1.
-        rounding: of the start: "round" (half away from zero) or "truncate".
-        out_of_bounds_policy: what happens to a window that leaves the image: "error", "pad" fills it with ``fill_values``, "trim_to_shape" cuts
-            it off.
-        fill_values: one number, or one for each channel.
+        input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` in front of or behind the
+            channels.
+        crop: height and width in pixels, or depth, height and width; fractions are truncated. 0 or less means the whole axis.
+        crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
+        crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (left, top, front) to 1.
+        rounding: rounding of the start: "round" (half away from zero) or "truncate".
+        out_of_bounds_policy: what to do with a window that leaves the image: "error", "pad" with ``fill_values``, or "trim_to_shape".
+        fill_values: one number, or one per channel.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
-        output_dtype: an old name of dtype.
-        image_type: without effect.
+        output_dtype: old name of ``dtype``.
+        image_type: ignored.
 
     Raises:
-        RuntimeError: a window that leaves the image, a position outside [0, 1], sizes that do not fit together, an unknown policy or rounding.
+        RuntimeError: a window that leaves the image, a position outside [0, 1], inconsistent sizes, an unknown policy or rounding.
         ValueError: another layout.
 
     >>> crop(torch.arange(12).reshape(3, 4, 1), crop=[2, 2], crop_pos_x=0, crop_pos_y=1).torch().flatten().tolist()
@@ -67,7 +66,7 @@ def crop(
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
     out = empty_batch(images.batch_size, window.extent, wanted, images._values.device, layout)
-    return Launch(out, (window.rows, fill_values, pad, layout))  # type: ignore[return-value]
+    return launch(out, (window.rows, fill_values, pad, layout))
 
 
 def _normalized_formula(
@@ -85,7 +84,7 @@ def _normalized_formula(
     *,
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
-    """Of whole images: a mirrored one is read backwards, and the normalisation follows in the same loop."""
+    """Compute whole images: a mirrored one is read backwards, and the normalization follows in the same loop."""
     if _byte_chain.takes(input, layout):
         return _byte_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
     if _byte_chain.is_native(input):
@@ -110,13 +109,7 @@ def _normalized_formula(
 _MOST_LOOPS = 4  # channels
 
 
-@operator(
-    layouts=CROP_LAYOUTS,
-    formula=_normalized_formula,
-    numbers=True,
-    kernel="Tensor start, Tensor fill_values, bool pad, Tensor mirror, Tensor mean, Tensor std, float scale, float shift, "
-    "str layout, str output_layout",
-)
+@operator(layouts=CROP_LAYOUTS, formula=_normalized_formula)
 def crop_mirror_normalize(
     input: T,
     /,
@@ -144,25 +137,26 @@ def crop_mirror_normalize(
     shift: float = 0.0,
     std: PerSample[Sequence[float]] = 1.0,
 ) -> T:
-    """Cut out a window, mirror it, normalise it and reorder its axes: ``out = (in - mean) * scale / std + shift``.
+    """Crop a window, mirror it, normalize it and permute its axes: ``out = (in - mean) * scale / std + shift``.
 
-    The window is that of :func:`crop`. What lies outside the image becomes ``fill_values`` as it is, not normalised.
+    The window is that of :func:`crop`. Elements outside the image are ``fill_values``, not normalized.
 
     Args:
         input: images, sequences or volumes, channels first or last, as for :func:`crop`.
         crop, crop_h, crop_w, crop_d, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy, fill_values: see :func:`crop`.
-        mirror: whether the window is mirrored horizontally.
-        mean, std: one number, or one for each channel.
-        scale, shift: for the result, the same for all samples and channels.
+        mirror: mirror the window horizontally.
+        mean, std: one number, or one per channel.
+        scale, shift: scale and offset of the result, the same for all samples and channels.
         output_layout: order of the result's axes, a permutation of the input's; by default the channels come before depth, height and width: ``CHW``.
-            An empty string keeps the input's.
-        pad_output: fill the number of channels up to a power of two: with zeros, or with ``fill_values`` under the policy "pad".
+            An empty string keeps the input's order.
+        pad_output: pad the number of channels to a power of two, with zeros, or with ``fill_values`` under the policy "pad".
         dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
-        output_dtype: an old name of dtype.
-        image_type: without effect.
+        output_dtype: old name of ``dtype``.
+        image_type: ignored.
 
     Raises:
-        RuntimeError: as for :func:`crop`; an output_layout with other letters; mean, std or fill_values whose number is not that of the channels.
+        RuntimeError: the errors of :func:`crop`; an output_layout with other letters; a number of mean, std or fill_values other than that of the
+            channels.
         ValueError: another layout.
 
     >>> crop_mirror_normalize(torch.tensor([[[10], [20], [30]]]), crop=[1, 2], crop_pos_x=0, mirror=1, mean=10, std=5).torch()
@@ -184,7 +178,7 @@ def crop_mirror_normalize(
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
     out = empty_batch(images.batch_size, extents, wanted, images._values.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
-    return Launch(out, kernel_arguments, fusable=window.is_whole(images) and not pad_output)  # type: ignore[return-value]
+    return launch(out, kernel_arguments, fusable=window.is_whole(images) and not pad_output)
 
 
 def _output_layout(layout: str, wanted: str | None) -> str:

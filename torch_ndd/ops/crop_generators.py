@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random crop windows as numbers, for the arguments of other operators."""
+"""Random crop windows as numbers, for arguments of other operators."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .. import types
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, T, operator
-from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, checked
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ._outputs import like
+from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, checked
 
 _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
-@operator(
-    kernel="float area_low, float area_high, float aspect_low, float aspect_high, int num_attempts, Tensor rng",
-    outputs=2,
-)
+@operator()
 def random_crop_generator(
     input: T,
     /,
@@ -29,21 +27,21 @@ def random_crop_generator(
     random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
     rng: Random = None,
 ) -> tuple[T, T]:
-    """A random window of an image of this shape: its anchor and its shape, (y, x) and (height, width) as int32.
+    """Draw a random window of an image of this shape: its anchor and its shape, (y, x) and (height, width) as int32.
 
-    An attempt draws a relative area and an aspect ratio and fails when the window is larger than the image or, rounded, no longer within the ratios.
-    When all attempts have failed it is the largest window within both ranges. All positions are equally likely. An image without pixels has an
-    empty window. :func:`random_resized_crop` takes windows of the same kind.
+    An attempt draws a relative area and an aspect ratio. It fails if the window is larger than the image or if rounding moves its ratio out of range.
+    After the last failed attempt the window is the largest one within both ranges. The position is uniform. An image without pixels has an empty
+    window. :func:`random_resized_crop` draws the same kind of windows.
 
     Args:
         input: shape of an image as integers: height and width, or height, width and channels.
         num_attempts: at least 1.
         random_area: smallest and largest area, relative to the image's; uniform.
         random_aspect_ratio: smallest and largest width / height; uniform on a logarithmic scale.
-        rng: the generator, by default that of the thread.
+        rng: random generator; by default this thread's.
 
     Raises:
-        RuntimeError: no shape of 2 or 3 integers, or an empty range.
+        RuntimeError: a shape that is not 2 or 3 integers, or an empty range.
         ValueError: a range that is not positive, or no attempts.
 
     >>> anchor, shape = random_crop_generator([480, 640, 3], random_area=1.0, random_aspect_ratio=4 / 3)
@@ -58,7 +56,7 @@ def random_crop_generator(
     limits = checked("random_crop_generator", random_area, random_aspect_ratio, num_attempts)
     device_of = shapes._values.device
     out = tuple(empty_batch(shapes.batch_size, [2], torch.int32, device_of) for _ in range(2))
-    return Launch(out, [*limits, rng])  # type: ignore[return-value]
+    return launch(out, [*limits, rng])
 
 
 def _two_or_three(shapes: Batch) -> bool:
@@ -67,9 +65,7 @@ def _two_or_three(shapes: Batch) -> bool:
     return torch.compiler.is_compiling() or bool(((shapes._shapes == 2) | (shapes._shapes == 3)).all())
 
 
-@operator(
-    kernel="Tensor crop_shape, Tensor roi_start, Tensor? roi_end, Tensor? roi_shape, Tensor? in_shape, Tensor rng",
-)
+@operator()
 def roi_random_crop(
     input: T | None = None,
     /,
@@ -83,23 +79,23 @@ def roi_random_crop(
     roi_start: PerSample[int | Sequence[int]],
     rng: Random = None,
 ) -> Any:
-    """Where a window of a fixed size starts that has as much as it can of a region of interest: int64, a number for each dimension.
+    """Draw the start of a window of fixed size that covers as much as possible of a region of interest: int64, one number per dimension.
 
-    A window larger than the region contains it; a smaller one lies within it. All such positions are equally likely, of those within the input
-    where its shape is known.
+    A window larger than the region contains it; a smaller one lies within it. Among such positions, within the input if its shape is known, the start
+    is uniform.
 
     Args:
-        input: what will be cropped, for its shape.
-        crop_shape: size of the window. This and the other arguments are in pixels, with a number for each dimension or one for all.
-        in_shape: shape of what will be cropped, in place of the input.
-        roi_end: end of the region of interest. It or ``roi_shape`` is needed.
+        input: the data to crop, for its shape.
+        crop_shape: size of the window. All arguments are in pixels, with one number per dimension or one for all.
+        in_shape: shape of the data to crop, instead of the input.
+        roi_end: end of the region of interest. Either it or ``roi_shape`` is required.
         roi_shape: size of the region of interest.
         roi_start: start of the region of interest.
-        rng: the generator, by default that of the thread.
+        rng: random generator; by default this thread's.
 
     Raises:
-        RuntimeError: both or none of ``roi_end`` and ``roi_shape``; ``in_shape`` beside an input; arguments for different numbers of dimensions; a
-            region that leaves the input, or a window that is larger.
+        RuntimeError: both or neither of ``roi_end`` and ``roi_shape``; ``in_shape`` together with an input; arguments for different numbers of
+            dimensions; a region that leaves the input, or a window larger than the input.
 
     >>> roi_random_crop(crop_shape=[10, 10], roi_start=[5, 7], roi_shape=[10, 10]).torch()
     tensor([5, 7])
@@ -117,7 +113,7 @@ def roi_random_crop(
     if input is not None:
         numbers["in_shape"] = _leading_extents(input, dims)  # type: ignore[arg-type]
     arguments = [numbers.get(name) for name in given]
-    return Launch(empty_batch(batch_size, [dims], torch.int64, device), [*arguments, rng])  # type: ignore[arg-type]
+    return launch(empty_batch(batch_size, [dims], torch.int64, device), [*arguments, rng])  # type: ignore[arg-type]
 
 
 def _leading_extents(images: Batch, dims: int) -> torch.Tensor:
@@ -128,7 +124,7 @@ def _leading_extents(images: Batch, dims: int) -> torch.Tensor:
     return images._shapes[:, :dims].contiguous()
 
 
-@operator(layouts=("HWC",), kernel="Tensor fill_value, int interp_type, Tensor mask, int nDegree, Tensor rng")
+@operator(layouts=("HWC",))
 def jitter(
     input: T,
     /,
@@ -141,15 +137,15 @@ def jitter(
     nDegree: int = 2,
     rng: Random = None,
 ) -> T:
-    """Move every pixel by a random distance of its own: ``out[p] = in[p + d]`` with d uniform from ``-nDegree / 2`` to ``nDegree / 2`` in x and in y.
+    """Displace every pixel at random: ``out[p] = in[p + d]`` with d uniform from ``-nDegree / 2`` to ``nDegree / 2`` in x and in y.
 
     Args:
         input: images ``HWC`` of any numeric type.
-        fill_value: what shows outside the input.
+        fill_value: value outside the input.
         interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
-        mask: 0 leaves a sample as it is.
-        nDegree: twice the largest distance, in pixels; at least 1.
-        rng: the generator, by default that of the thread.
+        mask: 0 keeps a sample unchanged.
+        nDegree: twice the largest displacement, in pixels; at least 1.
+        rng: random generator; by default this thread's.
 
     Raises:
         RuntimeError: another ``interp_type``, or ``nDegree`` below 1.
@@ -161,4 +157,4 @@ def jitter(
         raise RuntimeError(f"jitter: argument 'interp_type' must be INTERP_NN or INTERP_LINEAR, got {interp_type!r}")
     if not 1 <= nDegree < 2**24:
         raise RuntimeError(f"jitter: argument 'nDegree' must be from 1 to 2**24, got {nDegree}")
-    return Launch(like(input), [fill_value, int(interp_type), mask, nDegree, rng])  # type: ignore[return-value]
+    return launch(like(input), [fill_value, int(interp_type), mask, nDegree, rng])

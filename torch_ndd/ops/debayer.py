@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours from the mosaic of a camera's sensor."""
+"""Color images from Bayer mosaics."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._channels import channels_of, is_other
 from ._columns import extents_of, sample_shape
 
 _ALGORITHMS = ("bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv")  # in the kernel's order
 
 
-@operator(layouts=("HW", "HWC", "FHW", "FHWC"), kernel="Tensor blue_position, int algorithm, int first")
+@operator(layouts=("HW", "HWC", "FHW", "FHWC"))
 def debayer(
     input: T,
     /,
@@ -24,18 +24,18 @@ def debayer(
     algorithm: str | None = None,
     blue_position: PerSample[Sequence[int]],
 ) -> T:
-    """Interpolate the colours of a Bayer mosaic, in which every pixel has one of red, green and blue.
+    """Interpolate the colors of a Bayer mosaic, in which every pixel has one of red, green and blue.
 
     Args:
         input: uint8 or uint16, ``HW`` or ``HWC`` with one channel, or sequences ``FHW`` and ``FHWC``, of even height and width.
-        algorithm: ``"bilinear_ocv"``, the mean of the neighbours, by default; ``"edgeaware_ocv"``, where green follows edges; ``"vng_ocv"``, means
-            over those of eight directions that are smooth (variable number of gradients; uint8); ``"gray_ocv"``, the luma alone.
-        blue_position: row and column, 0 or 1, of the blue pixel in the 2x2 tile that begins in the second row and column of the image, as OpenCV
-            names mosaics: ``(0, 0)`` is BG, ``(0, 1)`` GB, ``(1, 0)`` GR and ``(1, 1)`` RG. One per sample or per frame.
+        algorithm: ``"bilinear_ocv"`` (default), the mean of the neighbors; ``"edgeaware_ocv"``, in which green follows edges; ``"vng_ocv"``, means
+            over the smooth ones of eight directions (variable number of gradients; uint8 only); ``"gray_ocv"``, the luma only.
+        blue_position: row and column, 0 or 1, of the blue pixel in the 2x2 tile that starts in the second row and column of the image, OpenCV's
+            naming of mosaics: ``(0, 0)`` is BG, ``(0, 1)`` GB, ``(1, 0)`` GR and ``(1, 1)`` RG. One per sample or per frame.
 
     Returns:
-        ``HWC`` or ``FHWC`` with the channels R, G and B, or one of gray, of the input's type. Bilinear, edge-aware and gray results repeat at the
-        border what is next to it, and are 0 where the image has fewer than four rows or columns.
+        ``HWC`` or ``FHWC`` with the channels R, G and B, or one gray channel, of the input's type. At the border, bilinear, edge-aware and gray
+        results repeat their inner neighbors; they are 0 if the image has fewer than four rows or columns.
 
     Raises:
         RuntimeError: another type, several channels, an odd size, an unknown algorithm or position.
@@ -69,4 +69,4 @@ def debayer(
         raise RuntimeError(f"debayer: height and width must be even, got {sample_shape(extents[first:], 0)}")
     channels = 1 if name == "gray_ocv" else 3
     out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "FHWC"[1 - first :])
-    return Launch(out, [position, _ALGORITHMS.index(name), first])  # type: ignore[return-value]
+    return launch(out, [position, _ALGORITHMS.index(name), first])

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from .._batch import Batch, new_batch
-from .._operator import DeviceLike, T, operator
+from .._core.batch import Batch, new_batch
+from .._core.operator import DeviceLike, T, operator
 from ._boxes import on_host
 
 
-@operator(view=True, reads_values=True)
+@operator(kernel=None, reads_values=True)
 def dump_image(
     input: T,
     /,
@@ -21,14 +21,14 @@ def dump_image(
     input_layout: str = "HWC",
     suffix: str = "",
 ) -> T:
-    """Write images into files of the working directory, to look at them, and pass them on.
+    """Write images to files in the working directory, for inspection, and return them.
 
-    Sample i goes to ``<i>-<suffix>-0.ppm``, which most viewers open; the next call with this suffix overwrites it. The call waits for the images.
+    Sample i goes to ``<i>-<suffix>-0.ppm``; the next call with the same suffix overwrites it. The call waits for the images.
 
     Args:
         input: uint8 ``HWC`` with 1 or 3 channels.
         input_layout: "HWC".
-        suffix: part of the files' names.
+        suffix: part of the file names.
 
     Returns:
         The input.
@@ -61,7 +61,7 @@ def dump_image(
 
 
 def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:
-    """The binary form of PPM, or of PGM for one channel: https://netpbm.sourceforge.net/doc/ppm.html"""
+    """Encode as binary PPM, or PGM for one channel: https://netpbm.sourceforge.net/doc/ppm.html"""
     try:
         path.write_bytes(b"P%d\n%d %d\n255\n" % (6 if channels == 3 else 5, width, height) + pixels.contiguous().numpy().tobytes())
     except OSError as error:

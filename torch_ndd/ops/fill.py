@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of given values: constants, and one-hot codes."""
+"""Constant arrays and one-hot encodings."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.call import Launch
+from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
 from ._columns import Column, column_list, extents_of, first_failure, holds, shown
 from ._outputs import like
 from .generic import cast
 
 
 def _shape(op: str, shape: Any) -> list[Column]:
-    """The extents, checked."""
+    """Return the checked extents."""
     extents = [] if shape is None else column_list(shape)
     for extent in extents:
         if isinstance(extent, tuple) or (isinstance(extent, torch.Tensor) and extent.is_floating_point()):
@@ -33,16 +34,16 @@ def _unfilled(op: str, batch_size: int, extents: Sequence[Column], dtype: torch.
 
 
 def _constant(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """As the kernels take it: a batch of one number."""
+    """Return a value in the kernels' form: a batch of one number."""
     return torch.full((1,), value, dtype=dtype, device=device)
 
 
 def _filled(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
     out = _unfilled(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
-    return Launch(out, (_constant(value, out.dtype, out._values.device),))
+    return launch(out, (_constant(value, out.dtype, out._values.device),))
 
 
-@operator(kernel="Tensor value")
+@operator()
 def zeros(
     *,
     batch_size: int | None = None,
@@ -51,12 +52,12 @@ def zeros(
     layout: str | None = None,
     shape: ShapeArg[Sequence[int]] | None = None,
 ) -> Any:
-    """An array of zeros.
+    """Return an array of zeros.
 
     Args:
-        shape: its extents; by default a number.
-        dtype: by default int32.
-        layout: a letter for each dimension.
+        shape: its shape; by default a scalar.
+        dtype: its dtype; by default int32.
+        layout: its layout, one letter per dimension.
 
     Raises:
         RuntimeError: a negative extent, or a layout that does not fit.
@@ -67,7 +68,7 @@ def zeros(
     return _filled("zeros", 0, batch_size, device, dtype, layout, shape)
 
 
-@operator(kernel="Tensor value")
+@operator()
 def ones(
     *,
     batch_size: int | None = None,
@@ -76,7 +77,7 @@ def ones(
     layout: str | None = None,
     shape: ShapeArg[Sequence[int]] | None = None,
 ) -> Any:
-    """An array of ones. Arguments as for :func:`zeros`.
+    """Return an array of ones, with the arguments of :func:`zeros`.
 
     >>> ones(shape=3, dtype=torch.float32).torch()
     tensor([1., 1., 1.])
@@ -84,7 +85,7 @@ def ones(
     return _filled("ones", 1, batch_size, device, dtype, layout, shape)
 
 
-@operator(kernel="")
+@operator()
 def full(
     fill_value: T,
     /,
@@ -94,12 +95,12 @@ def full(
     layout: str | None = None,
     shape: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """An array of one value, or of a smaller array that is broadcast as in NumPy.
+    """Return an array of one value, or of a smaller array broadcast as in NumPy.
 
     Args:
         fill_value: a number or an array; its type is the result's.
-        shape: extents of the result, by default those of ``fill_value``.
-        layout: a letter for each dimension.
+        shape: shape of the result, by default that of ``fill_value``.
+        layout: layout of the result, one letter per dimension.
 
     Raises:
         RuntimeError: a shape that ``fill_value`` cannot be broadcast to, or a layout that does not fit.
@@ -111,7 +112,7 @@ def full(
     assert isinstance(value, Batch)
     extents = list(extents_of(value)) if shape is None else _shape("full", shape)
     _check_broadcast("full", value, extents)
-    return Launch(_unfilled("full", value.batch_size, extents, value.dtype, value._values.device, layout))  # type: ignore[return-value]
+    return launch(_unfilled("full", value.batch_size, extents, value.dtype, value._values.device, layout))
 
 
 def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:
@@ -125,35 +126,35 @@ def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:
         raise RuntimeError(f"{op}: sample {sample}: a value of shape {value.shape[sample]} can't be broadcast to {tuple(shape)}")
 
 
-@operator(kernel="Tensor value")
+@operator()
 def zeros_like(data_like: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, dtype: torch.dtype | None = None) -> T:
-    """Zeros in the shape, layout and, unless ``dtype`` is given, type of another array.
+    """Return zeros in the shape, layout and, unless ``dtype`` is given, type of another array.
 
     >>> zeros_like(torch.tensor([1.5, 2.5])).torch()
     tensor([0., 0.])
     """
     out = like(data_like, dtype)
-    return Launch(out, (_constant(0, out.dtype, out._values.device),))  # type: ignore[return-value]
+    return launch(out, (_constant(0, out.dtype, out._values.device),))
 
 
-@operator(kernel="Tensor value")
+@operator()
 def ones_like(data_like: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, dtype: torch.dtype | None = None) -> T:
-    """Ones in the shape, layout and, unless ``dtype`` is given, type of another array.
+    """Return ones in the shape, layout and, unless ``dtype`` is given, type of another array.
 
     >>> ones_like(torch.tensor([1.5, 2.5]), dtype=torch.int32).torch()
     tensor([1, 1], dtype=torch.int32)
     """
     out = like(data_like, dtype)
-    return Launch(out, (_constant(1, out.dtype, out._values.device),))  # type: ignore[return-value]
+    return launch(out, (_constant(1, out.dtype, out._values.device),))
 
 
-@operator(kernel="")
+@operator()
 def full_like(data_like: T, fill_value: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
-    """One value, or a smaller array broadcast as in NumPy, in the shape, layout and type of another array.
+    """Return one value, or a smaller array broadcast as in NumPy, in the shape, layout and type of another array.
 
     Args:
         data_like: the array.
-        fill_value: a number or an array; it is converted as by :func:`cast`.
+        fill_value: a number or an array, converted like :func:`cast`.
 
     Raises:
         RuntimeError: a shape that ``fill_value`` cannot be broadcast to.
@@ -165,10 +166,10 @@ def full_like(data_like: T, fill_value: Any, /, *, batch_size: int | None = None
     assert isinstance(data_like, Batch)
     _check_broadcast("full_like", fill_value, extents_of(data_like))
     value = fill_value if fill_value.dtype is data_like.dtype else cast(fill_value, dtype=data_like.dtype)
-    return Launch(like(data_like), inputs=(data_like, value))  # type: ignore[return-value]
+    return launch(like(data_like), inputs=(data_like, value))
 
 
-@operator(kernel="int axis, int num_classes, float on_value, float off_value")
+@operator()
 def one_hot(
     input: T,
     /,
@@ -182,18 +183,18 @@ def one_hot(
     off_value: float = 0.0,
     on_value: float = 1.0,
 ) -> T:
-    """One-hot codes: ``out[..., c] = on_value if input[...] == c else off_value``. A number that is no class has no ``on_value``.
+    """Encode one-hot: ``out[..., c] = on_value if input[...] == c else off_value``. A number that is not a class has no ``on_value``.
 
     Args:
-        input: class numbers; fractions are cut off. A sample of one number is taken as a scalar unless ``axis`` says where the classes go.
+        input: class indices; fractions are truncated. A sample of one number is treated as a scalar unless ``axis`` is given.
         num_classes: extent of the new axis.
-        axis: where it stands in the result, -1 for the end.
-        axis_name: its letter. Without one the result has no layout.
+        axis: position of the new axis in the result, -1 for the end.
+        axis_name: letter of the new axis. Without one the result has no layout.
         on_value, off_value: the two values; rounded half away from zero and saturated for integers.
-        dtype: by default float32.
+        dtype: type of the result; by default float32.
 
     Raises:
-        RuntimeError: a wrong axis, a negative number of classes, a letter for data without a layout.
+        RuntimeError: an axis out of range, a negative number of classes, a letter for data without a layout.
 
     >>> one_hot([1, 0], num_classes=3).torch()
     tensor([[0., 1., 0.],
@@ -209,7 +210,7 @@ def one_hot(
     extents = list(extents_of(classes))
     layout = classes._layout or ""
     if axis == -1 and extents and classes._shapes is None and classes._values[0:1].numel() == min(1, classes.batch_size):
-        extents, layout = [], ""  # as DALI takes it
+        extents, layout = [], ""  # like DALI
     if not -1 <= axis <= len(extents):
         raise RuntimeError(f"one_hot: axis={axis} is outside of the allowed range, from -1 to {len(extents)}")
     at = len(extents) if axis < 0 else axis
@@ -217,4 +218,4 @@ def one_hot(
         raise RuntimeError("one_hot: axis_name needs an input with a layout")
     named = layout[:at] + axis_name + layout[at:] if axis_name is not None else None
     out = empty_batch(classes.batch_size, [*extents[:at], num_classes, *extents[at:]], dtype or torch.float32, classes._values.device, named)
-    return Launch(out, (at, num_classes, on_value, off_value))  # type: ignore[return-value]
+    return launch(out, (at, num_classes, on_value, off_value))

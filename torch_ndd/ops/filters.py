@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions with a window."""
+"""Convolutions."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -7,14 +7,14 @@ from typing import Any, cast
 import torch
 
 from .. import types
-from .._batch import Batch
-from .._batch import batch as batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch
+from .._core.batch import batch as batch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._columns import extents_of
 from ._outputs import frames_of, like, resized
 
 
-@operator(kernel="Tensor sigma, Tensor window_size, int first_spatial, int spatial")
+@operator()
 def gaussian_blur(
     input: T,
     /,
@@ -25,20 +25,20 @@ def gaussian_blur(
     sigma: PerSample[float | Sequence[float]] = 0.0,
     window_size: PerSample[int | Sequence[int]] = 0,
 ) -> T:
-    """Blur with normalised weights ``exp(-k**2 / (2 sigma**2))`` along every axis but frames and channels.
+    """Blur with normalized weights ``exp(-k**2 / (2 sigma**2))`` along every axis except frames and channels.
 
-    Borders are mirrored without repeating the border pixel. Intermediate results are not rounded to the input's type.
+    Borders are reflected without repeating the border pixel. Intermediate results are not rounded to the input's type.
 
     Args:
-        input: any layout with one to three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout, one to three dimensions,
-            all of them blurred.
-        sigma: standard deviation in pixels, one number or one per axis, outermost first; per sample or per frame. 0 follows from the window:
-            ``0.3 * ((window_size - 1) / 2 - 1) + 0.8``.
-        window_size: odd number of weights, given like ``sigma``. 0 follows from it: ``2 * ceil(3 * sigma) + 1``.
+        input: any layout with one to three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout, one to three dimensions, all
+            of which are blurred.
+        sigma: standard deviation in pixels, one number or one per axis, outermost first; per sample or per frame. 0 derives it from the window: ``0.3
+            * ((window_size - 1) / 2 - 1) + 0.8``.
+        window_size: odd number of weights, given like ``sigma``. 0 derives it from sigma: ``2 * ceil(3 * sigma) + 1``.
         dtype: that of the input (default) or float32.
 
     Raises:
-        RuntimeError: another layout or dtype, a wrong number of elements, a negative value, an even window, neither sigma nor window.
+        RuntimeError: another layout or dtype, a wrong number of elements, a negative value, an even window, neither sigma nor window size.
 
     >>> gaussian_blur(torch.tensor([[0.0, 4.0, 0.0]]), window_size=[1, 3], sigma=0.6).torch()
     tensor([[1.3310, 2.6690, 1.3310]])
@@ -47,10 +47,10 @@ def gaussian_blur(
     first, spatial = filtered_axes("gaussian_blur", images)
     _check_elements("gaussian_blur", spatial, sigma=sigma, window_size=window_size)
     _check_dtype("gaussian_blur", images, dtype)
-    return Launch(like(images, dtype), [sigma, window_size, first, spatial])  # type: ignore[return-value]
+    return launch(like(images, dtype), [sigma, window_size, first, spatial])
 
 
-@operator(kernel="Tensor? scale, Tensor? smoothing_size, Tensor window_size, bool normalized_kernel, int first_spatial, int spatial")
+@operator()
 def laplacian(
     input: T,
     /,
@@ -63,17 +63,18 @@ def laplacian(
     smoothing_size: PerSample[int | Sequence[int]] | None = None,
     window_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
-    """The sum of second derivatives along every axis but frames and channels.
+    """Sum the second derivatives along every axis except frames and channels.
 
     The derivative along an axis is a convolution with ``[1, -2, 1]``, widened to ``window_size`` by convolving it with ``[1, 2, 1]``, and with the
-    binomial window of ``smoothing_size`` along all other axes. Borders are mirrored without repeating the border pixel; sums are made in float32.
+    binomial window of ``smoothing_size`` along all other axes. Borders are reflected without repeating the border pixel; sums are computed in
+    float32.
 
     Args:
-        input: any layout with one to three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout, one to three dimensions,
-            all of them filtered.
-        window_size: of the derivatives, odd, from 3 to 31: one number or one per axis, outermost first; per sample or per frame.
-        smoothing_size: of the smoothing, odd, from 1 (none) to 31, given like ``window_size``; by default each
-            derivative is smoothed by windows of its own size.
+        input: any layout with one to three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout, one to three dimensions, all
+            of which are filtered.
+        window_size: window of the derivatives, odd, from 3 to 31: one number or one per axis, outermost first; per sample or per frame.
+        smoothing_size: window of the smoothing, odd, from 1 (none) to 31, given like ``window_size``; by default each derivative is smoothed by
+            windows of its own size.
         scale: factor of each derivative, by default 1, given like ``window_size``.
         normalized_kernel: scale each derivative by ``2 ** (axes + 2 - s)``, where ``s`` is the sum of the sizes of its windows.
         dtype: that of the input (default) or float32; integers are rounded half away from zero and saturated.
@@ -90,13 +91,13 @@ def laplacian(
     _check_dtype("laplacian", images, dtype)
     if normalized_kernel and scale is not None:
         raise RuntimeError("laplacian: scale and normalized_kernel are mutually exclusive")
-    return Launch(like(images, dtype), [scale, smoothing_size, window_size, normalized_kernel, first, spatial])  # type: ignore[return-value]
+    return launch(like(images, dtype), [scale, smoothing_size, window_size, normalized_kernel, first, spatial])
 
 
 BORDERS = ("reflect_101", "reflect_1001", "clamp", "wrap", "constant")
 
 
-@operator(kernel="Tensor anchor, int border, bool valid, int first_spatial, int spatial")
+@operator()
 def filter(
     data: T,
     filter: Any,
@@ -112,17 +113,18 @@ def filter(
 ) -> T:
     """Correlate images or volumes with weights: ``out[y, x] = sum of filter[i, j] * in[y + i - anchor_y, x + j - anchor_x]``.
 
-    Sums are made in float32. Weights of 0 take no part, not even with infinite pixels.
+    Sums are computed in float32. Weights of 0 are skipped, even for infinite pixels.
 
     Args:
-        data: two or three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout two or three dimensions, all of them filtered.
-        filter: the weights, any numeric type, with two or three dimensions as the data have; one for all samples, one for each, or one for each
-            frame with :func:`per_frame`, which makes so many frames of an image.
-        fill_value: the pixels beyond a "constant" border, by default 0: a number for all, for each sample, or for each frame.
-        anchor: which of the weights meets the output's own pixel, one number or one per axis; -1 is the middle, ``size // 2``.
+        data: two or three axes besides leading ``F`` and ``C`` and a trailing ``C``; without a layout two or three dimensions, all of which are
+            filtered.
+        filter: the weights, any numeric type, with as many dimensions as the filtered axes; one filter for all samples, one per sample, or one per
+            frame with :func:`per_frame`, which expands an image to that many frames.
+        fill_value: value of pixels beyond a "constant" border, by default 0: one number, one per sample, or one per frame.
+        anchor: the weight applied to the output's own pixel, one number or one per axis; -1 is the middle, ``size // 2``.
         border: pixels beyond the border: "reflect_101" ``(cb|abc|ba)``, "reflect_1001" ``(ba|abc|cb)``, "wrap" ``(bc|abc|ab)``, "clamp"
             ``(aa|abc|cc)`` or "constant".
-        mode: "same" keeps the size; "valid" makes those outputs alone whose window lies within the data, ``size - filter + 1``, and has no anchor.
+        mode: "same" keeps the size; "valid" computes only the outputs whose window lies within the data, ``size - filter + 1``, and has no anchor.
         dtype: that of the data (default) or float32; integers are rounded half away from zero and saturated.
 
     Raises:
@@ -152,7 +154,7 @@ def filter(
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
     out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
-    return Launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])  # type: ignore[return-value]
+    return launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:
@@ -168,7 +170,7 @@ def _check_dtype(op: str, images: Batch, dtype: torch.dtype | None) -> None:
 
 
 def filtered_axes(op: str, images: Batch, fewest: int = 1) -> tuple[int, int]:
-    """Position of the first filtered dimension and how many there are: every letter but leading F and C and a trailing C.
+    """Return the first filtered dimension and their number: every letter except leading F and C and a trailing C.
 
     >>> filtered_axes("", batch([torch.zeros(2, 3, 4, 3)], layout="FHWC")), filtered_axes("", batch([torch.zeros(2, 3)]))
     ((1, 2), (0, 2))

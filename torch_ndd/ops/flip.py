@@ -3,7 +3,7 @@
 
 import torch
 
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from . import _byte_chain
 from ._formulas import mirrored
 from ._outputs import like
@@ -34,7 +34,7 @@ def _flip_formula(
     return input
 
 
-@operator(layouts=_LAYOUTS, formula=_flip_formula, numbers=True, kernel="Tensor depthwise, Tensor horizontal, Tensor vertical, str layout")
+@operator(layouts=_LAYOUTS, formula=_flip_formula)
 def flip(
     input: T,
     /,
@@ -49,11 +49,11 @@ def flip(
 
     Args:
         input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with or without frames ``F`` in front; any type.
-        horizontal: whether left and right change places, one per sample or per frame.
-        vertical: whether top and bottom do.
-        depthwise: whether front and back of a volume do; without effect where there is no depth.
+        horizontal: mirror left and right, one value per sample or per frame.
+        vertical: mirror top and bottom.
+        depthwise: mirror front and back of a volume; ignored for images.
 
     >>> flip(torch.arange(6).reshape(2, 3, 1), vertical=1).torch().flatten().tolist()
     [5, 4, 3, 2, 1, 0]
     """
-    return Launch(like(input), (depthwise, horizontal, vertical, input._layout))  # type: ignore[return-value]
+    return launch(like(input), (depthwise, horizontal, vertical, input._layout))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments with a value for each frame of a sequence."""
+"""Arguments with one value per frame of a sequence."""
 
 from typing import Any
 
-from .._batch import Batch, new_batch
-from .._device import DeviceLike
-from .._operand import Operand
-from .._tensor import Tensor, as_tensor, new_tensor
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
+from .._core.operand import Operand
+from .._core.tensor import Tensor, as_tensor, new_tensor
 
 
 def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None, replace: bool = False) -> Any:
     """Mark the outermost dimension of an argument as frames: ``rotate(video, angle=per_frame([0, 5, 10]))``.
 
-    Without the mark a vector is one value for all frames. Nothing is computed or copied; the layout becomes ``F`` with a ``*`` for every further
+    Without the mark a vector is one value for all frames. Nothing is computed or copied; the layout becomes ``F`` followed by ``*`` for every further
     dimension.
 
     Args:
@@ -20,7 +20,7 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
         replace: also accept an input whose layout does not start with ``F``, and replace its first letter.
 
     Raises:
-        RuntimeError: a number, or another layout without ``replace``.
+        RuntimeError: a scalar, or another layout without ``replace``.
 
     >>> per_frame([1.0, 2.0, 3.0]).layout, per_frame([[1.0], [2.0]]).layout
     ('F', 'F*')

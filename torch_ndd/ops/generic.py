@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types and tables: what works on any data."""
+"""Casts and lookup tables."""
 
 import functools
 import warnings
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, T, launch, operator
 from . import _byte_chain
 from ._formulas import on_cpu, saturate
 from ._outputs import like
@@ -18,22 +18,22 @@ from ._outputs import like
 
 def _cast_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor | None:
     if torch.uint64 in (input.dtype, dtype) and input.dtype is not dtype:
-        return None  # torch has no arithmetic for it
+        return None  # torch has no arithmetic for this type
     if dtype is torch.bool and input.dtype is not dtype and on_cpu(input):
-        return None  # as comparisons in arithmetic.py
+        return None  # like comparisons in arithmetic.py
     return saturate(input, dtype)
 
 
 @operator(formula=_cast_formula)
 def cast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, dtype: torch.dtype) -> T:
-    """Convert to another element type.
+    """Convert to another dtype.
 
-    Floating-point numbers become integers by rounding half away from zero, what does not fit becomes the nearest limit, NaN the smallest one. A
-    bool is whether the rounded value is not zero. Integers are converted exactly.
+    Floating-point numbers are rounded half away from zero and saturated when converted to integers; NaN becomes the smallest integer. A bool tells
+    whether the rounded value is not zero. Integers are converted exactly.
 
     Args:
         input: anything.
-        dtype: the type of the result.
+        dtype: type of the result.
 
     >>> cast(torch.tensor([-3.0, 2.5, 254.6, 300.0]), dtype=torch.uint8).torch()
     tensor([  0,   3, 255, 255], dtype=torch.uint8)
@@ -48,11 +48,11 @@ def _cast_like_formula(input_0: torch.Tensor, input_1: torch.Tensor, *, dtype: t
 
 @operator(formula=_cast_like_formula)
 def cast_like(input_0: T, input_1: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
-    """Convert the first input to the element type of the second one, as ``cast`` does.
+    """Convert the first input to the dtype of the second one, like ``cast``.
 
     Args:
         input_0: anything.
-        input_1: anything; nothing but its type matters.
+        input_1: anything; only its dtype is used.
 
     >>> cast_like(torch.tensor([-3.0, 2.5, 254.6, 300.0]), torch.zeros(1, dtype=torch.uint8)).torch()
     tensor([  0,   3, 255, 255], dtype=torch.uint8)
@@ -64,7 +64,7 @@ _LARGEST_KEY = 65535
 
 
 def _numbers(name: str, given: Any, kind: type | tuple[type, ...]) -> tuple[Any, ...]:
-    """A number or some of them."""
+    """Return a number or a list of numbers as a tuple."""
     listed = given.tolist() if hasattr(given, "tolist") else given
     numbers = () if listed is None else tuple(listed) if isinstance(listed, list | tuple | range) else (listed,)
     for number in numbers:
@@ -74,7 +74,7 @@ def _numbers(name: str, given: Any, kind: type | tuple[type, ...]) -> tuple[Any,
 
 
 def _table(keys: tuple[int, ...], values: tuple[float, ...], default_value: float) -> torch.Tensor:
-    """The value of every key up to the largest one that is given. Of a repeated key the last value counts."""
+    """Return the values of all keys up to the largest one given. The last value of a repeated key counts."""
     if len(keys) != len(values):
         raise RuntimeError(f"lookup_table: there must be as many keys as values, got {len(keys)} keys and {len(values)} values")
     if keys and not 0 <= min(keys) <= max(keys) <= _LARGEST_KEY:
@@ -90,11 +90,11 @@ _cached_table = functools.lru_cache(64)(_table)
 
 def _lookup_formula(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
     if torch.uint64 in (input.dtype, dtype):
-        return None  # torch has no arithmetic for it
+        return None  # torch has no arithmetic for this type
     if _byte_chain.takes(input) and dtype is torch.uint8:
         return _byte_chain.staged(input, _looked_up(_byte_chain.levels(), table, default_value, dtype).reshape(1, 256))
     if on_cpu(input):
-        return None  # element by element: 5 ms where the kernel takes 0.14
+        return None  # not vectorized: 5 ms where the kernel takes 0.14
     return _looked_up(input, table, default_value, dtype)
 
 
@@ -106,7 +106,7 @@ def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, d
     return saturate(table[torch.where((key < 0) | (key >= size), size, key)], dtype)
 
 
-@operator(kernel="Tensor table, float default_value", formula=_lookup_formula)
+@operator(formula=_lookup_formula)
 def lookup_table(
     input: T,
     /,
@@ -119,15 +119,15 @@ def lookup_table(
     output_dtype: Any = None,
     values: float | Sequence[float] | None = None,
 ) -> T:
-    """Replace every element by what stands for it in a table: ``out = values[k]`` where ``keys[k] == in``, else ``default_value``.
+    """Look up every element in a table: ``out = values[k]`` where ``keys[k] == in``, else ``default_value``.
 
     Args:
         input: integers or bool of any shape and layout.
-        default_value: for elements that are no key.
-        dtype: type of the result, float32 unless given; the values are converted to it as ``cast`` does.
-        keys: integers from 0 to 65535; of a repeated key the last value counts.
+        default_value: value of elements that are not a key.
+        dtype: type of the result, by default float32; the values are converted to it like ``cast``.
+        keys: integers from 0 to 65535; the last value of a repeated key counts.
         output_dtype: deprecated name of ``dtype``.
-        values: as many numbers as keys.
+        values: one number per key.
 
     Raises:
         RuntimeError: different numbers of keys and values, a key out of range, or floating-point input.
@@ -146,4 +146,4 @@ def lookup_table(
             raise type(error)(f"lookup_table: output_dtype: {error}") from None
     make = _table if torch.compiler.is_compiling() else _cached_table
     table = make(_numbers("keys", keys, int), _numbers("values", values, (int, float)), default_value)
-    return Launch(like(elements, dtype), [table, default_value])  # type: ignore[return-value]
+    return launch(like(elements, dtype), [table, default_value])

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equalisation of histograms."""
+"""Histogram equalization."""
 
 import torch
 
-from .._batch import Batch
-from .._operator import DeviceLike, Hint, Launch, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, Hint, T, launch, operator
 from ._channels import channels_of, is_other
 from ._outputs import like
 
 
-@operator(layouts=("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW"), kernel="int leading, bool interleaved")
+@operator(layouts=("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW"))
 def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
-    """Equalise the histogram of every channel of an image, each frame by itself.
+    """Equalize the histogram of every channel of an image, frame by frame.
 
-    A level becomes the number of pixels up to it, less those of the darkest level that occurs, scaled to 0 to 255. A channel with one level stays
-    as it is.
+    A level becomes the number of pixels up to it, minus those of the darkest level that occurs, scaled to 0 to 255. A channel with a single level
+    does not change.
 
     Args:
         input: uint8, ``HW``, ``HWC``, ``CHW``, ``FHW``, ``FHWC`` or ``FCHW`` with any number of channels.
@@ -30,13 +30,13 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
     if images.dtype is not torch.uint8:
         raise RuntimeError(f"equalize: the input must be uint8, got {images.dtype}")
     layout = images._layout or ""
-    return Launch(like(images), [layout.index("H"), layout.endswith("C")])  # type: ignore[return-value]
+    return launch(like(images), [layout.index("H"), layout.endswith("C")])
 
 
 _MOST_TILES = 1 << 20  # each has a table of 256 bytes
 
 
-@operator(layouts=("HWC",), kernel="float clip_limit, bool luma_only, int tiles_x, int tiles_y")
+@operator(layouts=("HWC",))
 def clahe(
     input: T,
     /,
@@ -49,21 +49,21 @@ def clahe(
     tiles_x: int,
     tiles_y: int,
 ) -> T:
-    """Contrast-limited adaptive histogram equalisation.
+    """Equalize histograms adaptively with limited contrast (CLAHE).
 
-    The image is divided into tiles and the histogram of each is equalised, after counts above a limit have been spread over all levels. A pixel gets
-    what the four tiles with the nearest centres make of it, interpolated linearly.
+    The image is divided into tiles. The histogram of each is equalized, after counts above a limit were redistributed over all levels. A pixel gets
+    the bilinearly interpolated results of the four tiles with the nearest centers.
 
     Args:
         input: uint8 ``HWC`` with 1 or 3 channels; three are R, G and B.
-        bins: accepted for DALI's sake; the histogram always has 256.
-        clip_limit: largest count of a level, in units of the mean count; 0 and below do not limit.
-        luma_only: equalise the lightness of RGB images in the L*a*b* colour space, instead of R, G and B each by itself.
-        tiles_x: number of tiles from left to right. Images whose size is no multiple of the tiles are continued by reflection.
+        bins: ignored; the histogram always has 256 bins.
+        clip_limit: largest count of a level, in units of the mean count; 0 and below mean no limit.
+        luma_only: equalize the lightness of RGB images in the L*a*b* color space instead of R, G and B separately.
+        tiles_x: number of tiles from left to right. Images whose size is not a multiple of the tiles are extended by reflection.
         tiles_y: number of tiles from top to bottom.
 
     Raises:
-        ValueError: input of another type than uint8, another number of channels, less than one tile, or a limit that is no number.
+        ValueError: input of another type than uint8, another number of channels, less than one tile, or a NaN limit.
 
     >>> image = torch.tensor([[10, 10, 30, 30], [10, 20, 30, 40]], dtype=torch.uint8)[..., None]
     >>> clahe(image, tiles_x=1, tiles_y=1, clip_limit=0).torch()[..., 0]
@@ -83,4 +83,4 @@ def clahe(
         raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MOST_TILES}, got {tiles_x * tiles_y}")
     if clip_limit != clip_limit:
         raise ValueError(f"clahe: clip_limit must be a number, got {clip_limit}")
-    return Launch(like(images), [clip_limit, luma_only, tiles_x, tiles_y])  # type: ignore[return-value]
+    return launch(like(images), [clip_limit, luma_only, tiles_x, tiles_y])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several arrays as one: ``cat`` and ``stack``."""
+"""Joining arrays: ``cat`` and ``stack``."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, T, launch, operator
 from ._columns import Column, choose, extents_of, first_failure, holds, product, sample_shape
 
 
@@ -44,7 +44,7 @@ def _stack_formula(inputs: list[torch.Tensor], axis: int, *, dtype: torch.dtype)
     return torch.stack(inputs, axis + 1)
 
 
-@operator(formula=_cat_formula, kernel="int axis")
+@operator(formula=_cat_formula)
 def cat(
     input_0: T,
     /,
@@ -57,16 +57,16 @@ def cat(
     """Concatenate along an axis.
 
     Args:
-        input_0, inputs: of one type and number of dimensions; extents may differ along the axis only. An input without elements whose extents do
-            not fit is left out.
-        axis: the axis; negative ones count from the end.
-        axis_name: the same as a letter of the first input's layout.
+        input_0, inputs: arrays of the same type and number of dimensions, with equal extents except along the axis. An empty input whose extents do
+        not fit is left out.
+        axis: the axis; negative axes count from the end.
+        axis_name: the axis as a letter of the first input's layout.
 
     Returns:
-        The inputs one after the other, with the first one's layout.
+        The concatenated inputs, with the first one's layout.
 
     Raises:
-        RuntimeError: types or shapes that do not fit, a wrong axis, ``axis`` and ``axis_name`` together.
+        RuntimeError: types or shapes that do not fit, an axis out of range, ``axis`` and ``axis_name`` together.
 
     >>> cat([1, 2], [3]).torch()
     tensor([1, 2, 3], dtype=torch.int32)
@@ -96,10 +96,10 @@ def cat(
         total = total + choose(fits, shape[at], 0)
     out = empty_batch(first.batch_size, [*reference[:at], total, *reference[at + 1 :]], first.dtype, first._values.device, first._layout)
     fusable = all(shape[:at] + shape[at + 1 :] == reference[:at] + reference[at + 1 :] for shape in extents) if out._shapes is None else False
-    return Launch(out, (at,), fusable=fusable)  # type: ignore[return-value]
+    return launch(out, (at,), fusable=fusable)
 
 
-@operator(formula=_stack_formula, kernel="int axis")
+@operator(formula=_stack_formula)
 def stack(
     input_0: T,
     /,
@@ -109,15 +109,15 @@ def stack(
     axis: int = 0,
     axis_name: str | None = None,
 ) -> T:
-    """Join along a new axis.
+    """Stack along a new axis.
 
     Args:
-        input_0, inputs: of one type and shape.
-        axis: where the new axis stands in the result; negative ones count from the end.
-        axis_name: its letter. Without one the result has no layout.
+        input_0, inputs: arrays of the same type and shape.
+        axis: position of the new axis in the result; negative axes count from the end.
+        axis_name: letter of the new axis. Without one the result has no layout.
 
     Raises:
-        RuntimeError: types or shapes that do not fit, a wrong axis, a letter for data without a layout.
+        RuntimeError: types or shapes that do not fit, an axis out of range, a letter for data without a layout.
 
     >>> stack([1, 2], [3, 4], axis=1).torch()
     tensor([[1, 3],
@@ -140,4 +140,4 @@ def stack(
                 shapes = sample_shape(extents, sample), sample_shape(extents_of(one), sample)
                 raise RuntimeError(f"stack: sample {sample}: all inputs must have the same shape, but input 0 has {shapes[0]}, input {k} {shapes[1]}")
     shape = [*extents[:at], len(arrays), *extents[at:]]
-    return Launch(empty_batch(first.batch_size, shape, first.dtype, first._values.device, layout), (at,))  # type: ignore[return-value]
+    return launch(empty_batch(first.batch_size, shape, first.dtype, first._values.device, layout), (at,))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JPEG compression does to images."""
+"""Artifacts of JPEG compression."""
 
 import torch
 
-from .._batch import Batch
-from .._operator import DeviceLike, PerSample, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, PerSample, T, operator
 from ._channels import check_channels
 from ._outputs import like
 
@@ -18,17 +18,17 @@ def jpeg_compression_distortion(
     device: DeviceLike | None = None,
     quality: PerSample[int] = 50,
 ) -> T:
-    """Compress images as JPEG and decompress them, without making the files.
+    """Apply the artifacts of JPEG compression, without encoding a file.
 
-    Computed are the steps that lose something, in the whole-number arithmetic of libjpeg: YCbCr colours with chroma at half the resolution (4:2:0),
-    the cosine transform of blocks of 8x8, quantisation with the tables of ITU-T T.81 annex K scaled for the quality, and the way back with smooth
-    chroma. The result equals that of writing and reading a file with libjpeg-turbo (OpenCV, Pillow), bit for bit, on the CPU and on a GPU.
+    It computes the lossy steps in libjpeg's integer arithmetic: YCbCr with chroma at half resolution (4:2:0), the discrete cosine transform of 8x8
+    blocks, quantization with the tables of ITU-T T.81 annex K scaled for the quality, and the inverse with smooth chroma upsampling. The result is
+    bitwise equal to writing and reading a file with libjpeg-turbo (OpenCV, Pillow), on the CPU and on a GPU.
 
     Args:
         input: uint8 RGB images ``HWC`` or sequences ``FHWC``, of any size.
-        batch_size: Samples of the batch, where nothing else tells.
-        device: Where to compute; by default where the input is.
-        quality: 1 (small file) to 100 as libjpeg takes it, one per sample or per frame; what is outside counts as the nearest.
+        batch_size: Number of samples, if no argument determines it.
+        device: Where to compute; by default the input's device.
+        quality: libjpeg's quality, 1 (small file) to 100, one per sample or per frame; values outside are clamped.
 
     Returns:
         Images of the same shape and type.

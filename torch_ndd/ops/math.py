@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mathematical functions of each element. Public as ``torch_ndd.math``.
+"""Element-wise mathematical functions, public as ``torch_ndd.math``.
 
-All take a Tensor, a Batch, a number, a list or an array, and give a Batch where an operand is one, else a Tensor. Several operands are broadcast and
-promoted as by ``+`` (:func:`torch_ndd.ops.arithmetic.arithmetic`). Functions of real numbers give floating-point types as they are and make float32
-of integers; float16 and bfloat16 are computed in float32. Angles are in radians. Where a function has no value the result is NaN.
+All functions take a Tensor, a Batch, a number, a list or an array, and return a Batch if an operand is one, else a Tensor. Several operands are
+broadcast and promoted as by ``+`` (:func:`torch_ndd.ops.arithmetic.arithmetic`). Functions of real numbers keep floating-point types and convert
+integers to float32; float16 and bfloat16 are computed in float32. Angles are in radians. The result is NaN where a function is undefined.
 
 Every function raises RuntimeError for bools where numbers are needed, and for shapes and layouts that do not fit together; ValueError for operands on
-different devices or batches of different size; TypeError for what is no number; OverflowError for an int beyond int32.
+different devices or batches of different size; TypeError for non-numeric operands; OverflowError for an int beyond int32.
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast, overload
 
-from .._batch import Batch
-from .._tensor import Tensor
+from .._core.batch import Batch
+from .._core.tensor import Tensor
 from .arithmetic import arithmetic
 
 T = TypeVar("T", Tensor, Batch)
@@ -32,7 +32,7 @@ def _unary(function: Callable[[Any], Any]) -> _Unary:
 
 @_unary
 def sqrt(input: Any) -> Any:
-    """The square root.
+    """Return the square root.
 
     >>> sqrt([4, 9]).torch()
     tensor([2., 3.])
@@ -42,7 +42,7 @@ def sqrt(input: Any) -> Any:
 
 @_unary
 def rsqrt(input: Any) -> Any:
-    """1 / sqrt(x); infinite at 0.
+    """Return 1 / sqrt(x); infinity at 0.
 
     >>> rsqrt([4.0, 0.0]).torch()
     tensor([0.5000,    inf])
@@ -52,7 +52,7 @@ def rsqrt(input: Any) -> Any:
 
 @_unary
 def cbrt(input: Any) -> Any:
-    """The cube root, also of negative numbers.
+    """Return the cube root, also of negative numbers.
 
     >>> cbrt([8, -27]).torch()
     tensor([ 2., -3.])
@@ -62,7 +62,7 @@ def cbrt(input: Any) -> Any:
 
 @_unary
 def exp(input: Any) -> Any:
-    """e to the power of x.
+    """Return e to the power of x.
 
     >>> exp([0.0, 1.0]).torch()
     tensor([1.0000, 2.7183])
@@ -72,7 +72,7 @@ def exp(input: Any) -> Any:
 
 @_unary
 def log(input: Any) -> Any:
-    """The natural logarithm; -inf at 0.
+    """Return the natural logarithm; -inf at 0.
 
     >>> log([1, 0]).torch()
     tensor([0., -inf])
@@ -82,7 +82,7 @@ def log(input: Any) -> Any:
 
 @_unary
 def log2(input: Any) -> Any:
-    """The logarithm to base 2; -inf at 0.
+    """Return the logarithm to base 2; -inf at 0.
 
     >>> log2([8, 0.5]).torch()
     tensor([ 3., -1.])
@@ -92,7 +92,7 @@ def log2(input: Any) -> Any:
 
 @_unary
 def log10(input: Any) -> Any:
-    """The logarithm to base 10; -inf at 0.
+    """Return the logarithm to base 10; -inf at 0.
 
     >>> log10([1000, 0.1]).torch()
     tensor([ 3., -1.])
@@ -102,7 +102,7 @@ def log10(input: Any) -> Any:
 
 @_unary
 def abs(input: Any) -> Any:
-    """The magnitude, of the operand's type. That of the smallest integer is itself.
+    """Return the absolute value, in the operand's type; that of the smallest integer is itself.
 
     >>> abs([-3, 3]).torch()
     tensor([3, 3], dtype=torch.int32)
@@ -112,7 +112,7 @@ def abs(input: Any) -> Any:
 
 @_unary
 def fabs(input: Any) -> Any:
-    """The magnitude, as a floating-point number.
+    """Return the absolute value as a floating-point number.
 
     >>> fabs([-3, 3]).torch()
     tensor([3., 3.])
@@ -122,7 +122,7 @@ def fabs(input: Any) -> Any:
 
 @_unary
 def floor(input: Any) -> Any:
-    """The largest whole number that is not above x, as a floating-point number.
+    """Return the largest integer not above x, as a floating-point number.
 
     >>> floor([1.5, -1.5]).torch()
     tensor([ 1., -2.])
@@ -132,7 +132,7 @@ def floor(input: Any) -> Any:
 
 @_unary
 def ceil(input: Any) -> Any:
-    """The smallest whole number that is not below x, as a floating-point number.
+    """Return the smallest integer not below x, as a floating-point number.
 
     >>> ceil([1.5, -1.5]).torch()
     tensor([ 2., -1.])
@@ -142,7 +142,7 @@ def ceil(input: Any) -> Any:
 
 @_unary
 def sin(input: Any) -> Any:
-    """The sine.
+    """Return the sine.
 
     >>> sin([0, 1]).torch()
     tensor([0.0000, 0.8415])
@@ -152,7 +152,7 @@ def sin(input: Any) -> Any:
 
 @_unary
 def cos(input: Any) -> Any:
-    """The cosine.
+    """Return the cosine.
 
     >>> cos([0, 1]).torch()
     tensor([1.0000, 0.5403])
@@ -162,7 +162,7 @@ def cos(input: Any) -> Any:
 
 @_unary
 def tan(input: Any) -> Any:
-    """The tangent.
+    """Return the tangent.
 
     >>> tan([0, 1]).torch()
     tensor([0.0000, 1.5574])
@@ -172,7 +172,7 @@ def tan(input: Any) -> Any:
 
 @_unary
 def asin(input: Any) -> Any:
-    """The angle from -pi/2 to pi/2 with this sine; NaN outside -1 to 1.
+    """Return the arcsine, from -pi/2 to pi/2; NaN outside -1 to 1.
 
     >>> asin([0, 1]).torch()
     tensor([0.0000, 1.5708])
@@ -182,7 +182,7 @@ def asin(input: Any) -> Any:
 
 @_unary
 def acos(input: Any) -> Any:
-    """The angle from 0 to pi with this cosine; NaN outside -1 to 1.
+    """Return the arccosine, from 0 to pi; NaN outside -1 to 1.
 
     >>> acos([0, 1]).torch()
     tensor([1.5708, 0.0000])
@@ -192,7 +192,7 @@ def acos(input: Any) -> Any:
 
 @_unary
 def atan(input: Any) -> Any:
-    """The angle from -pi/2 to pi/2 with this tangent.
+    """Return the arctangent, from -pi/2 to pi/2.
 
     >>> atan([0, 1]).torch()
     tensor([0.0000, 0.7854])
@@ -202,7 +202,7 @@ def atan(input: Any) -> Any:
 
 @_unary
 def sinh(input: Any) -> Any:
-    """The hyperbolic sine.
+    """Return the hyperbolic sine.
 
     >>> sinh([0, 1]).torch()
     tensor([0.0000, 1.1752])
@@ -212,7 +212,7 @@ def sinh(input: Any) -> Any:
 
 @_unary
 def cosh(input: Any) -> Any:
-    """The hyperbolic cosine.
+    """Return the hyperbolic cosine.
 
     >>> cosh([0, 1]).torch()
     tensor([1.0000, 1.5431])
@@ -222,7 +222,7 @@ def cosh(input: Any) -> Any:
 
 @_unary
 def tanh(input: Any) -> Any:
-    """The hyperbolic tangent.
+    """Return the hyperbolic tangent.
 
     >>> tanh([0, 1]).torch()
     tensor([0.0000, 0.7616])
@@ -232,7 +232,7 @@ def tanh(input: Any) -> Any:
 
 @_unary
 def asinh(input: Any) -> Any:
-    """The inverse of the hyperbolic sine.
+    """Return the inverse hyperbolic sine.
 
     >>> asinh([0, 1]).torch()
     tensor([0.0000, 0.8814])
@@ -242,7 +242,7 @@ def asinh(input: Any) -> Any:
 
 @_unary
 def acosh(input: Any) -> Any:
-    """The inverse of the hyperbolic cosine; NaN below 1.
+    """Return the inverse hyperbolic cosine; NaN below 1.
 
     >>> acosh([1, 2]).torch()
     tensor([0.0000, 1.3170])
@@ -252,7 +252,7 @@ def acosh(input: Any) -> Any:
 
 @_unary
 def atanh(input: Any) -> Any:
-    """The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    """Return the inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
 
     >>> atanh([0, 0.5]).torch()
     tensor([0.0000, 0.5493])
@@ -261,7 +261,7 @@ def atanh(input: Any) -> Any:
 
 
 def min(left: Any, right: Any) -> Any:
-    """The smaller operand: ``left < right ? left : right``, so NaN on the left gives the right one.
+    """Return the smaller operand: ``left < right ? left : right``, so that NaN on the left returns the right operand.
 
     >>> min([1, 5], 3).torch()
     tensor([1, 3], dtype=torch.int32)
@@ -270,7 +270,7 @@ def min(left: Any, right: Any) -> Any:
 
 
 def max(left: Any, right: Any) -> Any:
-    """The larger operand: ``left > right ? left : right``, so NaN on the left gives the right one.
+    """Return the larger operand: ``left > right ? left : right``, so that NaN on the left returns the right operand.
 
     >>> max([1, 5], 2.5).torch()
     tensor([2.5000, 5.0000])
@@ -279,7 +279,7 @@ def max(left: Any, right: Any) -> Any:
 
 
 def pow(base: Any, exponent: Any) -> Any:
-    """``base ** exponent``. Integers wrap around, and are 0 for a negative exponent.
+    """Return ``base ** exponent``. Integers wrap around, and are 0 for a negative exponent.
 
     >>> pow(2, [3, -1]).torch()
     tensor([8, 0], dtype=torch.int32)
@@ -288,7 +288,7 @@ def pow(base: Any, exponent: Any) -> Any:
 
 
 def fpow(base: Any, exponent: Any) -> Any:
-    """``base ** exponent`` as a floating-point number.
+    """Return ``base ** exponent`` as a floating-point number.
 
     >>> fpow(2, [3, -1]).torch()
     tensor([8.0000, 0.5000])
@@ -297,7 +297,7 @@ def fpow(base: Any, exponent: Any) -> Any:
 
 
 def atan2(x: Any, y: Any) -> Any:
-    """The angle from -pi to pi whose sine and cosine are to each other as ``x`` to ``y``.
+    """Return the arctangent of ``x / y`` in the quadrant of the point ``(y, x)``, from -pi to pi.
 
     >>> atan2([1, 0], [1, -1]).torch()
     tensor([0.7854, 3.1416])
@@ -306,7 +306,7 @@ def atan2(x: Any, y: Any) -> Any:
 
 
 def clamp(value: Any, lo: Any, hi: Any) -> Any:
-    """``value``, but at least ``lo`` and at most ``hi``; ``hi`` where the two contradict each other. NaN stays, and is no limit.
+    """Clamp ``value`` to at least ``lo`` and at most ``hi``; ``hi`` wins if they contradict each other. NaN stays, and is not a limit.
 
     >>> clamp([-1, 5, 12], 0, 10).torch()
     tensor([ 0,  5, 10], dtype=torch.int32)

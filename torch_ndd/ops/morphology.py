@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters by rank: the smallest, the largest and the middle element of a window."""
+"""Rank filters: the minimum, maximum and median of a window."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._outputs import like
 
 LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")
-# By the numbers of ndd::Border.
+# Numbered like ndd::Border.
 _BORDERS = {"reflect_101": 0, "reflect": 1, "replicate": 2, "wrap": 3, "constant": 4}
 
 
@@ -18,7 +18,7 @@ def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
         elements = values.shape[-1] if values.dim() > 1 else 1
         if elements not in (1, 2):
             raise RuntimeError(f"{op}: {name} must have 1 or 2 elements, x and y, got {elements}")
-    return Launch(like(images), [*pairs.values(), *arguments, (images._layout or "").index("H")])
+    return launch(like(images), [*pairs.values(), *arguments, (images._layout or "").index("H")])
 
 
 def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
@@ -29,10 +29,7 @@ def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: 
     return _launch(op, images, iterations, _BORDERS[border_mode], anchor=anchor, mask_size=mask_size)
 
 
-_MORPHOLOGY = "Tensor anchor, Tensor mask_size, int iterations, int border, int first_spatial"
-
-
-@operator(name="experimental.dilate", layouts=LAYOUTS, kernel=_MORPHOLOGY)
+@operator(name="experimental.dilate", layouts=LAYOUTS)
 def dilate(
     input: T,
     /,
@@ -44,15 +41,15 @@ def dilate(
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
-    """The largest pixel of a rectangle around each pixel, channel by channel.
+    """Return the largest pixel of a rectangle around each pixel, per channel.
 
     Args:
-        input: ``HW``, ``HWC``, ``CHW``, ``FHWC`` or ``FCHW``, any numeric type. NaN counts only where a rectangle has nothing else.
+        input: ``HW``, ``HWC``, ``CHW``, ``FHWC`` or ``FCHW``, any numeric type. NaN counts only if a rectangle has nothing else.
         mask_size: width and height of the rectangle, or one number for both, per sample or per frame; -1 is 3.
         anchor: x and y of the pixel within the rectangle, given like ``mask_size``; -1 is the middle, ``size // 2``.
-        border_mode: beyond the border there is "constant" nothing, or as in :func:`torch_ndd.filter` "replicate" ``(aa|abc|cc)``, "reflect"
+        border_mode: pixels beyond the border: "constant" none, otherwise as in :func:`torch_ndd.filter` "replicate" ``(aa|abc|cc)``, "reflect"
             ``(ba|abc|cb)``, "reflect_101" ``(cb|abc|ba)``, "wrap" ``(bc|abc|ab)``.
-        iterations: as a rectangle that is ``mask_size - 1`` larger for each further one.
+        iterations: number of repetitions; each further one is a rectangle larger by ``mask_size - 1``.
 
     Raises:
         ValueError: another layout.
@@ -64,7 +61,7 @@ def dilate(
     return _changed("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
-@operator(name="experimental.erode", layouts=LAYOUTS, kernel=_MORPHOLOGY)
+@operator(name="experimental.erode", layouts=LAYOUTS)
 def erode(
     input: T,
     /,
@@ -76,13 +73,13 @@ def erode(
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
-    """The smallest pixel of a rectangle around each pixel, channel by channel.
+    """Return the smallest pixel of a rectangle around each pixel, per channel.
 
     Args:
         input, mask_size, anchor, border_mode, iterations: see :func:`dilate`.
 
     Raises:
-        ValueError, RuntimeError: as :func:`dilate`.
+        ValueError, RuntimeError: see :func:`dilate`.
 
     >>> erode([[3, 1, 3, 3, 3]], mask_size=[3, 1]).torch()
     tensor([[1, 1, 1, 3, 3]], dtype=torch.int32)
@@ -90,7 +87,7 @@ def erode(
     return _changed("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
-@operator(name="experimental.median_blur", layouts=LAYOUTS, kernel="Tensor window_size, int first_spatial")
+@operator(name="experimental.median_blur", layouts=LAYOUTS)
 def median_blur(
     input: T,
     /,
@@ -99,12 +96,12 @@ def median_blur(
     device: DeviceLike | None = None,
     window_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
-    """The middle one of the sorted pixels of a rectangle around each pixel, channel by channel. The image's border pixels are repeated beyond it.
+    """Return the median of a rectangle around each pixel, per channel. Border pixels are repeated beyond the image.
 
     Args:
         input: ``HW``, ``HWC``, ``CHW``, ``FHWC`` or ``FCHW``, any numeric type. NaN counts as the largest number.
-        window_size: width and height of the rectangle, from 1 to 1024, or one number for both; per sample or per frame. Of an even number of pixels
-            it is the upper one of the two in the middle.
+        window_size: width and height of the rectangle, from 1 to 1024, or one number for both; per sample or per frame. The median of an even number
+            of pixels is the upper one of the middle two.
 
     Raises:
         ValueError: another layout.

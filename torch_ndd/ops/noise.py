@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise on images and other data. A call draws seven words from its generator; every sample has a stream of its own."""
+"""Noise on images and other data. A call draws seven words from its generator; every sample has its own stream."""
 
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, PerSample, Random, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ._outputs import like
 
 
@@ -21,9 +21,9 @@ def gaussian(
 
     Args:
         input: anything. The result has its type; integers are rounded half away from zero and saturated.
-        mean: of the noise.
+        mean: mean of the noise.
         stddev: standard deviation of the noise.
-        rng: the generator, by default that of the thread.
+        rng: random generator; by default this thread's.
 
     >>> import torch
     >>> gaussian(torch.full((2, 2), 100, dtype=torch.uint8), mean=3, stddev=0).torch()
@@ -43,14 +43,14 @@ def shot(
     factor: PerSample[float] = 20.0,
     rng: Random = None,
 ) -> T:
-    """The noise of counting: ``out = factor * Poisson(in / factor)``, where one count, such as a photon, adds ``factor`` to an element.
+    """Add shot noise: ``out = factor * Poisson(in / factor)``, where one event, such as a photon, adds ``factor`` to an element.
 
     The mean of the result is the input, its variance is ``factor * in``. Negative input and NaN count as 0.
 
     Args:
         input: anything. The result has its type; integers are rounded half away from zero and saturated.
-        factor: what one count adds; 0 leaves the input as it is.
-        rng: the generator, by default that of the thread.
+        factor: contribution of one event; 0 keeps the input unchanged.
+        rng: random generator; by default this thread's.
 
     Raises:
         RuntimeError: a negative or infinite factor.
@@ -62,10 +62,7 @@ def shot(
     return like(input)
 
 
-@operator(
-    name="noise.salt_and_pepper",
-    kernel="Tensor prob, Tensor salt_vs_pepper, Tensor? salt_val, Tensor? pepper_val, int channel_axis, Tensor rng",
-)
+@operator(name="noise.salt_and_pepper")
 def salt_and_pepper(
     input: T,
     /,
@@ -79,17 +76,17 @@ def salt_and_pepper(
     salt_vs_pepper: PerSample[float] = 0.5,
     rng: Random = None,
 ) -> T:
-    """Replace some pixels by salt or pepper.
+    """Replace some pixels by salt or pepper values.
 
     Args:
         input: anything. Channels are the dimension C of its layout; without a layout, the last dimension.
         pepper_val: value of pepper, by default -1 for floating-point input and the smallest value of the type for integers. Like ``salt_val``
             it is rounded half away from zero and saturated.
-        per_channel: decide for every element instead of for every pixel.
-        prob: of a pixel to be replaced.
+        per_channel: decide per element instead of per pixel.
+        prob: probability of replacing a pixel.
         salt_val: value of salt, by default 1 for floating-point input and the largest value of the type for integers.
-        salt_vs_pepper: probability of salt where a pixel is replaced.
-        rng: the generator, by default that of the thread.
+        salt_vs_pepper: probability of salt for a replaced pixel.
+        rng: random generator; by default this thread's.
 
     Raises:
         RuntimeError: a probability outside 0 to 1.
@@ -100,4 +97,4 @@ def salt_and_pepper(
     """
     images: Batch = input  # type: ignore[assignment]
     axis = (images.ndim - 1 if images.layout is None else images.layout.find("C")) if not per_channel else -1
-    return Launch(like(images), [prob, salt_vs_pepper, salt_val, pepper_val, axis, rng])  # type: ignore[return-value]
+    return launch(like(images), [prob, salt_vs_pepper, salt_val, pepper_val, axis, rng])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalisation by mean and standard deviation."""
+"""Normalization by mean and standard deviation."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch
-from .._operand import Operand
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch
+from .._core.operand import Operand
+from .._core.operator import DeviceLike, T, launch, operator
 from ._axes import named_axes, numbered_axes
 from ._formulas import on_cpu, saturate
 from ._outputs import like
@@ -34,7 +34,7 @@ def _formula(
     if mean is not None or stddev is not None or input.numel() == 0 or input.dtype is torch.uint64:
         return None  # the kernel knows the shapes of given parameters
     if on_cpu(input):
-        return None  # Inductor has no vectors of float64: 21 ms where the kernel takes 1
+        return None  # Inductor does not vectorize float64: 21 ms where the kernel takes 1
     dims = [d for d in range(input.dim()) if (d == 0 and batch) or (d > 0 and axes >> (d - 1) & 1)]
     values = input.double()
     centred = values - values.mean(dims, keepdim=True)
@@ -47,7 +47,7 @@ def _formula(
 
 
 def _parameter(name: str, given: Any) -> tuple[torch.Tensor, list[Shape]] | None:
-    """The numbers of ``mean`` or ``stddev`` and the shape they have for all samples or for each."""
+    """Return the numbers of ``mean`` or ``stddev`` and their shape, common to all samples or per sample."""
     if given is None:
         return None
     if isinstance(given, Batch):
@@ -68,7 +68,7 @@ def _is_number(shapes: Sequence[Shape]) -> bool:
 
 
 def _axes(images: Batch, axes: Any, axis_names: Any, parameters: list[tuple[torch.Tensor, list[Shape]] | None]) -> tuple[int, ...]:
-    """The axes over which mean and standard deviation are taken: given, or those in which the parameters have one element, or all."""
+    """Return the axes to reduce: those given, or those in which the parameters have one element, or all."""
     if axes is not None and axis_names is not None:
         raise RuntimeError("normalize: axes and axis_names are mutually exclusive")
     if axis_names is not None:
@@ -99,10 +99,7 @@ def _check_shape(name: str, parameter: tuple[torch.Tensor, list[Shape]] | None, 
             raise RuntimeError(f"normalize: {name} of sample {i} must be one number or have the shape {expected}, got {shape}")
 
 
-@operator(
-    kernel="Tensor? mean, int mean_rows, Tensor? stddev, int stddev_rows, int axes, bool batch, int ddof, float epsilon, float scale, float shift",
-    formula=_formula,
-)
+@operator(formula=_formula)
 def normalize(
     input: T,
     /,
@@ -122,24 +119,26 @@ def normalize(
 ) -> T:
     """Subtract the mean and divide by the standard deviation: ``out = scale * (in - mean) / stddev + shift``.
 
-    What is not given is computed from the data: ``mean`` over the axes, ``stddev = sqrt(sum((in - mean)^2) / (n - ddof) + epsilon)`` with n the
-    number of elements. What does not vary becomes ``shift``.
+    Parameters that are not given are computed from the data: ``mean`` over the axes, ``stddev = sqrt(sum((in - mean)^2) / (n - ddof) + epsilon)``
+    with n the number of elements. Constant data becomes ``shift``.
 
     Args:
         input: any numeric type, shape and layout.
-        axes: over which mean and standard deviation are taken; by default those in which a given ``mean`` or ``stddev`` has one element, else all.
-        axis_names: the same as letters of the layout: ``HW``.
-        batch: take them over all samples; the other axes must have equal extents in all of them, and only single numbers may be given.
-        ddof: degrees of freedom that are subtracted from n. Where none are left the result is ``shift``.
-        dtype: type of the result, float32 unless given; integers are rounded half away from zero and saturated.
+        axes: axes over which to compute mean and standard deviation; by default those in which a given ``mean`` or ``stddev`` has one element, else
+            all.
+        axis_names: the axes as letters of the layout: ``HW``.
+        batch: compute them over all samples; the other axes must have equal extents in all samples, and ``mean`` and ``stddev`` must be single
+            numbers.
+        ddof: degrees of freedom to subtract from n. If none remain, the result is ``shift``.
+        dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
         epsilon: added to the variance, also to the square of a given ``stddev``.
-        mean: a number, or a tensor with the input's dimensions, of which the reduced ones have extent 1; for all samples or a Batch.
-        scale: what the standard deviation becomes.
-        shift: what the mean becomes.
-        stddev: as ``mean``.
+        mean: a number, or a tensor with the input's dimensions, in which the reduced ones have extent 1; for all samples, or a Batch.
+        scale: standard deviation of the result.
+        shift: mean of the result.
+        stddev: given like ``mean``.
 
     Raises:
-        RuntimeError: no such axis, ``axes`` and ``axis_names`` together, or parameters that do not have the shape of the reduced samples.
+        RuntimeError: an axis out of range, ``axes`` and ``axis_names`` together, or parameters that do not have the shape of the reduced samples.
 
     >>> normalize(torch.tensor([[1, 2], [3, 6]], dtype=torch.uint8), axes=0, scale=10, shift=50).torch()
     tensor([[40., 40.],
@@ -159,4 +158,4 @@ def normalize(
     for parameter in parameters:
         args += [None, 0] if parameter is None else [parameter[0], len(parameter[1])]
     bits = sum(1 << axis for axis in reduced)
-    return Launch(like(images, dtype), [*args, bits, batch, ddof, epsilon, scale, shift])  # type: ignore[return-value]
+    return launch(like(images, dtype), [*args, bits, batch, ddof, epsilon, scale, shift])

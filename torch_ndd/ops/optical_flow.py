@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense optical flow of sequences, by OpenCV."""
+"""Dense optical flow of sequences by OpenCV."""
 
 import importlib
 import math
@@ -10,30 +10,30 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, empty_batch
-from .._context import EvalContext
-from .._operator import DeviceLike, Launch, T, operator
-from .._workers import Workers
+from .._core.batch import Batch, empty_batch
+from .._core.context import EvalContext
+from .._core.operator import DeviceLike, T, launch, operator
+from .._core.workers import Workers
 
 _OUTPUT_GRIDS, _HINT_GRIDS = (1, 2, 4), (1, 2, 4, 8)
 _CHANNELS = {types.RGB: 3, types.BGR: 3, types.GRAY: 1}
-# Of OpenCV's search: patches are 8 pixels wide, and it computes something only where the longer side has 16 of them.
+# OpenCV's search uses patches of 8 pixels and computes something only if the longer side has 16 of them.
 _PATCH, _LEAST = 8, 16
 
 
 class _Quality(NamedTuple):
-    """How OpenCV searches: one of its presets, and the level of the pyramid where it ends (0 is full resolution)."""
+    """Settings of OpenCV's search: a preset, and the pyramid level at which it ends (0 is full resolution)."""
 
     preset: str
     finest: int
 
 
-# By the least `preset` that is faster, with DALI's limits. For a photo of 512x512 turned by 3 degrees they take 240, 30 and 2 ms, and vectors are
-# off by 0.14, 0.31 and 0.75 pixels on average.
+# By the upper end of `preset`, with DALI's limits. For a photo of 512x512 rotated by 3 degrees they take 240, 30 and 2 ms, with mean errors of 0.14,
+# 0.31 and 0.75 pixels.
 _QUALITIES = ((0.375, _Quality("MEDIUM", 0)), (0.75, _Quality("FAST", 1)), (math.inf, _Quality("ULTRAFAST", 2)))
 
 
-@operator(layouts=("FHWC",), reads_values=True, view=True)
+@operator(layouts=("FHWC",), reads_values=True, kernel=None)
 def optical_flow(
     input_0: T,
     input_1: T | None = None,
@@ -49,36 +49,37 @@ def optical_flow(
     output_grid: int = 4,
     preset: float = 0.0,
 ) -> T:
-    """Find out where the pixels of each frame of a sequence come from in the frame before.
+    """Compute the optical flow from each frame of a sequence to the frame before.
 
-    A result of F frames has F - 1 fields. Vector (x, y) of field f says, in pixels of the input, where what is seen in frame f + 1 was in frame f:
-    ``frame[f + 1][y, x]`` looks like ``frame[f][y + v[1], x + v[0]]``. That is DALI's direction.
+    A sequence of F frames has F - 1 fields. Vector (x, y) of field f is the displacement, in pixels of the input, from frame f + 1 back to frame f:
+    ``frame[f + 1][y, x]`` looks like ``frame[f][y + v[1], x + v[0]]``. This is DALI's direction.
 
-    DALI has the GPU's optical flow engine do this. Here OpenCV's dense inverse search does it on the CPU (Kroeger et al., "Fast Optical Flow using
-    Dense Inverse Search", 2016), at the call, with as many threads as the context has: ``pip install torch_ndd[flow]``. The two find the same motion,
-    not the same digits.
+    DALI uses the GPU's optical flow engine. Here OpenCV's dense inverse search runs on the CPU (Kroeger et al., "Fast Optical Flow using Dense
+    Inverse Search", 2016), at the call, with the threads of the context: ``pip install torch_ndd[flow]``. Both find the same motion, but with
+    different digits.
 
     Args:
         input_0: uint8 sequences ``FHWC`` of at least two frames, with the channels of ``image_type``.
-        input_1: With ``enable_external_hints`` what is roughly known of the fields: (F - 1, rows, columns, 2), one vector for each cell of
-            ``hint_grid``. Ignored without.
-        batch_size: Samples of the batch, where nothing else tells.
-        device: Where to compute; only on the CPU so far.
-        enable_external_hints: Begin the search with ``input_1``.
-        enable_temporal_hints: Begin the search of every field but the first with the field before, where there are no external hints. The fields of a
-            sequence are computed one after the other then, not side by side.
-        hint_grid: Pixels that a cell of ``input_1`` is wide and high: 1, 2, 4 or 8.
+        input_1: With ``enable_external_hints``, approximate fields: (F - 1, rows, columns, 2), one vector per cell of ``hint_grid``. Otherwise
+            ignored.
+        batch_size: Number of samples, if no argument determines it.
+        device: Where to compute; the CPU only.
+        enable_external_hints: Start the search from ``input_1``.
+        enable_temporal_hints: Start the search of every field except the first from the field before, unless there are external hints. The fields of
+            a sequence are then computed sequentially instead of in parallel.
+        hint_grid: Width and height in pixels of a cell of ``input_1``: 1, 2, 4 or 8.
         image_type: ``types.RGB``, ``types.BGR`` or ``types.GRAY``. The search uses the luma.
         output_format: Old name of ``output_grid``.
-        output_grid: Pixels that a cell of the output is wide and high: 1, 2 or 4. Its vector is the mean of theirs.
-        preset: From 0, the best and slowest, over 0.5 to 1, the fastest.
+        output_grid: Width and height in pixels of a cell of the output: 1, 2 or 4. Its vector is the mean over the cell.
+        preset: From 0, the best and slowest, through 0.5 to 1, the fastest.
 
     Returns:
         float32 ``FHWC``: (F - 1, ceil(H / output_grid), ceil(W / output_grid), 2).
 
     Raises:
         ImportError: OpenCV is not installed.
-        RuntimeError: a wrong type, number of channels, of frames, or grid; hints that are missing, not finite or of another size; input on a GPU.
+        RuntimeError: a wrong type, number of channels, number of frames, or grid; hints that are missing, not finite or of another size; input on a
+            GPU.
 
     >>> y, x = torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
     >>> frames = [(127 + 120 * torch.sin((x + shift) / 5) * torch.cos(y / 6))[..., None].to(torch.uint8) for shift in (0, 2)]
@@ -120,11 +121,11 @@ def optical_flow(
                 done.result()
         finally:
             pool.shutdown(cancel_futures=True)
-    return Launch((), also=(out,))  # type: ignore[return-value]
+    return launch((), also=(out,))
 
 
 class _Sequence:
-    """One sample: its frames, its hints, and where its fields go."""
+    """One sample: its frames, its hints, and the output of its fields."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class _Sequence:
         self.hint_grid, self.image_type, self.output_grid = hint_grid, image_type, output_grid
 
     def tasks(self, temporal: bool) -> Iterator[Callable[[], None]]:
-        """What can be done side by side."""
+        """Return the tasks that can run in parallel."""
         if temporal and self.hints is None:
             yield self._one_after_the_other
         else:
@@ -156,8 +157,8 @@ class _Sequence:
             self._store(f, field)
 
     def _flow(self, f: int, start: np.ndarray | None) -> np.ndarray:
-        """The field of every pixel of two frames whose sides have been made long enough."""
-        # With fewer patches than the coarsest level of its pyramid takes, OpenCV 5.0.0 ends the process.
+        """Return the field of two frames, in every pixel, after padding them to a sufficient size."""
+        # With fewer patches than the coarsest level of its pyramid needs, OpenCV 5.0.0 ends the process.
         later, earlier = self._gray(f + 1), self._gray(f)
         height, width = later.shape
         coarsest = min(int(math.log2(max(height, width) / (4 * _PATCH)) + 0.5), int(math.log2(min(height, width) / _PATCH)))
@@ -179,7 +180,7 @@ class _Sequence:
         return np.ascontiguousarray(np.pad(gray, more, "edge") if more != ((0, 0), (0, 0)) else gray)
 
     def _hint(self, f: int) -> np.ndarray | None:
-        """The hints at full resolution; what points out of the image says nothing, and OpenCV may not have it."""
+        """Return the hints at full resolution; vectors that leave the image are dropped, because OpenCV must not get them."""
         if self.hints is None:
             return None
         height, width = (max(_LEAST, extent) for extent in self.frames.shape[1:3])
@@ -192,7 +193,7 @@ class _Sequence:
         return np.ascontiguousarray(np.pad(made, ((0, down), (0, right), (0, 0)), "edge")[:height, :width])
 
     def _store(self, f: int, field: np.ndarray) -> None:
-        """Means of cells; those at the lower and right borders may have fewer pixels."""
+        """Return means over cells; those at the lower and right borders may have fewer pixels."""
         height, width = self.frames.shape[1:3]
         n = self.output_grid
         field = field[:height, :width]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images on canvases: parts of them erased, masked or pasted elsewhere."""
+"""Images on canvases: erasing, masking and pasting."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, Varying, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, ShapeArg, T, Varying, launch, operator
 from ._axes import axes_of_samples, usual_layout
 from ._channels import is_other
 from ._columns import Column, column_list, extents_of, first_failure, float32, holds, larger, real, rows, shown, whole
@@ -16,10 +16,7 @@ from ._outputs import columns_of, like
 _PASTE_LAYOUTS = ("HWC", "FHWC")
 
 
-@operator(
-    kernel="Tensor anchor, Tensor shape, Tensor fill_value, str axes, int channel, bool normalized_anchor, bool normalized_shape, "
-    "bool centered_anchor",
-)
+@operator()
 def erase(
     input: T,
     /,
@@ -36,21 +33,21 @@ def erase(
     normalized_shape: bool | None = None,
     shape: Varying[Sequence[float]] | None = None,
 ) -> T:
-    """Fill boxes of a sample with a value: from ``anchor`` to ``anchor + shape``, fractions cut off. Several boxes are given one after the other.
+    """Fill boxes of a sample with a value: from ``anchor`` to ``anchor + shape``, fractions truncated. Several boxes are concatenated.
 
     Args:
         input: any type and number of dimensions.
-        anchor: where the boxes begin, a number for each axis and box, by default 0; a Batch may have more boxes for one sample than for another.
-        shape: their extents, as many numbers.
-        axes: the axes that the numbers are for, in that order; a box goes from end to end along the others.
-        axis_names: the same as letters of the layout, by default ``HW``. Without a layout the usual one is assumed (HW, HWC, DHWC).
-        centered_anchor: ``anchor`` is the middle of the box.
+        anchor: start of the boxes, one number per axis and box, by default 0; in a Batch the number of boxes may differ between samples.
+        shape: extents of the boxes, as many numbers.
+        axes: the axes of these numbers, in this order; a box covers the other axes completely.
+        axis_names: the axes as letters of the layout, by default ``HW``. Without a layout the usual one is assumed (HW, HWC, DHWC).
+        centered_anchor: ``anchor`` is the center of the box.
         normalized_anchor, normalized_shape: ``anchor`` or ``shape`` is relative to the extents of the sample.
-        normalized: both are.
-        fill_value: one number, or one for each channel (``C`` in the layout).
+        normalized: both are relative.
+        fill_value: one number, or one per channel (``C`` in the layout).
 
     Raises:
-        RuntimeError: ``anchor`` and ``shape`` that do not go together, wrong axes, values for channels that are not there.
+        RuntimeError: ``anchor`` and ``shape`` that do not fit together, axes out of range, a wrong number of values for the channels.
 
     >>> erase(torch.ones(2, 3, dtype=torch.uint8), anchor=[0, 1], shape=[1, 2], fill_value=7).torch()
     tensor([[1, 7, 7],
@@ -91,10 +88,10 @@ def erase(
     relative_anchor = bool(normalized if normalized is not None else normalized_anchor)
     relative_shape = bool(normalized if normalized is not None else normalized_shape)
     numbers = "".join(map(str, order))
-    return Launch(like(arrays), (anchor, shape, fill_value, numbers, channel, relative_anchor, relative_shape, centered_anchor))  # type: ignore[return-value]
+    return launch(like(arrays), (anchor, shape, fill_value, numbers, channel, relative_anchor, relative_shape, centered_anchor))
 
 
-@operator(kernel="Tensor angle, Tensor ratio, Tensor shift_x, Tensor shift_y, Tensor tile, int row_axis")
+@operator()
 def grid_mask(
     input: T,
     /,
@@ -107,17 +104,17 @@ def grid_mask(
     shift_y: PerSample[float] = 0.0,
     tile: PerSample[int] = 100,
 ) -> T:
-    """Blacken the squares of a regular grid (arXiv:2001.04086).
+    """Black out the squares of a regular grid (GridMask, arXiv:2001.04086).
 
     A pixel becomes 0 where the fractional parts of both ``(x cos a - y sin a - shift_x) / tile`` and ``(x sin a + y cos a - shift_y) / tile`` are
     less than ``ratio``.
 
     Args:
-        input: images; rows and columns are the axes ``HW`` of the layout, the first two where it has none. Any type.
-        tile: distance of the squares in pixels.
+        input: images of any type; rows and columns are the axes ``HW`` of the layout, or the first two without a layout.
+        tile: distance between the squares in pixels.
         ratio: side of a square, relative to ``tile``.
-        angle: of the grid, in radians.
-        shift_x, shift_y: where the grid begins, in pixels.
+        angle: angle of the grid, in radians.
+        shift_x, shift_y: offset of the grid, in pixels.
 
     Raises:
         RuntimeError: a ``tile`` below 1, or fewer than two dimensions.
@@ -131,11 +128,11 @@ def grid_mask(
     if arrays.ndim < 2:
         raise RuntimeError(f"grid_mask: the input must have rows and columns, but has {arrays.ndim} dimensions")
     row_axis = max(0, (arrays._layout or "").find("HW"))
-    return Launch(like(arrays), (angle, ratio, shift_x, shift_y, tile, row_axis))  # type: ignore[return-value]
+    return launch(like(arrays), (angle, ratio, shift_x, shift_y, tile, row_axis))
 
 
 def _one(name: str, value: Any) -> Column:
-    """A canvas argument: a number or a tensor (rows,), rounded to float32, in double."""
+    """Return a canvas argument, a number or a tensor (rows,), rounded to float32, in double."""
     columns = [real(column.to(torch.float32)) if isinstance(column, torch.Tensor) else float32(float(column)) for column in column_list(value)]
     if len(columns) != 1:
         raise RuntimeError(f"paste: argument {name!r} takes one number per sample, got {shown(value)}")
@@ -143,12 +140,12 @@ def _one(name: str, value: Any) -> Column:
 
 
 def _product(factor: Column, extent: Column) -> Column:
-    """As float32 has it: 0.7 of 10 pixels is 7."""
+    """Round to float32, in which 0.7 of 10 pixels is 7."""
     exact = factor * real(extent)
     return real(exact.to(torch.float32)) if isinstance(exact, torch.Tensor) else float32(exact)
 
 
-@operator(layouts=("HWC",), kernel="Tensor start, Tensor fill_values, bool pad, str layout")
+@operator(layouts=("HWC",))
 def paste(
     input: T,
     /,
@@ -162,18 +159,18 @@ def paste(
     paste_y: ShapeArg[float] = 0.5,
     ratio: ShapeArg[float],
 ) -> T:
-    """Put an image on a larger canvas: ``canvas = max(ratio * extent, min_canvas_size)``, placed at ``paste * (canvas - extent)``, fractions cut off.
+    """Place an image on a larger canvas of extent ``max(ratio * extent, min_canvas_size)``, at ``paste * (canvas - extent)``, fractions truncated.
 
     Args:
         input: ``HWC``; any type.
         ratio: extents of the canvas relative to the image's, at least 1.
-        fill_value: of the canvas: one number, or one for each channel.
-        n_channels: how many numbers ``fill_value`` has where it is not one.
-        min_canvas_size: the least height and width of the canvas, in pixels.
-        paste_x, paste_y: where the image lies, from 0 (left, top) to 1.
+        fill_value: value of the canvas: one number, or one per channel.
+        n_channels: number of values in ``fill_value`` if there are several.
+        min_canvas_size: smallest height and width of the canvas, in pixels.
+        paste_x, paste_y: relative position of the image, from 0 (left, top) to 1.
 
     Raises:
-        RuntimeError: a ratio below 1, a position outside [0, 1], or not as many fill values as channels.
+        RuntimeError: a ratio below 1, a position outside [0, 1], or a number of fill values other than that of the channels.
 
     >>> paste(torch.ones(1, 1, 3, dtype=torch.uint8), ratio=2, fill_value=9, paste_x=0, paste_y=0).torch()[..., 0]
     tensor([[1, 9],
@@ -202,13 +199,10 @@ def paste(
         extents.append(canvas)
         start.append(-whole(_product(position, canvas - extent)))
     out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "HWC")
-    return Launch(out, (rows([*start, 0]), torch.tensor([fills]), True, "HWC"))  # type: ignore[return-value]
+    return launch(out, (rows([*start, 0]), torch.tensor([fills]), True, "HWC"))
 
 
-@operator(
-    layouts=_PASTE_LAYOUTS,
-    kernel="Tensor? in_ids, Tensor? in_anchors, Tensor? shapes, Tensor? out_anchors, bool in_relative, bool shapes_relative, bool out_relative",
-)
+@operator(layouts=_PASTE_LAYOUTS)
 def multi_paste(
     input_0: T,
     /,
@@ -225,19 +219,19 @@ def multi_paste(
     shapes: Varying[Sequence[int]] | None = None,
     shapes_rel: Varying[Sequence[float]] | None = None,
 ) -> T:
-    """Paste regions of several images on a canvas of zeros, one after the other: mosaics, CutMix.
+    """Paste regions of several images on a canvas of zeros, in order: mosaics, CutMix.
 
-    Every output sample is made of one region of each input, or of as many samples of a single input as ``in_ids`` lists.
+    Every output sample consists of one region of each input, or of the samples of a single input listed in ``in_ids``.
 
     Args:
-        input_0, inputs: ``HWC``, or sequences ``FHWC``, whose frames are pasted one by one; of one type.
-        in_ids: which samples of the batch are pasted, one number for each region; a Batch may have more for one sample than for another.
-        in_anchors, shapes: where the regions begin in their inputs and their extents, (regions, 2): height and width. By default they go from the
-            upper left corner, and to the lower right one.
-        out_anchors: where they lie on the canvas, by default in its upper left corner.
+        input_0, inputs: ``HWC``, or sequences ``FHWC``, which are pasted frame by frame; all of the same type.
+        in_ids: the samples of the batch to paste, one number per region; in a Batch their number may differ between samples.
+        in_anchors, shapes: start and extents of the regions in their inputs, (regions, 2): height and width. By default they start in the upper left
+        corner and end in the lower right one.
+        out_anchors: positions of the regions on the canvas, by default its upper left corner.
         in_anchors_rel, shapes_rel, out_anchors_rel: the same relative to the input's or the canvas's extents, from 0 to 1; positions are rounded
-            down, extents up. Marked with :func:`per_frame`, all these have one value for each frame.
-        output_size: height and width of the canvas; by default those of the inputs, which then must be equal.
+        down, extents up. All of these may have one value per frame, marked with :func:`per_frame`.
+        output_size: height and width of the canvas; by default those of the inputs, which must then be equal.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
 
     Raises:
@@ -273,7 +267,7 @@ def multi_paste(
         canvas = list(spatial[0][:2])
         for k, (height, width, _) in enumerate(spatial):
             same = (height == canvas[0]) & (width == canvas[1])
-            if in_ids is not None:  # a sample's region may be of another sample
+            if in_ids is not None:  # a sample's region may come from another sample
                 same = _one_for_all(height) & _one_for_all(width)
             if not holds(same):
                 sample = first_failure(same)
@@ -286,9 +280,9 @@ def multi_paste(
     out = empty_batch(first.batch_size, [*frames, *canvas, channels], dtype or first.dtype, first._values.device, layout)
     pairs = (in_anchors, in_anchors_rel), (shapes, shapes_rel), (out_anchors, out_anchors_rel)
     values = [absolute if absolute is not None else relative for absolute, relative in pairs]
-    return Launch(out, (in_ids, *values, *(relative is not None for _, relative in pairs)), mixes=in_ids is not None)  # type: ignore[return-value]
+    return launch(out, (in_ids, *values, *(relative is not None for _, relative in pairs)), mixes=in_ids is not None)
 
 
 def _one_for_all(column: Column) -> Any:
-    """Whether all samples have the same number, sample by sample."""
+    """Return whether all samples have the same number, sample by sample."""
     return column == column[0] if isinstance(column, torch.Tensor) else True

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order of the samples of a batch."""
+"""Permutations of the samples of a batch."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch, empty_packed
-from .._operator import DeviceLike, Launch, Random, Sequence, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch, empty_packed
+from .._core.operator import DeviceLike, Random, ShapeArg, T, launch, operator
 from ._outputs import like
 
 
 def _of_a_batch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a batch, which nothing but its argument tells the size of."""
+    """Wrap the function of a batch whose size comes from its argument only."""
 
     @functools.wraps(function)
     def call(*inputs: Any, **given: Any) -> Any:
@@ -25,7 +25,7 @@ def _of_a_batch(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_of_a_batch
-@operator
+@operator()
 def batch_permutation(
     *,
     batch_size: int | None = None,
@@ -34,13 +34,13 @@ def batch_permutation(
     no_fixed_points: bool = False,
     rng: Random = None,
 ) -> Any:
-    """Random numbers of samples: an int32 number from 0 to ``batch_size - 1`` for each sample, all permutations equally likely.
+    """Draw random sample indices: an int32 from 0 to ``batch_size - 1`` for each sample, all permutations equally likely.
 
     Args:
-        batch_size: how many; needed.
-        allow_repetitions: draw each number by itself instead.
-        no_fixed_points: sample i does not get i; without effect for a batch of one.
-        rng: the generator, by default that of the thread.
+        batch_size: number of samples; required.
+        allow_repetitions: draw each index independently instead.
+        no_fixed_points: sample i does not get i; ignored for a batch of one.
+        rng: random generator; by default this thread's.
 
     Raises:
         ValueError: without ``batch_size``.
@@ -51,7 +51,7 @@ def batch_permutation(
     return empty_batch(batch_size, [], torch.int32, device)  # type: ignore[arg-type]
 
 
-@operator(kernel="Tensor indices")
+@operator()
 def permute_batch(
     input: T,
     /,
@@ -60,14 +60,14 @@ def permute_batch(
     device: DeviceLike | None = None,
     indices: ShapeArg[int | Sequence[int]],
 ) -> T:
-    """Take samples in another order: ``out[i] = in[indices[i]]``. Samples may be left out and taken several times.
+    """Permute samples: ``out[i] = in[indices[i]]``. Samples may be left out or repeated.
 
     Args:
         input: anything.
-        indices: a list with a number for each sample, or a Batch of numbers; or one number, whose sample then takes all places.
+        indices: a list with one index per sample, or a Batch of indices; or one index, whose sample is then repeated.
 
     Raises:
-        RuntimeError: a number that is not from 0 to ``batch_size - 1``, or not as many numbers as samples.
+        RuntimeError: an index outside 0 to ``batch_size - 1``, or a number of indices other than the number of samples.
 
     >>> from torch_ndd import batch
     >>> permute_batch(batch([[1, 2], [3]]), indices=[1, 0]).shape
@@ -76,9 +76,9 @@ def permute_batch(
     samples: Batch = input  # type: ignore[assignment]
     numbers = _numbers(samples.batch_size, indices)
     if samples._shapes is None:
-        return Launch(like(samples), [numbers], mixes=True)  # type: ignore[return-value]
+        return launch(like(samples), [numbers], mixes=True)
     rows = samples._shapes[numbers.expand(samples.batch_size).to(torch.int64)]
-    return Launch(empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed), [numbers], mixes=True)  # type: ignore[return-value]
+    return launch(empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed), [numbers], mixes=True)
 
 
 def _numbers(batch_size: int, indices: Any) -> torch.Tensor:

@@ -1,42 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The affine map that an operator on pixels carries out, for what lies on the image: boxes, keypoints, masks."""
+"""The affine map of a pixel operator, for boxes, keypoints and masks."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .._batch import Batch, new_batch
-from .._operand import Operand
-from .._operator import OPERATORS, Launch, Operator, prepared_call
-from .._tensor import Tensor, as_tensor, new_tensor
+from .._core.batch import Batch, new_batch
+from .._core.call import Launch, planned
+from .._core.operand import Operand
+from .._core.operator import OPERATORS, Operator
+from .._core.tensor import Tensor, as_tensor, new_tensor
 from ._columns import extents_of, real
 
-# A row for x and one for y, each with its factors of x and y and its shift: numbers or float64 (1 or N,).
+# A row for x and one for y, each with its factors of x and y and its offset: numbers or float64 (1 or N,).
 _Rows = list[list[Any]]
 
 
 def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: Any) -> Any:
-    """The map from the pixels of images to those of ``operator(images, **arguments)``, computed from nothing but the arguments and the shapes.
+    """Return the map from the pixels of images to those of ``operator(images, **arguments)``, computed from the arguments and the shapes only.
 
-    It says where a point of the image goes: ``coord_transform(points, MT=matrix)``, ``bbox_transform(boxes, MT=matrix, ...)``. Coordinates are x,
-    then y; pixel i covers [i, i + 1). ``combine`` makes one map of several. ``warp_affine(images, matrix=matrix, inverse_map=False)`` does the same
-    to pixels. Not in DALI.
+    It maps points of the image: ``coord_transform(points, MT=matrix)``, ``bbox_transform(boxes, MT=matrix, ...)``. Coordinates are x, then y; pixel i
+    covers [i, i + 1). ``combine`` composes several maps. ``warp_affine(images, matrix=matrix, inverse_map=False)`` applies the map to pixels. Not in
+    DALI.
 
     Args:
         operator: ``resize``, ``resize_crop_mirror``, ``random_resized_crop``, ``tensor_resize``, ``crop``, ``crop_mirror_normalize``, ``slice``,
             ``paste``, ``flip``, ``rotate`` or ``warp_affine``.
         images: the operator's input, images or sequences.
         more: its other positional arguments.
-        arguments: those of the call. A random operator needs ``rng``, a generator in the same state as that of the call: ``rng.clone()``.
+        arguments: the arguments of the call. A random operator needs ``rng``, a generator in the same state as that of the call: ``rng.clone()``.
 
     Returns:
         float32 (2, 3), or a Batch of them.
 
     Raises:
-        TypeError: another operator, or what the operator does not take.
+        TypeError: another operator, or an argument that the operator does not take.
         ValueError: a random operator without ``rng``.
-        RuntimeError: what the operator raises, volumes, arguments for each frame.
+        RuntimeError: the operator's errors, volumes, arguments per frame.
 
     >>> of(ndd.resize, torch.zeros(100, 200, 3), size=[50, 50]).torch()
     tensor([[0.2500, 0.0000, 0.0000],
@@ -51,17 +52,18 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
         raise ValueError(f"transforms.of: {name} is random; give it rng, a generator in the same state as that of the call: rng.clone()")
     value = images if isinstance(images, Operand) else as_tensor(images)
     assert isinstance(value, Tensor | Batch)
-    state, batch, launch = prepared_call(op, value, more, arguments)
+    call, (batch, *_), launch = planned(op, (value, *more), arguments)
+    assert batch is not None
     layout = batch._layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")
     if "H" not in layout or "W" not in layout or "D" in layout:
         raise RuntimeError(f"transforms.of: images must have a height and a width, got the layout {layout!r}")
-    for pending, _ in state.reads:
+    for pending, _ in call.reads:
         pending.wait()
     rows = read(op, batch, layout, launch)
     columns = [torch.as_tensor(one, dtype=torch.float64).reshape(-1) for row in rows for one in row]
-    count = batch.batch_size if state.is_batch else 1
+    count = batch.batch_size if call.is_batch else 1
     made = torch.stack([column.expand(count) for column in columns], 1).reshape(count, 2, 3).to(torch.float32)
-    return new_batch(made) if state.is_batch else new_tensor(made[0])
+    return new_batch(made) if call.is_batch else new_tensor(made[0])
 
 
 def _name_of(operator: Any) -> str:
@@ -70,7 +72,7 @@ def _name_of(operator: Any) -> str:
 
 
 def _extent(batch: Batch, layout: str, letter: str) -> Any:
-    """The extent of an axis: a number, or float64 (N,)."""
+    """Return the extent of an axis: a number, or float64 (N,)."""
     return real(extents_of(batch)[layout.index(letter)])
 
 
@@ -80,7 +82,7 @@ def _output(launch: Launch) -> Batch:
 
 
 def _column(op: Operator, name: str, value: torch.Tensor, k: int, columns: int) -> torch.Tensor:
-    """A column of an argument (rows, columns) that holds for all frames."""
+    """Return a column of an argument (rows, columns) that holds for all frames."""
     flat = value.reshape(len(value), -1)
     if flat.shape[1] != columns:
         raise RuntimeError(f"transforms.of: {op.name}: {name} for each frame is not supported, got {flat.shape[1]} numbers")
@@ -88,7 +90,7 @@ def _column(op: Operator, name: str, value: torch.Tensor, k: int, columns: int) 
 
 
 def _mirrored(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
-    """Where it is wanted, the row of a map into an axis of this extent becomes that into the mirrored one."""
+    """Mirror, where wanted, the row of a map into an axis of this extent."""
     x, y, shift = (torch.as_tensor(one, dtype=torch.float64) for one in row)
     return [torch.where(wanted, -x, x), torch.where(wanted, -y, y), torch.where(wanted, extent - shift, shift)]
 
@@ -134,7 +136,7 @@ def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     if launch.args[0] is None:
         raise TypeError("transforms.of: give warp_affine its matrix by name")
     a, b, x, c, d, y = (_column(op, "matrix", launch.args[0], k, 6) for k in range(6))
-    if not launch.args[3]:  # it leads from the input to the output already
+    if not launch.args[3]:  # it already maps the input to the output
         return [[a, b, x], [c, d, y]]
     determinant = a * d - b * c
     if bool((determinant == 0).any()):
@@ -145,7 +147,6 @@ def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
 
 _READERS: dict[str, Callable[[Operator, Batch, str, Launch], _Rows]] = {
     "resize": _resampled,
-    "experimental.resize": _resampled,
     "resize_crop_mirror": _resampled,
     "random_resized_crop": _resampled,
     "tensor_resize": _resampled,

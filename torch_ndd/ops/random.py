@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers. A call draws seven words from its generator; every sample has a stream of its own that follows from them and its number."""
+"""Random numbers. A call draws seven words from its generator; every sample has its own stream, derived from them and its index."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_batch, empty_packed, new_batch
-from .._operator import DeviceLike, Launch, PerSample, Random, Sequence, ShapeArg, T, Varying, operator
-from .._tensor import as_tensor
+from .._core import native
+from .._core.batch import Batch, empty_batch, empty_packed, new_batch
+from .._core.operator import DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
+from .._core.tensor import as_tensor
 from ._columns import extents_of
 
 
-@operator(name="random.uniform", kernel="Tensor range, Tensor? values, Tensor rng")
+@operator(name="random.uniform")
 def uniform(
     shape_like: T | None = None,
     /,
@@ -25,17 +26,17 @@ def uniform(
     dtype: torch.dtype | None = None,
     rng: Random = None,
 ) -> Any:
-    """Random numbers, uniform in an interval or among given ones.
+    """Draw random numbers, uniform in an interval or from given values.
 
-    Sample i depends on the generator and on i alone: not on the number of samples, and a longer sample begins like a shorter one.
+    Sample i depends on the generator and on i only: not on the number of samples, and a longer sample begins like a shorter one.
 
     Args:
         shape_like: the result has the shapes of this Tensor or Batch.
         range: start and end of the interval, ``start <= x < end``.
-        values: choose among these numbers, each equally likely, instead of from ``range``.
-        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
+        values: choose among these numbers, each equally likely, instead of ``range``.
+        shape: shape of a sample, by default a scalar; with a Batch, a shape per sample.
         dtype: type of the result, by default float32; for integers the numbers are rounded half away from zero and saturated.
-        rng: the generator, by default :func:`get_default_rng`.
+        rng: random generator, by default :func:`get_default_rng`.
 
     Raises:
         RuntimeError: the end is not above the start, a negative shape, or both ``shape`` and ``shape_like``.
@@ -45,7 +46,7 @@ def uniform(
     """
     chosen = None if values is None else _choices("random.uniform", values)
     out = _unfilled("random.uniform", shape_like, shape, dtype or torch.float32, batch_size, device)
-    return Launch(out, [range, chosen, rng])
+    return launch(out, [range, chosen, rng])
 
 
 @operator(name="random.coin_flip")
@@ -60,14 +61,14 @@ def coin_flip(
     dtype: torch.dtype | None = None,
     rng: Random = None,
 ) -> Any:
-    """1 with a probability, else 0.
+    """Draw 1 with a given probability, else 0.
 
     Args:
         shape_like: the result has the shapes of this Tensor or Batch.
-        probability: of a 1, from 0 to 1.
-        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
+        probability: probability of a 1, from 0 to 1.
+        shape: shape of a sample, by default a scalar; with a Batch, a shape per sample.
         dtype: type of the result, by default int32.
-        rng: the generator, by default :func:`get_default_rng`.
+        rng: random generator, by default :func:`get_default_rng`.
 
     Raises:
         RuntimeError: a probability outside 0 to 1, a negative shape, or both ``shape`` and ``shape_like``.
@@ -78,7 +79,7 @@ def coin_flip(
     return _unfilled("random.coin_flip", shape_like, shape, dtype or torch.int32, batch_size, device)
 
 
-@operator(name="random.normal", kernel="Tensor mean, Tensor stddev, Tensor rng")
+@operator(name="random.normal")
 def normal(
     shape_like: T | None = None,
     /,
@@ -91,19 +92,19 @@ def normal(
     stddev: PerSample[float] = 1.0,
     rng: Random = None,
 ) -> Any:
-    """Normally distributed random numbers.
+    """Draw normally distributed random numbers.
 
-    Sample i depends on the generator and on i alone: not on the number of samples, and a longer sample begins like a shorter one. They are
-    quantiles of uniform numbers with 32 bits, which end at 6.3 standard deviations, or 53 bits and 8.2 for float64 and for integers of 4 and 8
-    bytes; CPU and GPU make the same bits.
+    Sample i depends on the generator and on i only: not on the number of samples, and a longer sample begins like a shorter one. The numbers are
+    quantiles of uniform numbers with 32 bits, which end at 6.3 standard deviations, or with 53 bits (8.2 standard deviations) for float64 and for
+    integers of 4 and 8 bytes; CPU and GPU results are bitwise equal.
 
     Args:
         shape_like: the result has the shapes of this Tensor or Batch.
         dtype: type of the result, by default float32; for integers the numbers are rounded half away from zero and saturated.
-        mean: of the distribution.
-        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
+        mean: mean of the distribution.
+        shape: shape of a sample, by default a scalar; with a Batch, a shape per sample.
         stddev: standard deviation of the distribution.
-        rng: the generator, by default :func:`get_default_rng`.
+        rng: random generator, by default :func:`get_default_rng`.
 
     Raises:
         RuntimeError: a negative shape, or both ``shape`` and ``shape_like``.
@@ -111,7 +112,7 @@ def normal(
     >>> normal(mean=5, stddev=0, shape=[2], batch_size=3).shape
     [(2,), (2,), (2,)]
     """
-    return Launch(_unfilled("random.normal", shape_like, shape, dtype or torch.float32, batch_size, device), [mean, stddev, rng])
+    return launch(_unfilled("random.normal", shape_like, shape, dtype or torch.float32, batch_size, device), [mean, stddev, rng])
 
 
 @operator(name="random.beta")
@@ -127,17 +128,17 @@ def beta(
     shape: ShapeArg[int | Sequence[int] | None] = None,
     rng: Random = None,
 ) -> Any:
-    """Random numbers between 0 and 1 with the density ``x^(alpha - 1) (1 - x)^(beta - 1) / B(alpha, beta)``: what ``mixup`` mixes by.
+    """Draw beta-distributed random numbers, with the density ``x^(alpha - 1) (1 - x)^(beta - 1) / B(alpha, beta)`` on [0, 1]; see ``mixup``.
 
-    Element k of sample i depends on the generator, i and k alone.
+    Element k of sample i depends on the generator, i and k only.
 
     Args:
         shape_like: the result has the shapes of this Tensor or Batch.
-        alpha: positive; its part of the mean is ``alpha / (alpha + beta)``.
+        alpha: positive; the mean is ``alpha / (alpha + beta)``.
         beta: positive.
         dtype: float32 by default, or float64.
-        shape: shape of a sample, by default that of a number; for each sample its own with a Batch.
-        rng: the generator, by default :func:`get_default_rng`.
+        shape: shape of a sample, by default a scalar; with a Batch, a shape per sample.
+        rng: random generator, by default :func:`get_default_rng`.
 
     Raises:
         RuntimeError: ``alpha`` or ``beta`` that is not positive or not finite, an integer ``dtype``, a negative shape, or both ``shape`` and
@@ -152,7 +153,7 @@ def beta(
     return _unfilled("random.beta", shape_like, shape, result, batch_size, device)
 
 
-@operator(name="random.choice", kernel="Tensor? p, Tensor rng")
+@operator(name="random.choice")
 def choice(
     a: T,
     shape_like: T | None = None,
@@ -164,18 +165,18 @@ def choice(
     shape: ShapeArg[int | Sequence[int] | None] = None,
     rng: Random = None,
 ) -> Any:
-    """Random elements of an array, or random integers; every choice is independent.
+    """Choose random elements of an array, or random integers, independently and with replacement.
 
     Args:
         a: an array, whose elements along its first dimension are chosen; or an integer n, for the numbers from 0 to n - 1. The result has its type.
-        shape_like: there are as many choices as this Tensor or Batch has elements, in its shapes.
-        p: probability of each element, by default the same for all. Their sum is 1.
-        shape: shape of the choices, by default a single one; for each sample its own with a Batch.
-        rng: the generator, by default :func:`get_default_rng`.
+        shape_like: the choices have the shapes of this Tensor or Batch.
+        p: probability of each element, by default equal for all. They add up to 1.
+        shape: shape of the choices, by default a single one; with a Batch, a shape per sample.
+        rng: random generator, by default :func:`get_default_rng`.
 
     Raises:
-        RuntimeError: nothing to choose from, a single number that is no integer, as many probabilities as there are not elements, probabilities
-            that are negative or do not add up to 1, a negative shape, or both ``shape`` and ``shape_like``.
+        RuntimeError: nothing to choose from, a single number that is not an integer, a number of probabilities other than that of the elements,
+            probabilities that are negative or do not add up to 1, a negative shape, or both ``shape`` and ``shape_like``.
 
     >>> choice([5, 7, 9], p=[0, 0, 1], shape=[4]).torch()
     tensor([9, 9, 9, 9], dtype=torch.int32)
@@ -193,14 +194,14 @@ def choice(
     if letters is not None:
         letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
         out._layout = letters or None
-    return Launch(out, [p, rng])
+    return launch(out, [p, rng])
 
 
 _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
 def _joined(choices: Batch, elements: Batch) -> Batch:
-    """An unfilled batch with the shapes of the choices followed by those of an element."""
+    """Return an unfilled batch with the shapes of the choices followed by those of an element."""
     return empty_batch(choices.batch_size, [*extents_of(choices), *extents_of(elements)[1:]], choices.dtype, choices._values.device)
 
 
@@ -208,7 +209,7 @@ def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_si
     if shape_like is not None:
         if shape is not None:
             raise RuntimeError(f'{op}: argument "shape" cannot be combined with an input whose shape is taken')
-        return new_batch(_native.empty(shape_like._values.shape, dtype, device), shape_like._shapes, fixed=shape_like._fixed)
+        return new_batch(native.empty(shape_like._values.shape, dtype, device), shape_like._shapes, fixed=shape_like._fixed)
     if isinstance(shape, torch.Tensor):
         if shape.ndim > 2:
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")
@@ -228,7 +229,7 @@ def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_si
 
 
 def _choices(op: str, values: Any) -> torch.Tensor | None:
-    """float32 rows, one for all samples or one for each: how many numbers there are, and the numbers. None when there are none."""
+    """Return float32 rows, one for all samples or one per sample: the count, then the numbers. None if there are none."""
     if isinstance(values, int | float):
         values = [values]
     if isinstance(values, list | tuple) and all(isinstance(one, int | float) for one in values):

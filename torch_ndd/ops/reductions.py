@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that sum up a sample along some of its dimensions."""
+"""Reductions of samples along some of their dimensions."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, T, launch, operator
 from ._columns import extents_of
 
 
-@operator(name="reductions.mean", kernel="int axes")
+@operator(name="reductions.mean")
 def mean(
     input: T,
     /,
@@ -23,21 +23,21 @@ def mean(
     dtype: torch.dtype | None = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The arithmetic mean over some axes of every sample, by default over all.
+    """Compute the arithmetic mean of every sample over some axes, by default over all.
 
-    Sums are exact for integers of at most 32 bits and made in double for all others. The mean of nothing is NaN, as an integer 0.
+    Sums are exact for integers of at most 32 bits and computed in double otherwise. The mean of no elements is NaN, or 0 as an integer.
 
     Args:
         input: any numeric type and number of dimensions.
-        axes: number of an axis or several; negative ones count from the end. ``[]`` reduces nothing.
-        axis_names: the same as letters of the layout: ``HW``.
+        axes: one or several axes; negative axes count from the end. ``[]`` reduces nothing.
+        axis_names: the axes as letters of the layout: ``HW``.
         keep_dims: keep the reduced axes with extent 1, and the layout.
-        dtype: type of the result, by default float32; integers are cut off.
+        dtype: type of the result, by default float32; integers are truncated.
 
     Raises:
-        IndexError: no such axis.
-        ValueError: an axis is given twice.
-        RuntimeError: a letter that the layout has not, or ``axes`` and ``axis_names`` together.
+        IndexError: an axis out of range.
+        ValueError: a repeated axis.
+        RuntimeError: a letter that is not in the layout, or ``axes`` and ``axis_names`` together.
 
     >>> mean(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
     tensor([2.0000, 3.5000])
@@ -45,7 +45,7 @@ def mean(
     return _launch("reductions.mean", input, axes, axis_names, keep_dims, dtype or torch.float32)
 
 
-@operator(name="reductions.sum", kernel="int axes")
+@operator(name="reductions.sum")
 def sum(
     input: T,
     /,
@@ -57,16 +57,16 @@ def sum(
     dtype: torch.dtype | None = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The sum over some axes of every sample, by default over all. Integers are added exactly, modulo 2**64, all others in double.
+    """Sum every sample over some axes, by default over all. Integers are added exactly, modulo 2**64, all others in double.
 
     Args:
         input: any numeric type and number of dimensions.
-        axes, axis_names, keep_dims: as for :func:`mean`.
-        dtype: type of the result, by default uint64 for unsigned integers and bool, int64 for signed ones, float32 for float16 and bfloat16, else
-            the input's. What does not fit is saturated, fractions are cut off.
+        axes, axis_names, keep_dims: see :func:`mean`.
+        dtype: type of the result, by default uint64 for unsigned integers and bool, int64 for signed ones, float32 for float16 and bfloat16, else the
+            input's. Values are saturated, fractions truncated.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`.
+        IndexError, ValueError, RuntimeError: see :func:`mean`.
 
     >>> sum(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
     tensor([4, 7], dtype=torch.uint64)
@@ -80,7 +80,7 @@ def _sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.int64 if dtype.is_signed else torch.uint64
 
 
-@operator(name="reductions.min", kernel="int axes")
+@operator(name="reductions.min")
 def min(
     input: T,
     /,
@@ -91,14 +91,14 @@ def min(
     axis_names: Any = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The smallest element over some axes of every sample, by default over all, past NaN. Of nothing it is infinity or the type's largest number.
+    """Return the smallest element of every sample over some axes, by default over all, ignoring NaN; infinity or the type's maximum if there is none.
 
     Args:
         input: any numeric type and number of dimensions; the result has its type.
-        axes, axis_names, keep_dims: as for :func:`mean`.
+        axes, axis_names, keep_dims: see :func:`mean`.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`.
+        IndexError, ValueError, RuntimeError: see :func:`mean`.
 
     >>> min(torch.tensor([[1, 5], [3, 2]], dtype=torch.uint8), axes=0).torch()
     tensor([1, 2], dtype=torch.uint8)
@@ -106,7 +106,7 @@ def min(
     return _launch("reductions.min", input, axes, axis_names, keep_dims, input.dtype)  # type: ignore[attr-defined]
 
 
-@operator(name="reductions.max", kernel="int axes")
+@operator(name="reductions.max")
 def max(
     input: T,
     /,
@@ -117,14 +117,14 @@ def max(
     axis_names: Any = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The largest element over some axes of every sample, by default over all, past NaN. Of nothing it is -infinity or the type's smallest number.
+    """Return the largest element of every sample over some axes, by default over all, ignoring NaN; -infinity or the type's minimum if there is none.
 
     Args:
         input: any numeric type and number of dimensions; the result has its type.
-        axes, axis_names, keep_dims: as for :func:`mean`.
+        axes, axis_names, keep_dims: see :func:`mean`.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`.
+        IndexError, ValueError, RuntimeError: see :func:`mean`.
 
     >>> max(torch.tensor([[1, 5], [3, 2]], dtype=torch.uint8), axes=0).torch()
     tensor([3, 5], dtype=torch.uint8)
@@ -132,7 +132,7 @@ def max(
     return _launch("reductions.max", input, axes, axis_names, keep_dims, input.dtype)  # type: ignore[attr-defined]
 
 
-@operator(name="reductions.mean_square", kernel="int axes")
+@operator(name="reductions.mean_square")
 def mean_square(
     input: T,
     /,
@@ -144,17 +144,17 @@ def mean_square(
     dtype: torch.dtype | None = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The mean of the squares over some axes of every sample, by default over all.
+    """Compute the mean square of every sample over some axes, by default over all.
 
-    Sums are exact for integers of at most 16 bits and made in double for all others. The mean of nothing is NaN, as an integer 0.
+    Sums are exact for integers of at most 16 bits and computed in double otherwise. The mean of no elements is NaN, or 0 as an integer.
 
     Args:
         input: any numeric type and number of dimensions.
-        axes, axis_names, keep_dims: as for :func:`mean`.
-        dtype: type of the result, by default float32; integers are cut off.
+        axes, axis_names, keep_dims: see :func:`mean`.
+        dtype: type of the result, by default float32; integers are truncated.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`.
+        IndexError, ValueError, RuntimeError: see :func:`mean`.
 
     >>> mean_square(torch.tensor([[1, 2], [3, 5]], dtype=torch.uint8), axes=0).torch()
     tensor([ 5.0000, 14.5000])
@@ -162,7 +162,7 @@ def mean_square(
     return _launch("reductions.mean_square", input, axes, axis_names, keep_dims, dtype or torch.float32)
 
 
-@operator(name="reductions.rms", kernel="int axes")
+@operator(name="reductions.rms")
 def rms(
     input: T,
     /,
@@ -174,15 +174,15 @@ def rms(
     dtype: torch.dtype | None = None,
     keep_dims: bool = False,
 ) -> Any:
-    """The root of the mean of the squares over some axes of every sample, by default over all. See :func:`mean_square`.
+    """Compute the root mean square of every sample over some axes, by default over all. See :func:`mean_square`.
 
     Args:
         input: any numeric type and number of dimensions.
-        axes, axis_names, keep_dims: as for :func:`mean`.
-        dtype: type of the result, by default float32; integers are cut off.
+        axes, axis_names, keep_dims: see :func:`mean`.
+        dtype: type of the result, by default float32; integers are truncated.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`.
+        IndexError, ValueError, RuntimeError: see :func:`mean`.
 
     >>> rms(torch.tensor([[1, 2], [7, 2]], dtype=torch.uint8), axes=0).torch()
     tensor([5., 2.])
@@ -190,7 +190,7 @@ def rms(
     return _launch("reductions.rms", input, axes, axis_names, keep_dims, dtype or torch.float32)
 
 
-@operator(name="reductions.variance", kernel="int axes, int ddof")
+@operator(name="reductions.variance")
 def variance(
     data: T,
     mean: Any,
@@ -203,16 +203,16 @@ def variance(
     ddof: int = 0,
     keep_dims: bool = False,
 ) -> Any:
-    """The variance about a given mean over some axes of every sample: ``sum((data - mean) ** 2) / (N - ddof)``, made in double.
+    """Compute the variance of every sample about a given mean over some axes: ``sum((data - mean) ** 2) / (N - ddof)``, in double.
 
     Args:
         data: any numeric type and number of dimensions; the result is float32.
-        mean: a number, or one for each element of the result: what :func:`mean` gives, with or without ``keep_dims``.
-        axes, axis_names, keep_dims: as for :func:`mean`.
-        ddof: what is subtracted from the number of elements.
+        mean: a number, or one per element of the result: a result of :func:`mean`, with or without ``keep_dims``.
+        axes, axis_names, keep_dims: see :func:`mean`.
+        ddof: degrees of freedom to subtract from the number of elements.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`mean`; RuntimeError for a mean of another size.
+        IndexError, ValueError, RuntimeError: see :func:`mean`; RuntimeError for a mean of another size.
 
     >>> variance(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), [2.0, 3.5], axes=0).torch()
     tensor([1.0000, 2.2500])
@@ -220,7 +220,7 @@ def variance(
     return _launch("reductions.variance", data, axes, axis_names, keep_dims, torch.float32, _degrees("reductions.variance", ddof))
 
 
-@operator(name="reductions.std_dev", kernel="int axes, int ddof")
+@operator(name="reductions.std_dev")
 def std_dev(
     data: T,
     mean: Any,
@@ -233,13 +233,13 @@ def std_dev(
     ddof: int = 0,
     keep_dims: bool = False,
 ) -> Any:
-    """The standard deviation about a given mean over some axes of every sample, the root of :func:`variance`.
+    """Compute the standard deviation of every sample about a given mean over some axes, the square root of :func:`variance`.
 
     Args:
-        data, mean, axes, axis_names, keep_dims, ddof: as for :func:`variance`.
+        data, mean, axes, axis_names, keep_dims, ddof: see :func:`variance`.
 
     Raises:
-        IndexError, ValueError, RuntimeError: as :func:`variance`.
+        IndexError, ValueError, RuntimeError: see :func:`variance`.
 
     >>> std_dev(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), [2.0, 3.5], axes=0).torch()
     tensor([1.0000, 1.5000])
@@ -254,14 +254,15 @@ def _degrees(op: str, ddof: int) -> int:
 
 
 def _launch(op: str, input: Any, axes: Any, axis_names: Any, keep_dims: bool, dtype: torch.dtype, *arguments: int) -> Any:
-    reduced = _reduced_axes(op, input, axes, axis_names)
+    reduced = reduced_axes(op, input, axes, axis_names)
     bits = 0
     for axis in reduced:
         bits |= 1 << axis
-    return Launch(_unfilled(input, reduced, keep_dims, dtype), [bits, *arguments])
+    return launch(_unfilled(input, reduced, keep_dims, dtype), [bits, *arguments])
 
 
-def _reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
+def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
+    """Return the axes that a reduction is along, from their numbers or names; all of them by default."""
     ndim = input.ndim
     if axis_names is not None:
         if axes is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resampling of pictures, sequences, volumes and any other samples."""
+"""Resampling of images, sequences, volumes and other samples."""
 
 import functools
 import itertools
@@ -10,22 +10,21 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, new_batch
-from .._operator import DeviceLike, Hint, Launch, Random, ShapeArg, T, operator
-from .._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from .._core.batch import Batch, new_batch
+from .._core.call import Launch
+from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
 from ._columns import extents_of, rows
-from ._crop_window import CropArguments
-from ._crop_window import _window as window_in
+from ._crop_window import CropArguments, window_in
 from ._outputs import resized
+from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
 from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
-from .reductions import _reduced_axes as reduced_axes
+from .reductions import reduced_axes as reduced_axes
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
 _ARRAYS = (np.ndarray, np.generic)
-_KERNEL = "Tensor? roi, Tensor min_filter, Tensor mag_filter, bool antialias, int axes"  # axes: a bit for each dimension that is resampled
 
 
-@operator(layouts=LAYOUTS, kernel=_KERNEL)
+@operator(layouts=LAYOUTS)
 def resize(
     input: T,
     /,
@@ -56,27 +55,27 @@ def resize(
 ) -> T:
     """Resize images, sequences of images or volumes.
 
-    ``out[o] = sum(weight[o, k] * in[k])`` along each spatial axis; pixel i covers [i, i + 1), borders are repeated, intermediate results are
-    not rounded. A size of 0 (missing) follows from the others by ``mode``: "default" takes their mean scale, "stretch" leaves the extent,
-    "not_larger" and "not_smaller" keep the aspect ratio within or around the given size. A negative size mirrors.
+    ``out[o] = sum(weight[o, k] * in[k])`` along each spatial axis; pixel i covers [i, i + 1), borders are repeated, intermediate results are not
+    rounded. A size of 0 (missing) is derived from the others by ``mode``: "default" uses their mean scale, "stretch" keeps the extent, "not_larger"
+    and "not_smaller" keep the aspect ratio within or around the given size. A negative size mirrors.
 
     Args:
-        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front or behind the channels.
-        size: extents of the output, depth first, without channels and frames; a number for all axes.
-        resize_x, resize_y, resize_z: the same, one by one.
-        resize_shorter, resize_longer: extent of the shortest or longest axis, the aspect ratio kept.
+        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front of or behind the channels.
+        size: extents of the output, depth first, without channels and frames; or one number for all axes.
+        resize_x, resize_y, resize_z: the extents separately.
+        resize_shorter, resize_longer: extent of the shortest or longest axis, keeping the aspect ratio.
         max_size: limit of the output's extents.
-        mode: how missing sizes follow from given ones: "default", "stretch", "not_larger" or "not_smaller".
-        roi_start, roi_end: source region in pixels (of 0 to 1 where ``roi_relative``); mirrored where the start lies behind the end.
-        subpixel_scale: where the size must be rounded, take so much more or less of the source that the scale stays as asked.
-        interp_type, min_filter, mag_filter: kernel, for both directions, for reduction (widened when ``antialias``), for enlargement.
-        dtype: that of the input (default) or float32.
+        mode: how to derive missing sizes: "default", "stretch", "not_larger" or "not_smaller".
+        roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is behind the end.
+        subpixel_scale: adjust the source region when the size is rounded, so that the scale stays exact.
+        interp_type, min_filter, mag_filter: kernel for both directions, for reduction (widened with ``antialias``), for enlargement.
+        dtype: type of the result: that of the input (default) or float32.
         save_attrs: also return the input's spatial extents, int32.
-        image_type, minibatch_size, temp_buffer_hint: without effect.
+        image_type, minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
-        RuntimeError: no size or several ways to give it, a wrong number of elements, an unknown mode or kernel, another dtype.
-        ValueError: a layout that is not among the above, a size that is not finite.
+        RuntimeError: no size or several forms of it, a wrong number of elements, an unknown mode or kernel, another dtype.
+        ValueError: a layout other than the above, a size that is not finite.
 
     >>> resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
     (256, 341, 3)
@@ -87,48 +86,7 @@ def resize(
     return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, dtype, save_attrs)  # type: ignore[return-value]
 
 
-@operator(name="experimental.resize", layouts=LAYOUTS, kernel=_KERNEL)
-def experimental_resize(
-    input: T,
-    /,
-    *,
-    batch_size: int | None = None,
-    device: DeviceLike | None = None,
-    antialias: bool = True,
-    dtype: torch.dtype | None = None,
-    image_type: Hint[types.DALIImageType | None] = None,
-    interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
-    mag_filter: ShapeArg[types.DALIInterpType] | None = None,
-    max_size: float | Sequence[float] | None = None,
-    min_filter: ShapeArg[types.DALIInterpType] | None = None,
-    minibatch_size: Hint[int] = 32,
-    mode: str | None = None,
-    resize_longer: ShapeArg[float] | None = None,
-    resize_shorter: ShapeArg[float] | None = None,
-    resize_x: ShapeArg[float] | None = None,
-    resize_y: ShapeArg[float] | None = None,
-    resize_z: ShapeArg[float] | None = None,
-    roi_end: ShapeArg[Sequence[float]] | None = None,
-    roi_relative: bool = False,
-    roi_start: ShapeArg[Sequence[float]] | None = None,
-    save_attrs: bool = False,
-    size: ShapeArg[Sequence[float]] | None = None,
-    subpixel_scale: bool = True,
-    temp_buffer_hint: Hint[int] = 0,
-) -> T:
-    """The same as :func:`torch_ndd.resize`, which see: in DALI it is another implementation with the same result.
-
-    >>> ndd.experimental.resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
-    (256, 341, 3)
-    """
-    sizes = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
-    sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
-    sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
-    filters = (interp_type, min_filter, mag_filter)
-    return _resized("experimental.resize", input, sizes, filters, antialias, dtype, save_attrs)  # type: ignore[return-value]
-
-
-@operator(layouts=LAYOUTS, kernel=_KERNEL)
+@operator(layouts=LAYOUTS)
 def resize_crop_mirror(
     input: T,
     /,
@@ -164,25 +122,25 @@ def resize_crop_mirror(
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
 ) -> T:
-    """Resize, crop and mirror in one pass: only what the window shows is computed.
+    """Resize, crop and mirror in one pass: only the window is computed.
 
-    The result is that of :func:`torch_ndd.resize`, :func:`torch_ndd.crop` and :func:`torch_ndd.flip` one after the other.
+    The result is that of :func:`torch_ndd.resize`, :func:`torch_ndd.crop` and :func:`torch_ndd.flip` in this order.
 
     Args:
-        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front or behind the channels.
+        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front of or behind the channels.
         size, resize_x, resize_y, resize_z, resize_shorter, resize_longer, max_size, mode, roi_start, roi_end, roi_relative, subpixel_scale,
             interp_type, min_filter, mag_filter, antialias, dtype: as in :func:`torch_ndd.resize`.
-        crop: height and width of the window, or depth, height and width, in pixels of the resized image; 0 takes all. A larger window than the
-            image shows repeated border pixels.
-        crop_d, crop_h, crop_w: the same, one by one.
-        crop_pos_x, crop_pos_y, crop_pos_z: position of the window, 0 (first pixels) to 1 (last ones).
-        rounding: how the window's start becomes a whole number: "round" (half away from zero) or "truncate".
+        crop: height and width of the window, or depth, height and width, in pixels of the resized image; 0 means the whole axis. A window larger than
+            the image repeats border pixels.
+        crop_d, crop_h, crop_w: the sizes separately.
+        crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (first pixels) to 1 (last pixels).
+        rounding: rounding of the window's start: "round" (half away from zero) or "truncate".
         mirror: sum of 1 for left and right, 2 for top and bottom, 4 for front and back.
-        minibatch_size, temp_buffer_hint: without effect.
+        minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
-        RuntimeError: what ``resize`` and ``crop`` raise.
-        ValueError: a layout that is not among the above, a size that is not finite.
+        RuntimeError: the errors of ``resize`` and ``crop``.
+        ValueError: a layout other than the above, a size that is not finite.
 
     >>> resize_crop_mirror(torch.zeros(480, 640, 3), resize_shorter=256, crop=[224, 224], mirror=1).shape
     (224, 224, 3)
@@ -212,7 +170,7 @@ def resize_crop_mirror(
     return _resampled(op, images, plan, range(first, first + axes), (interp_type, min_filter, mag_filter), antialias, dtype)  # type: ignore[return-value]
 
 
-@operator(kernel=_KERNEL)
+@operator()
 def tensor_resize(
     input: T,
     /,
@@ -241,25 +199,25 @@ def tensor_resize(
 ) -> T:
     """Resample any dimensions of any samples.
 
-    Along each axis as in :func:`torch_ndd.resize`. At most three axes may change, or two with others in between.
+    Each axis is resampled as in :func:`torch_ndd.resize`. At most three axes may change, or two with others in between.
 
     Args:
         input: any number of dimensions and numeric type.
-        axes: numbers of the axes that the other arguments speak of, in their order; negative ones count from the end. By default all.
-        axis_names: the same as letters of the layout.
-        sizes: extents of the output, one for each axis or one for all; 0 follows from the others by ``mode``, a negative one mirrors.
-        scales: output extents as multiples of the input's (also where a region is given), one for each axis or one for all.
-        size_rounding: how an extent becomes a whole number: "round", "truncate" or "ceil"; it is at least 1.
-        alignment: which point of the source keeps its place in the output when the extent is rounded, from 0, the start, to 1, the end.
+        axes: the axes of the other arguments, in their order; negative axes count from the end. By default all.
+        axis_names: the axes as letters of the layout.
+        sizes: extents of the output, one per axis or one for all; 0 is derived from the others by ``mode``, a negative one mirrors.
+        scales: output extents as multiples of the input's (also with a region), one per axis or one for all.
+        size_rounding: rounding of the extents: "round", "truncate" or "ceil"; they are at least 1.
+        alignment: point of the source that keeps its place when the extent is rounded, from 0, the start, to 1, the end.
         mode, max_size, roi_start, roi_end, roi_relative, subpixel_scale, interp_type, min_filter, mag_filter, antialias, dtype: as in
             :func:`torch_ndd.resize`.
-        minibatch_size, temp_buffer_hint: without effect.
+        minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
-        RuntimeError: neither sizes nor scales or both, a wrong number of elements, an unknown mode, rounding or kernel, another dtype, a letter
-            that the layout has not, ``axes`` and ``axis_names`` together.
-        IndexError: no such axis.
-        ValueError: an axis is given twice, too many axes, a size that is not finite.
+        RuntimeError: neither sizes nor scales or both, a wrong number of elements, an unknown mode, rounding or kernel, another dtype, a letter that
+            is not in the layout, ``axes`` and ``axis_names`` together.
+        IndexError: an axis out of range.
+        ValueError: a repeated axis, too many axes, a size that is not finite.
 
     >>> tensor_resize(torch.tensor([0.0, 1.0]), scales=[2]).torch()
     tensor([0.0000, 0.2500, 0.7500, 1.0000])
@@ -288,13 +246,13 @@ def tensor_resize(
         subpixel_scale=subpixel_scale,
     )
     filters = (interp_type, min_filter, mag_filter)
-    # All kernels but the Gaussian leave an axis of the same extent as it is.
+    # All kernels except the Gaussian keep an axis of the same extent unchanged.
     passes = not any(isinstance(one, torch.Tensor) or one == types.INTERP_GAUSSIAN for one in filters)
     kept = [axis for axis, extent in enumerate(extents) if passes and plan.is_kept(axis, extent)]
     return _resampled(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
 
 
-@operator(layouts=LAYOUTS[:5], kernel=_KERNEL)
+@operator(layouts=LAYOUTS[:5])
 def random_resized_crop(
     input: T,
     /,
@@ -314,21 +272,21 @@ def random_resized_crop(
     temp_buffer_hint: Hint[int] = 0,
     rng: Random = None,
 ) -> T:
-    """Cut a random window out of every image and resize it; all frames of a sequence have the same window.
+    """Crop a random window of every image and resize it; all frames of a sequence have the same window.
 
     Args:
         input: ``HWC``, ``CHW``, ``FHWC``, ``FCHW`` or ``CFHW``.
         size: height and width of the output, or one number for both.
         random_area: smallest and largest area of the window, relative to the image's; uniform.
         random_aspect_ratio: smallest and largest width / height of the window; uniform on a logarithmic scale.
-        num_attempts: how many windows to try before taking the largest one that the ranges allow.
-        interp_type, min_filter, mag_filter, antialias: as in :func:`resize`.
-        dtype: that of the input (default) or float32.
-        minibatch_size, temp_buffer_hint: without effect.
+        num_attempts: number of windows to try before taking the largest one that the ranges allow.
+        interp_type, min_filter, mag_filter, antialias: see :func:`resize`.
+        dtype: type of the result: that of the input (default) or float32.
+        minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
         RuntimeError: an empty range, a wrong number of elements, a negative size, an unknown kernel, another dtype, an image without pixels.
-        ValueError: a layout that is not among the above, an area or ratio that is not positive, no attempts.
+        ValueError: a layout other than the above, an area or ratio that is not positive, no attempts.
 
     >>> random_resized_crop(torch.zeros(480, 640, 3), size=224).shape
     (224, 224, 3)
@@ -351,11 +309,11 @@ def random_resized_crop(
     windows[:, 2:] += windows[:, :2]  # starts, then ends
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    return Launch(out, [windows, *filters, bool(antialias), 3 << first])  # type: ignore[return-value]
+    return launch(out, [windows, *filters, bool(antialias), 3 << first])
 
 
 def _resized(op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, save_attrs: bool) -> Launch:
-    """What resize and its experimental twin do. ``sizes`` are arguments of :func:`plan_resize`."""
+    """Implement resize and its experimental twin. ``sizes`` are arguments of :func:`plan_resize`."""
     first, axes = spatial_axes(input._layout or "")
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
@@ -368,7 +326,7 @@ def _resized(op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any
 def _resampled(
     op: str, input: Batch, plan: ResizePlan, dimensions: Sequence[int], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, kept: Any = ()
 ) -> Launch:
-    """The launch that carries out a plan, whose axes are these dimensions of the input, but for those axes that are ``kept`` as they are."""
+    """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes."""
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
     changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
     runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
@@ -376,11 +334,11 @@ def _resampled(
         raise ValueError(f"{op}: at most three axes can change, or two with others in between; got the axes {[d for d, _ in changed]}")
     roi = plan.roi(input.batch_size, [axis for _, axis in changed])
     arguments = [roi, *_filters(op, *filters), bool(antialias), sum(1 << d for d, _ in changed)]
-    return Launch(out, arguments)
+    return launch(out, arguments)
 
 
 def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> ResizePlan:
-    """The plan for a window of what another one makes, mirrored."""
+    """Return the plan for a mirrored window of another plan's output."""
     axes = len(plan.extents)
     compiling = torch.compiler.is_compiling()
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
@@ -406,12 +364,12 @@ def _plain_numbers(value: Any) -> Any:
 
 
 def _sequence(value: Any) -> Any:
-    """A list as a tuple, which a cache can hold."""
+    """Convert a list to a tuple, which a cache can hash."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
-    """The spatial extents: numbers, or int64 (N,) with one for each sample."""
+    """Return the spatial extents: numbers, or int64 (N,) with one per sample."""
     return list(extents_of(images)[first : first + axes])
 
 
@@ -430,7 +388,7 @@ def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
 
 
 def _filters(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The kernels for reduction and enlargement, as int32 rows."""
+    """Return the kernels for reduction and enlargement, as int32 rows."""
     reduce = ("interp_type", interp_type) if min_filter is None else ("min_filter", min_filter)
     enlarge = ("interp_type", interp_type) if mag_filter is None else ("mag_filter", mag_filter)
     return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)

@@ -1,36 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks: choosing among their polygons, pixels and objects."""
+"""Selecting polygons, pixels and objects of masks."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import _native
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, Random, T, Varying, operator
+from .._core import native
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
 from ._boxes import on_host, rows_of
 from ._columns import extents_of
 from ._outputs import columns_of
 
 _FORMATS = ("anchor_shape", "start_end", "box")
 _MOST_DIMENSIONS = 6
-_plan = _native.define(
-    "select_masks_plan",
-    [
-        ("Tensor", "mask_ids"),
-        ("Tensor?", "mask_ids_shapes"),
-        ("Tensor", "polygons"),
-        ("Tensor?", "polygons_shapes"),
-        ("Tensor", "vertices"),
-        ("bool", "reindex_masks"),
-        ("Tensor(a!)", "table"),
-        ("Tensor(b!)", "counts"),
-    ],
-)
+_plan = native.kernel("select_masks_plan", writes=(-2, -1))
 
 
-@operator(name="segmentation.select_masks", kernel="Tensor table", outputs=2, reads_values=True)
+@operator(name="segmentation.select_masks", reads_values=True)
 def select_masks(
     mask_ids: T,
     polygons: T,
@@ -41,19 +29,19 @@ def select_masks(
     device: DeviceLike | None = None,
     reindex_masks: bool = False,
 ) -> tuple[T, T]:
-    """The polygons of some masks, and their vertices.
+    """Select the polygons of some masks, and their vertices.
 
     Args:
         mask_ids: int32 (masks,), without repetitions.
-        polygons: int32 (polygons, 3): the number of the mask, and where the polygon's vertices begin and end. A mask may have several polygons.
+        polygons: int32 (polygons, 3): mask id, start and end of the polygon's vertices. A mask may have several polygons.
         vertices: (vertices, coordinates) of any type.
-        reindex_masks: number the masks anew: 0 for the first of ``mask_ids`` and so on.
+        reindex_masks: renumber the masks: 0 for the first of ``mask_ids`` and so on.
 
     Returns:
-        Polygons and vertices of the masks, in the order of ``mask_ids``. Their numbers depend on the values, so the call waits for the inputs.
+        Polygons and vertices of the masks, in the order of ``mask_ids``. Their number depends on the values, so the call waits for the inputs.
 
     Raises:
-        RuntimeError: a mask that is not there or given twice, vertices that are not there, inputs of another type or shape.
+        RuntimeError: a mask id that does not exist or is repeated, vertices out of range, inputs of another type or shape.
 
     >>> polygons = torch.tensor([[4, 0, 2], [7, 2, 3]], dtype=torch.int32)
     >>> points = torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
@@ -84,7 +72,7 @@ def select_masks(
         empty_batch(ids.batch_size, [counts[:, 0], 3], torch.int32, target),
         empty_batch(ids.batch_size, [counts[:, 1], width], points.dtype, target),
     )
-    return Launch(out, [table])  # type: ignore[return-value]
+    return launch(out, [table])
 
 
 @operator(name="segmentation.random_mask_pixel")
@@ -99,20 +87,20 @@ def random_mask_pixel(
     value: PerSample[int] | None = None,
     rng: Random = None,
 ) -> Any:
-    """The coordinates of a random pixel of a mask, all equally likely.
+    """Draw a random pixel of a mask, all equally likely, and return its coordinates.
 
     Args:
-        input: anything with at least one dimension and one element.
-        foreground: choose from the foreground only, where there is one.
-        threshold: the foreground is what is larger, by default larger than 0.
-        value: the foreground is what is equal.
-        rng: the generator, by default that of the thread.
+        input: any type, with at least one dimension and one element.
+        foreground: choose only foreground pixels, if there are any.
+        threshold: foreground is larger than this, by default 0.
+        value: foreground is equal to this.
+        rng: random generator; by default this thread's.
 
     Returns:
-        int64, a number for each dimension.
+        int64, one number per dimension.
 
     Raises:
-        RuntimeError: both ``threshold`` and ``value``, a mask without a pixel.
+        RuntimeError: both ``threshold`` and ``value``, a mask without pixels.
 
     >>> random_mask_pixel(torch.tensor([[0, 0, 0], [0, 0, 5]]), foreground=1).torch()
     tensor([1, 2])
@@ -126,12 +114,7 @@ def random_mask_pixel(
     return empty_batch(mask.batch_size, [mask.ndim], torch.int64, mask._values.device)
 
 
-@operator(
-    name="segmentation.random_object_bbox",
-    kernel="Tensor? background, Tensor? class_weights, Tensor? classes, Tensor foreground_prob, Tensor? threshold, int k_largest, bool ignore_class, "
-    "int format, Tensor rng",
-    outputs=3,
-)
+@operator(name="segmentation.random_object_bbox", fills=(-6, -4, -2))
 def random_object_bbox(
     input: T,
     /,
@@ -150,31 +133,31 @@ def random_object_bbox(
     threshold: PerSample[Sequence[int]] | None = None,
     rng: Random = None,
 ) -> Any:
-    """The box around a random object of a label mask: pixels of one label that are connected by their sides.
+    """Draw a random object of a label mask and return its bounding box; an object is a set of pixels of one label, connected by their sides.
 
-    A label is drawn, then one of its objects, all equally likely. Labels without an object that is large enough do not count. With a probability of
-    ``1 - foreground_prob``, and where there is no object, the box is the whole mask.
+    First a label is drawn, then one of its objects, all equally likely. Labels without a large enough object do not count. With a probability of ``1
+    - foreground_prob``, and if there are no objects, the box is the whole mask.
 
     Args:
         input: integers or bool with one to six dimensions.
-        background: the label that is no object, by default 0, or one less than the smallest of ``classes`` where 0 is among those.
-        cache_objects: without effect: finding the objects again takes about as long as recognising a mask.
-        class_weights: how likely each of ``classes`` is, or, without these, each of 0, 1, 2... but for the background.
-        classes: the labels to choose from, by default all but the background.
-        foreground_prob: the probability of an object.
-        format: what is returned: "anchor_shape", "start_end", or "box", start and end in one.
+        background: the background label, by default 0, or one less than the smallest of ``classes`` if they contain 0.
+        cache_objects: ignored; finding the objects again takes about as long as recognizing a mask.
+        class_weights: weights of ``classes`` or, without these, of 0, 1, 2... except the background.
+        classes: labels to choose from, by default all except the background.
+        foreground_prob: probability of choosing an object.
+        format: form of the result: "anchor_shape", "start_end", or "box", start and end in one.
         ignore_class: choose from the objects of all labels at once.
-        k_largest: choose from so many objects only, those with the largest boxes.
+        k_largest: choose only among this many objects, those with the largest boxes.
         output_class: also return the label, int32.
-        threshold: least extents of the box, one number or one for each dimension.
-        rng: the generator, by default that of the thread.
+        threshold: smallest extents of the box, one number or one per dimension.
+        rng: random generator; by default this thread's.
 
     Returns:
-        int32: start and shape, start and end, or both in one; then the label where it is asked for.
+        int32: start and shape, start and end, or both in one; then the label, if requested.
 
     Raises:
-        RuntimeError: an input of another type, an unknown format, ``k_largest`` below 1, ``background`` among the classes, not as many weights as
-            classes, ``ignore_class`` together with what concerns classes.
+        RuntimeError: an input of another type, an unknown format, ``k_largest`` below 1, ``background`` among the classes, a number of weights other
+            than that of the classes, ``ignore_class`` together with arguments about classes.
 
     >>> mask = torch.tensor([[0, 0, 0, 0], [0, 3, 3, 0], [0, 3, 0, 0]])
     >>> random_object_bbox(mask, format="box", output_class=True)[0].torch()
@@ -206,4 +189,4 @@ def random_object_bbox(
     label = empty_batch(count, [], torch.int32, target)
     arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS.index(format), rng]
     results = (first,) if box else (first, second)
-    return Launch((first, second, label), arguments, views=(*results, label) if output_class else results)
+    return launch((first, second, label), arguments, views=(*results, label) if output_class else results)

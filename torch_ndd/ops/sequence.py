@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of sequences in another order, or one by one."""
+"""Reordering and extracting frames of sequences."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._arguments import NO_VALUE
-from .._batch import Batch, empty_batch, new_batch
-from .._operator import DeviceLike, Launch, T, VaryingShape, operator
+from .._core.arguments import NO_VALUE
+from .._core.batch import Batch, empty_batch, new_batch
+from .._core.operator import DeviceLike, T, VaryingShape, launch, operator
 from ._columns import Column, extents_of, first_failure, holds, shown
 
 
@@ -19,7 +19,7 @@ def _check_sequence(op: str, input: Batch) -> None:
         raise RuntimeError(f"{op}: the input must have at least two dimensions, frames and what they are made of; got {input.ndim}")
 
 
-@operator(kernel="Tensor new_order")
+@operator()
 def sequence_rearrange(
     input: T,
     /,
@@ -28,14 +28,14 @@ def sequence_rearrange(
     device: DeviceLike | None = None,
     new_order: VaryingShape[Sequence[int]],
 ) -> T:
-    """Put the frames of a sequence into another order: ``out[k] = in[new_order[k]]``. Frames may be repeated or left out.
+    """Reorder the frames of a sequence: ``out[k] = in[new_order[k]]``. Frames may be repeated or left out.
 
     Args:
         input: a sequence, with frames outermost; any type.
-        new_order: numbers of frames, as many as the result has; a Batch may have more for one sample than for another.
+        new_order: frame indices, one per frame of the result; in a Batch their number may differ between samples.
 
     Raises:
-        RuntimeError: no such frame, an empty order, or no sequence.
+        RuntimeError: a frame out of range, an empty order, or an input that is not a sequence.
 
     >>> sequence_rearrange(torch.tensor([[1, 1], [2, 2]]), new_order=[1, 0, 1]).torch().tolist()
     [[2, 2], [1, 1], [2, 2]]
@@ -57,7 +57,7 @@ def sequence_rearrange(
         _check_frames(op, "new_order", table, extents[0])
     count: Column = table.shape[1] if len(table) == 1 or torch.compiler.is_compiling() or bool((counts == table.shape[1]).all()) else counts
     out = empty_batch(arrays.batch_size, [count, *extents[1:]], arrays.dtype, arrays._values.device, arrays._layout)
-    return Launch(out, (table,))  # type: ignore[return-value]
+    return launch(out, (table,))
 
 
 def _check_frames(op: str, argument: str, table: torch.Tensor, frames: Column) -> None:
@@ -70,19 +70,19 @@ def _check_frames(op: str, argument: str, table: torch.Tensor, frames: Column) -
         raise RuntimeError(f"{op}: argument {argument!r}: sample {sample} has {most} frames, not all of {row}")
 
 
-@operator(kernel="Tensor element_map")
+@operator()
 def element_extract(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, element_map: Any) -> Any:
-    """Single frames of a sequence: ``out_k = in[element_map[k]]``.
+    """Extract single frames of a sequence: ``out_k = in[element_map[k]]``.
 
     Args:
         input: a sequence, with frames outermost; any type.
-        element_map: numbers of frames.
+        element_map: frame indices.
 
     Returns:
-        A Tensor or Batch for each of them: several in a tuple, one as it is.
+        One Tensor or Batch per index: a tuple for several, the value itself for one.
 
     Raises:
-        RuntimeError: no such frame, no number at all, or no sequence.
+        RuntimeError: a frame out of range, no indices, or an input that is not a sequence.
 
     >>> first, last = element_extract(torch.tensor([[1, 1], [2, 2], [3, 3]]), element_map=[0, 2])
     >>> last.torch()
@@ -106,11 +106,11 @@ def element_extract(input: T, /, *, batch_size: int | None = None, device: Devic
     layout = arrays._layout[1:] if arrays._layout else None
     each: list[Column] = [extent.repeat(len(elements)) if isinstance(extent, torch.Tensor) else extent for extent in extents[1:]]
     out = empty_batch(len(elements) * count, each, arrays.dtype, arrays._values.device, layout)
-    return Launch(out, (table,), views=tuple(_part(out, k, count) for k in range(len(elements))))
+    return launch(out, (table,), views=tuple(_part(out, k, count) for k in range(len(elements))))
 
 
 def _part(whole: Batch, k: int, count: int) -> Batch:
-    """Samples k * count to (k + 1) * count, over the same memory. All such parts have equal shapes."""
+    """Return views of samples k * count to (k + 1) * count. All these parts have equal shapes."""
     if whole._shapes is None:
         return new_batch(whole._values[k * count : (k + 1) * count], None, whole._layout)
     parts = whole.batch_size // count if count else 1

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other shapes and orders of the same elements."""
+"""Reshaping, reordering and copying elements."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch, new_batch
-from .._operator import DeviceLike, Launch, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch, new_batch
+from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
 from ._axes import axes_of_samples
 from ._columns import (
     Column,
@@ -32,7 +32,7 @@ def _transpose_formula(input: torch.Tensor, order: str, *, dtype: torch.dtype) -
     return input.permute(0, *(1 + int(axis) for axis in order)).contiguous()
 
 
-@operator(formula=_transpose_formula, kernel="str order")
+@operator(formula=_transpose_formula)
 def transpose(
     input: T,
     /,
@@ -43,16 +43,16 @@ def transpose(
     perm: Any = None,
     transpose_layout: bool = True,
 ) -> T:
-    """Put the axes into another order: axis ``d`` of the result is axis ``perm[d]`` of the input.
+    """Permute the axes: axis ``d`` of the result is axis ``perm[d]`` of the input.
 
     Args:
         input: any type, at most 8 dimensions.
         perm: a permutation of the axes; by default all of them in reverse.
-        transpose_layout: whether the letters of the layout move along.
-        output_layout: the result's layout, whatever the input's was.
+        transpose_layout: permute the letters of the layout too.
+        output_layout: the result's layout, instead of one derived from the input's.
 
     Raises:
-        RuntimeError: ``perm`` is no permutation, or ``output_layout`` has not a letter for each axis.
+        RuntimeError: ``perm`` is not a permutation, or ``output_layout`` does not have one letter per axis.
 
     >>> transpose(torch.arange(6).reshape(1, 2, 3), perm=[2, 0, 1]).torch()
     tensor([[[0, 3]],
@@ -74,7 +74,7 @@ def transpose(
         layout = "".join(layout[axis] for axis in order)
     extents = extents_of(arrays)
     out = empty_batch(arrays.batch_size, [extents[axis] for axis in order], arrays.dtype, arrays._values.device, layout or None)
-    return Launch(out, ("".join(map(str, order)),))  # type: ignore[return-value]
+    return launch(out, ("".join(map(str, order)),))
 
 
 def _permutation(perm: Any, ndim: int) -> list[int]:
@@ -86,15 +86,15 @@ def _permutation(perm: Any, ndim: int) -> list[int]:
 
 
 def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: torch.dtype | None = None) -> Batch:
-    """The same memory with other extents and perhaps another type."""
+    """Return a view of the same memory with other extents and possibly another type."""
     values = input._values
     if dtype is not None and dtype is not values.dtype:
         if torch.compiler.is_compiling():
-            misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not tell the offset in a graph
+            misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not know the offset in a graph
         else:
             misaligned = values.storage_offset() * values.element_size() % dtype.itemsize != 0
         if misaligned:
-            values = input._ready().clone()  # a sample of a ragged batch, not aligned for the type
+            values = input._ready().clone()  # a sample of a ragged batch that is misaligned for the type
         values = values.reshape(-1).view(dtype)
     if input._shapes is None and not any(isinstance(extent, torch.Tensor) for extent in shape):
         return new_batch(values.view(input.batch_size, *shape), None, layout)
@@ -138,7 +138,7 @@ def _reshaped(
 
 
 def _source_extents(op: str, data: Batch, extents: Sequence[Column], sources: Sequence[Column]) -> list[Column]:
-    """The extents that ``src_dims`` picks; -1 is a new axis."""
+    """Return the extents selected by ``src_dims``; -1 is a new axis."""
     for k, source in enumerate(sources):
         if not holds((source >= -1) & (source < data.ndim)):
             raise RuntimeError(f"{op}: src_dims[{k}] is out of bounds: axes of the input are 0 to {data.ndim - 1}, -1 inserts a new one")
@@ -169,7 +169,7 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
 
 
 def _in_other_items(op: str, extents: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
-    """The innermost axis as so many items of another size."""
+    """Return the innermost extent in items of another size."""
     if not extents:
         raise RuntimeError(f"{op}: a number cannot be taken for items of another size; give a shape")
     size = extents[-1] * in_bytes
@@ -179,7 +179,7 @@ def _in_other_items(op: str, extents: list[Column], in_bytes: int, out_bytes: in
 
 
 def _without_wildcard(op: str, extents: Sequence[Column], requested: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
-    """The requested extents with what is negative replaced. RuntimeError unless they hold as many bytes as the input."""
+    """Return the requested extents with negative ones resolved. Raise RuntimeError unless they hold as many bytes as the input."""
     bytes_in = product(extents) * in_bytes
     unknown = sum((choose(extent < 0, 1, 0) for extent in requested), 0)
     if not holds(unknown <= 1):
@@ -200,7 +200,7 @@ def _without_wildcard(op: str, extents: Sequence[Column], requested: list[Column
     return requested
 
 
-@operator(view=True)
+@operator(kernel=None)
 def reshape(
     data: T,
     shape_input: ShapeArg[Sequence[int]] | None = None,
@@ -213,18 +213,18 @@ def reshape(
     shape: ShapeArg[Sequence[int]] | None = None,
     src_dims: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """The same elements in another shape. Nothing is copied: the result shares the input's memory.
+    """Reshape without copying: the result shares the input's memory.
 
     Args:
         data: any type and number of dimensions.
-        shape_input: the shape, by position.
-        shape: the new extents; one of them may be negative and is made to fit.
-        rel_shape: the new extents relative to the input's; negative as for ``shape``.
-        src_dims: which axis of the input each extent is taken from, or with ``rel_shape`` relates to; -1 is a new axis.
-        layout: of the result; "" for none. By default the input's where the number of dimensions stays the same.
+        shape_input: the shape, as a positional argument.
+        shape: the new extents; one of them may be negative and is inferred.
+        rel_shape: the new extents relative to the input's; negative as in ``shape``.
+        src_dims: the input axis for each extent, or the one that ``rel_shape`` relates to; -1 is a new axis.
+        layout: layout of the result; "" for none. By default the input's if the number of dimensions does not change.
 
     Raises:
-        RuntimeError: extents that do not fit, several ways to give them, or none and no layout.
+        RuntimeError: extents that do not fit, several forms of them, or none and no layout.
 
     >>> reshape(torch.arange(6), shape=[2, -1]).torch()
     tensor([[0, 1, 2],
@@ -233,7 +233,7 @@ def reshape(
     return _reshaped("reshape", data, shape_input, shape, rel_shape, src_dims, layout, None)  # type: ignore[return-value,arg-type]
 
 
-@operator(view=True)
+@operator(kernel=None)
 def reinterpret(
     data: T,
     shape_input: ShapeArg[Sequence[int]] | None = None,
@@ -247,18 +247,17 @@ def reinterpret(
     shape: ShapeArg[Sequence[int]] | None = None,
     src_dims: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """The same bytes as elements of another type. Nothing is copied: the result shares the input's memory.
+    """Reinterpret the bytes as elements of another type, without copying: the result shares the input's memory.
 
-    Without a shape the innermost extent changes with the size of an element. (A sample of a ragged batch is copied where it is not aligned for
-    the type.)
+    Without a shape the innermost extent changes with the size of an element. (A sample of a ragged batch that is misaligned for the type is copied.)
 
     Args:
         data: any type and number of dimensions.
-        dtype: of the result.
-        shape_input, shape, rel_shape, src_dims, layout: as for :func:`reshape`, in elements of the result.
+        dtype: type of the result.
+        shape_input, shape, rel_shape, src_dims, layout: see :func:`reshape`, in elements of the result.
 
     Raises:
-        RuntimeError: extents that do not make up the same number of bytes, or nothing to do.
+        RuntimeError: extents with a different number of bytes, or no change.
 
     >>> reinterpret(torch.tensor([1.0, 2.0]), dtype=torch.int32).torch()
     tensor([1065353216, 1073741824], dtype=torch.int32)
@@ -266,7 +265,7 @@ def reinterpret(
     return _reshaped("reinterpret", data, shape_input, shape, rel_shape, src_dims, layout, dtype)  # type: ignore[return-value,arg-type]
 
 
-@operator(view=True)
+@operator(kernel=None)
 def squeeze(
     data: T,
     /,
@@ -276,16 +275,16 @@ def squeeze(
     axes: ShapeArg[Sequence[int]] | None = None,
     axis_names: str | None = None,
 ) -> T:
-    """Remove axes of extent 1. Nothing is copied: the result shares the input's memory.
+    """Remove axes of extent 1, without copying: the result shares the input's memory.
 
     Args:
         data: any type and number of dimensions.
-        axes: the axes; negative ones count from the end. With an axis for each sample (a Batch) there are as many for all of them.
-        axis_names: the same as letters of the layout. One of the two must be given.
+        axes: the axes; negative axes count from the end. With axes per sample (a Batch), all samples must have the same number of them.
+        axis_names: the axes as letters of the layout. One of the two is required.
 
     Raises:
-        RuntimeError: an extent that is not 1, unless there are no elements with and without the axis; wrong axes, both or none of ``axes`` and
-            ``axis_names``.
+        RuntimeError: an extent that is not 1, unless there are no elements with and without the axis; axes out of range, both or neither of ``axes``
+            and ``axis_names``.
 
     >>> squeeze(torch.zeros(1, 3, 1), axes=[0]).shape
     (3, 1)
@@ -314,12 +313,12 @@ def squeeze(
 
 
 def _stays_empty(extents: Sequence[Any], removed: Sequence[int], sample: int | None) -> Any:
-    """Whether samples have no elements, neither with nor without these axes."""
+    """Return whether samples have no elements, with and without these axes."""
     left = product([extent if sample is None else at_sample(extent, sample) for axis, extent in enumerate(extents) if axis not in removed])
     return left == 0
 
 
-@operator(view=True)
+@operator(kernel=None)
 def expand_dims(
     data: T,
     /,
@@ -329,15 +328,15 @@ def expand_dims(
     axes: Any,
     new_axis_names: str = "",
 ) -> T:
-    """Insert axes of extent 1. Nothing is copied: the result shares the input's memory.
+    """Insert axes of extent 1, without copying: the result shares the input's memory.
 
     Args:
         data: any type and number of dimensions.
-        axes: where the new axes stand in the result.
-        new_axis_names: a letter for each of them, in the same order; without letters the result has no layout.
+        axes: positions of the new axes in the result.
+        new_axis_names: their letters, in the same order; without letters the result has no layout.
 
     Raises:
-        RuntimeError: axes that are negative, given twice or beyond the result's dimensions; letters for data without a layout, or too few.
+        RuntimeError: axes that are negative, repeated or beyond the result's dimensions; letters for data without a layout, or too few.
 
     >>> expand_dims(torch.zeros(2, 3), axes=[0, 3]).shape
     (1, 2, 3, 1)
@@ -373,7 +372,7 @@ def _copy_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
 
 @operator(formula=_copy_formula)
 def copy(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
-    """The same values in memory of their own, on ``device`` if that is given.
+    """Copy the values into new memory, on ``device`` if given.
 
     >>> a = torch.zeros(2)
     >>> b = copy(a)
@@ -384,13 +383,13 @@ def copy(input: T, /, *, batch_size: int | None = None, device: DeviceLike | Non
     return like(input)
 
 
-@operator(view=True)
+@operator(kernel=None)
 def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, key: Any) -> T:
-    """A property of the data as an array of bytes, uint8; without any where it is not known.
+    """Return a property of the data as bytes, uint8; empty if it is unknown.
 
     Args:
         input: anything.
-        key: "layout", or "source_info": the file that a sample came from.
+        key: "layout", or "source_info": the file from which a sample was read.
 
     Raises:
         RuntimeError: another key.

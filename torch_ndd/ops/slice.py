@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``slice`` and ``pad``: windows given by their limits, and arrays filled up to a size."""
+"""``slice`` and ``pad``: windows given by their limits, and padding to a size."""
 
 import functools
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Hint, Launch, PerSample, ShapeArg, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ._axes import axes_of_samples, named_axes, usual_layout
 from ._columns import (
     Column,
@@ -33,14 +33,14 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, to
 
 
 class _Limit(NamedTuple):
-    """One of the arguments that say where a window begins or ends."""
+    """An argument for the start or the end of a window."""
 
     name: str
     value: Any  # a number, a tuple of them, or a tensor (rows, columns)
     relative: bool  # to the extents
 
     def columns(self, op: str, lengths: Sequence[Column]) -> list[Column]:
-        """In elements, one column an axis."""
+        """Return the limit in elements, one column per axis."""
         values = column_list(self.value)
         if len(values) == 1:
             values = values * len(lengths)
@@ -104,7 +104,7 @@ def _window(
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks again and again
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks repeatedly
 
 
 def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:
@@ -126,14 +126,14 @@ def _of_sample(limit: _Limit | None, sample: int) -> _Limit | None:
 
 
 def _stacked(windows: Sequence[CropWindow]) -> CropWindow:
-    """One window for each sample as columns."""
+    """Return one window per sample as columns."""
     extents = torch.cat([rows(window.extent) for window in windows])
     starts = torch.cat([window.rows for window in windows])
     return CropWindow(starts.unbind(1), extents.unbind(1), starts)
 
 
 class SliceArguments(NamedTuple):
-    """The arguments of ``slice`` that say where the window lies: each a number, a sequence or a tensor (rows, columns)."""
+    """The window arguments of ``slice``: each a number, a sequence or a tensor (rows, columns)."""
 
     anchor: Any
     shape_input: Any
@@ -150,9 +150,9 @@ class SliceArguments(NamedTuple):
 
 
 def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> CropWindow:
-    """The window of every sample. RuntimeError where the policy does not allow it to leave a sample.
+    """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
 
-    >>> from torch_ndd._batch import as_batch
+    >>> from torch_ndd._core.batch import as_batch
     >>> arguments = SliceArguments(None, None, True, True, [100, 20], None, None, None, [300, 200], None, None, None)
     >>> slice_window("slice", as_batch(torch.zeros(1, 480, 640, 3), layout="HWC"), arguments, "error").start
     (20, 100, 0)
@@ -199,7 +199,7 @@ def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> 
     return _window(op, layout, extents, chosen[0], begin, stop, policy)
 
 
-@operator(kernel="Tensor start, Tensor fill_values, bool pad, str layout")
+@operator()
 def slice(
     data: T,
     anchor: ShapeArg[Sequence[float]] | None = None,
@@ -224,28 +224,28 @@ def slice(
     shape: ShapeArg[Sequence[int]] | None = None,
     start: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """Cut out a window from one position to another: ``out = data[round(start) : round(end)]`` along some axes.
+    """Slice out a window between two positions: ``out = data[round(start) : round(end)]`` along some axes.
 
-    Where it begins is given by ``start`` or ``rel_start``, by default 0; where it ends by one of ``end``, ``rel_end``, ``shape`` and ``rel_shape``,
-    by default the end of the axis. Instead, ``anchor`` and ``shape_input`` may be given by position.
+    The window starts at ``start`` or ``rel_start``, by default 0, and its end is given by one of ``end``, ``rel_end``, ``shape`` and ``rel_shape``,
+    by default the end of the axis. Alternatively, ``anchor`` and ``shape_input`` may be given as positional arguments.
 
     Args:
         data: any type and number of dimensions.
-        anchor, shape_input: where the window begins and its extents: integers in elements, floating-point numbers relative to the extents.
+        anchor, shape_input: start and shape of the window: integers in elements, floating-point numbers relative to the extents.
         normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in elements.
-        start, end, shape: in elements, one number for each axis or one for all.
-        rel_start, rel_end, rel_shape: the same, relative to the extents of the sample.
-        axes: the axes that the numbers are for; negative ones count from the end. ``[]``: all.
-        axis_names: the same as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
-        out_of_bounds_policy: what happens to a window that leaves the array: "error", "pad" fills it with ``fill_values``, "trim_to_shape" cuts
-            it off.
-        fill_values: one number, or one for each channel (``C`` in the layout).
+        start, end, shape: in elements, one number per axis or one for all.
+        rel_start, rel_end, rel_shape: relative to the extents of the sample.
+        axes: the axes of these numbers; negative axes count from the end. ``[]``: all.
+        axis_names: the axes as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
+        out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" with ``fill_values``, or "trim_to_shape".
+        fill_values: one number, or one per channel (``C`` in the layout).
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
-        output_dtype: an old name of dtype.
-        image_type: without effect.
+        output_dtype: old name of ``dtype``.
+        image_type: ignored.
 
     Raises:
-        RuntimeError: a window that leaves the array or ends before it begins, arguments that exclude each other, wrong axes, an unknown policy.
+        RuntimeError: a window that leaves the array or ends before it starts, arguments that exclude each other, axes out of range, an unknown
+            policy.
 
     >>> slice(torch.arange(12).reshape(3, 4), start=[1, 0], shape=[2, 2], axes=[1, 0]).torch()
     tensor([[1, 2],
@@ -268,10 +268,10 @@ def slice(
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
     wanted = output_type(op, dtype, output_dtype) or arrays.dtype
     out = empty_batch(arrays.batch_size, window.extent, wanted, arrays._values.device, arrays._layout)
-    return Launch(out, (window.rows, fill_values, pad, layout))  # type: ignore[return-value]
+    return launch(out, (window.rows, fill_values, pad, layout))
 
 
-@operator(kernel="Tensor start, Tensor fill_values, bool pad, str layout")
+@operator()
 def pad(
     input: T,
     /,
@@ -284,18 +284,19 @@ def pad(
     fill_value: PerSample[float] = 0.0,
     shape: ShapeArg[Sequence[int]] | None = None,
 ) -> T:
-    """Fill samples up at their ends: to the largest extents in the batch, to a given shape, to multiples of a number.
+    """Pad samples at their ends: to the largest extents in the batch, to a given shape, to multiples of a number.
 
     Args:
         input: any type and number of dimensions.
-        fill_value: what is appended.
-        shape: the least extents, one number for each axis or one for all; a larger sample stays as it is. 0 or less: the largest in the batch.
-        align: extents are rounded up to multiples of this, one number for each axis or one for all.
-        axes: the axes that are filled up, by default all; negative ones count from the end.
-        axis_names: the same as letters of the layout.
+        fill_value: value to append.
+        shape: the smallest extents, one per axis or one for all; larger samples are unchanged. 0 or less: the largest in the batch.
+        align: round extents up to multiples of this, one number per axis or one for all.
+        axes: the axes to pad, by default all; negative axes count from the end.
+        axis_names: the axes as letters of the layout.
 
     Raises:
-        RuntimeError: wrong axes, ``axes`` and ``axis_names`` together, an ``align`` below 1, or not as many numbers as axes.
+        RuntimeError: axes out of range, ``axes`` and ``axis_names`` together, an ``align`` below 1, or a number of values other than that of the
+            axes.
 
     >>> from torch_ndd import batch
     >>> pad(batch([[1, 2, 3], [4]]), fill_value=-1).torch().tolist()
@@ -308,7 +309,7 @@ def pad(
     chosen = axes_of_samples("pad", axes, axis_names, arrays._layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
     extents = _padded(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays._values.device, arrays._layout)
-    return Launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))  # type: ignore[return-value]
+    return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
 
 
 def _padded(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
@@ -333,7 +334,7 @@ def _padded(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align:
 
 
 def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, align: Any) -> list[Column]:
-    """The same where every sample has axes of its own."""
+    """Pad samples that each have their own axes."""
     table = rows(extents_of(arrays)).expand(len(axes), arrays.ndim)
     largest = table.amax(0).tolist()
 
@@ -345,7 +346,7 @@ def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, ali
 
 
 def _nowhere(ndim: int) -> torch.Tensor:
-    """The start of windows that begin where the samples do."""
+    """Return the start of windows that begin where the samples do."""
     return torch.zeros((1, ndim), dtype=torch.int64) if torch.compiler.is_compiling() else _kept_nowhere(ndim)
 
 

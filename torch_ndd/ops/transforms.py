@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Affine maps as matrices: D by D + 1, the last column is the shift."""
+"""Affine maps as matrices of shape (D, D + 1), whose last column is the offset."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from .._batch import Batch, empty_batch
-from .._operator import DeviceLike, Launch, PerSample, T, operator
+from .._core.batch import Batch, empty_batch
+from .._core.call import Launch
+from .._core.operator import DeviceLike, PerSample, T, launch, operator
 
 _MOST_DIMENSIONS = 6
 
 
-@operator(name="transforms.translation", kernel="Tensor offset, int frames, int single, bool reverse_order", per_frame=True)
+@operator(name="transforms.translation", per_frame=True)
 def translation(
     input: T | None = None,
     /,
@@ -23,15 +24,15 @@ def translation(
     offset: PerSample[Sequence[float]],
     reverse_order: bool = False,
 ) -> T:
-    """The map ``x -> x + offset``.
+    """Return the translation ``x -> x + offset``.
 
     Args:
-        input: another map, which comes first.
+        input: another map, applied first.
         offset: D numbers, per sample or per frame.
-        reverse_order: the other map comes last.
+        reverse_order: apply the other map last.
 
     Returns:
-        float32 (D, D + 1), for frames (F, D, D + 1).
+        float32 (D, D + 1), or (F, D, D + 1) for frames.
 
     Raises:
         RuntimeError: more than six dimensions, an input of another dimension or for another number of frames than the arguments.
@@ -45,7 +46,7 @@ def translation(
     return made.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
 
 
-@operator(name="transforms.scale", kernel="Tensor scale, Tensor? center, int frames, int single, bool reverse_order", per_frame=True)
+@operator(name="transforms.scale", per_frame=True)
 def scale(
     input: T | None = None,
     /,
@@ -57,17 +58,17 @@ def scale(
     reverse_order: bool = False,
     scale: PerSample[Sequence[float]],
 ) -> T:
-    """The map ``x -> scale * (x - center) + center``.
+    """Return the scaling ``x -> scale * (x - center) + center``.
 
     Args:
-        input: another map, which comes first.
+        input: another map, applied first.
         scale: D numbers, or one for all axes; per sample or per frame.
-        center: the point that stays, D numbers or one; by default the origin.
-        ndim: D where ``scale`` is one number and there is no input.
-        reverse_order: the other map comes last.
+        center: the fixed point, D numbers or one; by default the origin.
+        ndim: D, if ``scale`` is one number and there is no input.
+        reverse_order: apply the other map last.
 
     Returns:
-        float32 (D, D + 1), for frames (F, D, D + 1).
+        float32 (D, D + 1), or (F, D, D + 1) for frames.
 
     Raises:
         RuntimeError: more than six dimensions, a center or an input of another dimension, an input for another number of frames.
@@ -86,11 +87,7 @@ def scale(
     return made.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
 
 
-@operator(
-    name="transforms.rotation",
-    kernel="Tensor angle, Tensor? axis, Tensor? center, int frames, int single, bool reverse_order",
-    per_frame=True,
-)
+@operator(name="transforms.rotation", per_frame=True)
 def rotation(
     input: T | None = None,
     /,
@@ -102,17 +99,17 @@ def rotation(
     center: PerSample[Sequence[float]] | None = None,
     reverse_order: bool = False,
 ) -> T:
-    """The rotation by ``angle`` in the plane from the first axis to the second, or right-handed about ``axis`` in space.
+    """Return the rotation by ``angle`` in the plane, from the first axis to the second, or right-handed about ``axis`` in space.
 
     Args:
-        input: another map, which comes first.
+        input: another map, applied first.
         angle: degrees, per sample or per frame.
         axis: three numbers, the direction of the axis, of any length.
-        center: the point that stays, D numbers or one; by default the origin.
-        reverse_order: the other map comes last.
+        center: the fixed point, D numbers or one; by default the origin.
+        reverse_order: apply the other map last.
 
     Returns:
-        float32 (2, 3), with an axis (3, 4); for frames with F in front.
+        float32 (2, 3), or (3, 4) with an axis; with F in front for frames.
 
     Raises:
         RuntimeError: an axis that is zero or not three numbers, a center or an input of another dimension, an input for another number of frames.
@@ -128,11 +125,7 @@ def rotation(
     return made.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
 
 
-@operator(
-    name="transforms.shear",
-    kernel="Tensor? shear, Tensor? angles, Tensor? center, int frames, int single, bool reverse_order",
-    per_frame=True,
-)
+@operator(name="transforms.shear", per_frame=True)
 def shear(
     input: T | None = None,
     /,
@@ -144,21 +137,21 @@ def shear(
     reverse_order: bool = False,
     shear: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
 ) -> T:
-    """The map that moves every coordinate by multiples of the others: ``x -> S (x - center) + center``, where S has a diagonal of ones.
+    """Return the shear ``x -> S (x - center) + center``, where S has a diagonal of ones.
 
     Args:
-        input: another map, which comes first.
-        shear: the other elements of S, row by row: xy and yx, or xy, xz, yx, yz, zx and zy; per sample or per frame.
-        angles: the same as angles in degrees, whose tangents they are.
-        center: the point that stays, D numbers or one; by default the origin.
-        reverse_order: the other map comes last.
+        input: another map, applied first.
+        shear: the off-diagonal elements of S, row by row: xy and yx, or xy, xz, yx, yz, zx and zy; per sample or per frame.
+        angles: the same elements as angles in degrees; their tangents are used.
+        center: the fixed point, D numbers or one; by default the origin.
+        reverse_order: apply the other map last.
 
     Returns:
-        float32 (2, 3) or (3, 4), for frames with F in front.
+        float32 (2, 3) or (3, 4), with F in front for frames.
 
     Raises:
-        RuntimeError: neither ``shear`` nor ``angles`` or both, other than 2 or 6 numbers, a center or an input of another dimension, an input for
-            another number of frames.
+        RuntimeError: neither ``shear`` nor ``angles`` or both, a number of values other than 2 or 6, a center or an input of another dimension, an
+            input for another number of frames.
 
     >>> shear(shear=[2, 3]).torch()
     tensor([[1., 2., 0.],
@@ -174,11 +167,7 @@ def shear(
     return made.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
 
 
-@operator(
-    name="transforms.crop",
-    kernel="Tensor from_start, Tensor from_end, Tensor to_start, Tensor to_end, bool absolute, int frames, int single, bool reverse_order",
-    per_frame=True,
-)
+@operator(name="transforms.crop", per_frame=True)
 def crop(
     input: T | None = None,
     /,
@@ -192,16 +181,16 @@ def crop(
     to_end: PerSample[Sequence[float]] = 1.0,
     to_start: PerSample[Sequence[float]] = 0.0,
 ) -> T:
-    """The map that takes one box to another: ``from_start`` to ``to_start`` and ``from_end`` to ``to_end``, along each axis.
+    """Return the map of one box to another: ``from_start`` to ``to_start`` and ``from_end`` to ``to_end``, along each axis.
 
     Args:
-        input: another map, which comes first.
+        input: another map, applied first.
         from_start, from_end, to_start, to_end: corners of the boxes, D numbers or one for all axes; per sample or per frame.
-        absolute: starts and ends are exchanged where they are the wrong way round, so that nothing is mirrored.
-        reverse_order: the other map comes last.
+        absolute: swap starts and ends that are in the wrong order, so that nothing is mirrored.
+        reverse_order: apply the other map last.
 
     Returns:
-        float32 (D, D + 1), for frames (F, D, D + 1). Infinite where the first box is empty.
+        float32 (D, D + 1), or (F, D, D + 1) for frames. Infinite if the first box is empty.
 
     Raises:
         RuntimeError: corners of different dimensions or more than six, an input of another dimension or for another number of frames.
@@ -217,13 +206,13 @@ def crop(
     return made.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
 
 
-@operator(name="transforms.combine", kernel="bool reverse_order", per_frame=True)
+@operator(name="transforms.combine", per_frame=True)
 def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None, device: DeviceLike | None = None, reverse_order: bool = False) -> T:
-    """One map after the other, as a single one: the product of the matrices.
+    """Compose maps into a single one: the product of the matrices.
 
     Args:
-        input_0, input_1, inputs: maps (D, D + 1), or for frames (F, D, D + 1); the first one comes first.
-        reverse_order: the first one comes last.
+        input_0, input_1, inputs: maps (D, D + 1), or (F, D, D + 1) for frames; the first one is applied first.
+        reverse_order: apply the first one last.
 
     Returns:
         float32, of the same shape.
@@ -240,11 +229,11 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     dims = [_dims_of(op, one) for one in maps]
     if len(set(dims)) != 1 or len({one.dtype for one in maps}) != 1:
         raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(one.shape[:1], one.dtype) for one in maps]}")
-    return Launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0]._values.device), [bool(reverse_order)])  # type: ignore[return-value]
+    return launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0]._values.device), [bool(reverse_order)])
 
 
 class _Maps:
-    """What the transforms share: the other map, and which arguments are for frames."""
+    """The other map, and the arguments with values per frame."""
 
     def __init__(self, op: str, given: Any, arguments: dict[str, Any], batch_size: Any, device: Any) -> None:
         self.op, self.given, self.arguments = op, given, arguments
@@ -266,7 +255,7 @@ class _Maps:
                 raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
             single |= (count == 1) << k
             frames |= (value.dim() == 3 or (scalar and value.dim() == 2)) << k
-        return Launch(partial(_unfilled, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
+        return launch(partial(_unfilled, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
 
 
 def _elements(value: Any, scalar: bool) -> int:
@@ -285,6 +274,6 @@ def _dims_of(op: str, given: Batch) -> int:
 
 
 def _unfilled(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
-    """The result, for the frames that inputs and arguments agree on."""
+    """Return the result, for the number of frames that inputs and arguments agree on."""
     shape = [dims, dims + 1] if frames is None else [frames, dims, dims + 1]
     return empty_batch(batch_size, shape, torch.float32, device, "**" if frames is None else "F**")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Geometric warps: every output pixel asks a map where it comes from."""
+"""Geometric warps: a map gives the source position of every output pixel."""
 
 import math
 import warnings
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._batch import Batch
-from .._operator import DeviceLike, Launch, PerSample, ShapeArg, T, operator
+from .._core.batch import Batch
+from .._core.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ._canvas import rotated_canvas
 from ._columns import extents_of
 from ._outputs import frames_of, like, resized
@@ -24,10 +24,8 @@ _NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP
 _UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
 _UP_TO_LANCZOS = {**_UP_TO_CUBIC, types.INTERP_LANCZOS3: "INTERP_LANCZOS3"}
 
-_SPACE = "int first_spatial, int spatial, bool frames"
 
-
-@operator(layouts=LAYOUTS, kernel="Tensor angle, Tensor? axis, Tensor? fill_value, int interp_type, " + _SPACE)
+@operator(layouts=LAYOUTS)
 def rotate(
     input: T,
     /,
@@ -45,24 +43,24 @@ def rotate(
 ) -> T:
     """Rotate images counter-clockwise by ``angle``, or volumes about ``axis``.
 
-    ``out[p] = in[R (p - centre(out)) + centre(in)]``; pixel i covers [i, i + 1). The canvas grows to hold the whole result, unless ``size`` or
-    ``keep_size`` says otherwise; a side keeps the parity of the input's side that it mostly shows.
+    ``out[p] = in[R (p - center(out)) + center(in)]``; pixel i covers [i, i + 1). The canvas grows to hold the whole result, unless ``size`` or
+    ``keep_size`` is given; a side keeps the parity of the input side that contributes most to it.
 
     Args:
         input: images or volumes, channels last or first, with or without frames in front.
         angle: degrees, one per sample or per frame; the frames of a sequence share the largest canvas.
-        axis: direction (x, y, z) of the axis, of any length, for volumes only; a volume turns counter-clockwise seen from the axis' tip.
+        axis: direction (x, y, z) of the axis, of any length, for volumes only; a volume rotates counter-clockwise as seen from the axis' tip.
         size: extents of the output, depth first, rounded half up.
-        keep_size: the output has the input's extents.
-        fill_value: what shows outside the input, one number or one per channel; by default the nearest border pixel.
+        keep_size: keep the input's extents.
+        fill_value: value outside the input, one number or one per channel; by default the nearest border pixel.
         interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
-        dtype: of the output, by default the input's.
+        dtype: type of the output, by default the input's.
         output_dtype: deprecated name of ``dtype``.
 
     Raises:
-        RuntimeError: no axis for a volume, or one that is zero or not three numbers; another ``interp_type``; a size of the wrong length or not
-            positive; an angle that is not finite; angles for another number of frames; fill values for another number of channels.
-        ValueError: a layout that is not among the above.
+        RuntimeError: a volume without an axis, or with one that is zero or not three numbers; another ``interp_type``; a size of the wrong length or
+            not positive; an angle that is not finite; angles for another number of frames; fill values for another number of channels.
+        ValueError: a layout other than the above.
         TypeError: both ``dtype`` and ``output_dtype``.
 
     >>> rotate(torch.tensor([[[1], [2]]], dtype=torch.uint8), angle=90).torch().flatten()
@@ -84,10 +82,10 @@ def rotate(
     out = resized(images, range(first, first + spatial), canvas, _result_type("rotate", images.dtype, dtype, output_dtype))
     interpolation = _interpolation("rotate", interp_type, _NEAREST_OR_LINEAR)
     arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, first, spatial, frames]
-    return Launch(out, arguments)  # type: ignore[return-value]
+    return launch(out, arguments)
 
 
-@operator(layouts=LAYOUTS, kernel="Tensor? matrix, Tensor? fill_value, int interp_type, bool inverse_map, " + _SPACE)
+@operator(layouts=LAYOUTS)
 def warp_affine(
     data: T,
     mtx: T | None = None,
@@ -103,25 +101,25 @@ def warp_affine(
     output_dtype: Any = None,
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
-    """Warp images or volumes with an affine map.
+    """Warp images or volumes by an affine map.
 
     ``out[x, y] = in[m00 x + m01 y + m02, m10 x + m11 y + m12]``, where (0, 0) is the corner of the first pixel: pixel i covers [i, i + 1).
 
     Args:
         data: images or volumes, channels last or first, with or without frames in front.
-        mtx: the matrix as an input, which may be on the GPU. One for each frame, marked with :func:`per_frame`, makes so many frames of an image.
-        matrix: the matrix as an argument: 2 by 3, for volumes 3 by 4, or its numbers row by row; per sample or per frame. x comes first.
-        inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
+        mtx: the matrix as an input, which may be on the GPU. Matrices per frame, marked with :func:`per_frame`, expand an image to that many frames.
+        matrix: the matrix as an argument: (2, 3), for volumes (3, 4), or its numbers row by row; per sample or per frame. x is first.
+        inverse_map: the matrix maps the output to the input, as in the formula; False for a matrix from the input to the output.
         size: extents of the output, depth first, rounded half up; by default those of the input.
-        fill_value: what shows outside the input, one number or one per channel; by default the nearest border pixel.
+        fill_value: value outside the input, one number or one per channel; by default the nearest border pixel.
         interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
-        dtype: of the output, by default the input's.
+        dtype: type of the output, by default the input's.
         output_dtype: deprecated name of ``dtype``.
 
     Raises:
-        RuntimeError: no matrix or two of them, one of another shape, not finite, or for another number of frames; another ``interp_type``; a size
-            of the wrong length or not positive; fill values for another number of channels.
-        ValueError: a layout that is not among the above, ``inverse_map=False`` and a matrix without an inverse.
+        RuntimeError: no matrix or two of them, one of another shape, not finite, or for another number of frames; another ``interp_type``; a size of
+            the wrong length or not positive; fill values for another number of channels.
+        ValueError: a layout other than the above, ``inverse_map=False`` and a singular matrix.
         TypeError: both ``dtype`` and ``output_dtype``.
 
     >>> warp_affine(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), matrix=[1, 0, 1, 0, 1, 0]).torch().flatten()
@@ -134,14 +132,10 @@ def warp_affine(
     made = frames_of(images, mtx)  # type: ignore[arg-type]
     out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), made)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return Launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames or made is not None])  # type: ignore[return-value]
+    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames or made is not None])
 
 
-@operator(
-    name="experimental.warp_perspective",
-    layouts=PLANE_LAYOUTS,
-    kernel="Tensor? matrix, Tensor fill_value, int border, int interp_type, bool inverse_map, bool centred, int first_spatial, bool frames",
-)
+@operator(name="experimental.warp_perspective", layouts=PLANE_LAYOUTS)
 def warp_perspective(
     input: T,
     matrix_input: T | None = None,
@@ -157,27 +151,27 @@ def warp_perspective(
     pixel_origin: str = "corner",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
-    """Warp images with a projective map.
+    """Warp images by a projective map.
 
-    ``out[x, y] = in[u / w, v / w]`` with ``(u, v, w) = matrix (x, y, 1)``. Where ``w`` is zero, the point lies at infinity.
+    ``out[x, y] = in[u / w, v / w]`` with ``(u, v, w) = matrix (x, y, 1)``. If ``w`` is zero, the point is at infinity.
 
     Args:
-        input: images, channels last or first or none, with or without frames in front.
-        matrix_input: the matrix as an input, which may be on the GPU. One for each frame, marked with :func:`per_frame`, makes so many frames of
-            an image.
-        matrix: the matrix as an argument: 3 by 3, or its numbers row by row; per sample or per frame.
-        inverse_map: the matrix leads from the output to the input, as in the formula; False for a matrix from the input to the output.
-        pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
+        input: images, channels last, first or none, with or without frames in front.
+        matrix_input: the matrix as an input, which may be on the GPU. Matrices per frame, marked with :func:`per_frame`, expand an image to that many
+            frames.
+        matrix: the matrix as an argument: (3, 3), or its numbers row by row; per sample or per frame.
+        inverse_map: the matrix maps the output to the input, as in the formula; False for a matrix from the input to the output.
+        pixel_origin: the position of (0, 0): "corner", the corner of the first pixel, or "center", its center, as in OpenCV.
         size: height and width of the output, or one number for both, rounded half up; by default those of the input.
-        border_mode: what shows outside the input: "constant" (``fill_value``), "replicate" (aaa|abcd|ddd), "reflect" (cba|abcd|dcb),
-            "reflect_101" (dcb|abcd|cba) or "wrap" (bcd|abcd|abc).
+        border_mode: values outside the input: "constant" (``fill_value``), "replicate" (aaa|abcd|ddd), "reflect" (cba|abcd|dcb), "reflect_101"
+            (dcb|abcd|cba) or "wrap" (bcd|abcd|abc).
         fill_value: one number, or one per channel.
         interp_type: ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``, the cubic with a slope of -0.75 as in OpenCV.
 
     Raises:
         RuntimeError: no matrix or two of them, one of another shape, not finite, or for another number of frames; another ``interp_type``,
             ``border_mode`` or ``pixel_origin``; a size of the wrong length or not positive; fill values for another number of channels.
-        ValueError: a layout that is not among the above, ``inverse_map=False`` and a matrix without an inverse.
+        ValueError: a layout other than the above, ``inverse_map=False`` and a singular matrix.
 
     >>> warp_perspective(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), matrix=[1, 0, 1, 0, 1, 0, 0, 0, 1]).torch().flatten()
     tensor([2, 3, 0], dtype=torch.uint8)
@@ -192,15 +186,15 @@ def warp_perspective(
     out = resized(images, (first, first + 1), canvas, frames=made)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
     arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), first, frames or made is not None]
-    return Launch(out, arguments)  # type: ignore[return-value]
+    return launch(out, arguments)
 
 
-# 16 copies of one pair of maps took as long as the rest: 43 ms for 16 VGA images.
-@operator(name="experimental.remap", layouts=PLANE_LAYOUTS, kernel="int interp, bool centred, int first_spatial, bool frames", shares=True)
+# Copying one pair of maps for 16 samples took as long as the rest: 43 ms for 16 VGA images.
+@operator(name="experimental.remap", layouts=PLANE_LAYOUTS)
 def remap(
     input: T,
-    mapx: T,
-    mapy: T,
+    mapx: Shared[T],
+    mapy: Shared[T],
     /,
     *,
     batch_size: int | None = None,
@@ -208,20 +202,20 @@ def remap(
     interp: types.DALIInterpType = types.INTERP_LINEAR,
     pixel_origin: str = "corner",
 ) -> T:
-    """Take every output pixel from a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
+    """Sample every output pixel at a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
 
-    The output has the size of the maps. Outside the input, and where a map is NaN, it is 0.
+    The output has the size of the maps. It is 0 outside the input, and where a map is NaN.
 
     Args:
-        input: images, channels last or first or none, with or without frames in front.
-        mapx, mapy: coordinates of any type, height by width, or for frames with a map each; maps that are marked with :func:`per_frame` make so
-            many frames of an image.
+        input: images, channels last, first or none, with or without frames in front.
+        mapx, mapy: coordinates of any type, (height, width), or one map per frame; maps marked with :func:`per_frame` expand an image to that many
+        frames.
         interp: ``INTERP_LINEAR``, ``INTERP_NN``, ``INTERP_CUBIC`` (with a slope of -0.75) or ``INTERP_LANCZOS3``.
-        pixel_origin: where (0, 0) is: "corner", the corner of the first pixel, or "center", its centre, as in OpenCV.
+        pixel_origin: the position of (0, 0): "corner", the corner of the first pixel, or "center", its center, as in OpenCV.
 
     Raises:
         RuntimeError: maps of different shapes, or for another number of frames; another ``interp`` or ``pixel_origin``.
-        ValueError: a layout that is not among the above.
+        ValueError: a layout other than the above.
 
     >>> image = torch.tensor([[[1], [2], [3]]], dtype=torch.uint8)
     >>> remap(image, torch.tensor([[2.0, 0.0, 9.0]]), torch.zeros(1, 3), pixel_origin="center").torch().flatten()
@@ -242,14 +236,10 @@ def remap(
     if made is None:
         made = frames_of(images, ys)
     out = resized(images, (first, first + 1), (heights, widths), frames=made)
-    return Launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames or made is not None])  # type: ignore[return-value]
+    return launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames or made is not None])
 
 
-@operator(
-    layouts=PLANE_LAYOUTS,
-    kernel="Tensor ampl_x, Tensor ampl_y, Tensor? fill_value, Tensor freq_x, Tensor freq_y, int interp_type, Tensor mask, "
-    "Tensor phase_x, Tensor phase_y, int first_spatial, bool frames",
-)
+@operator(layouts=PLANE_LAYOUTS)
 def water(
     input: T,
     /,
@@ -266,23 +256,23 @@ def water(
     phase_x: PerSample[float] = 0.0,
     phase_y: PerSample[float] = 0.0,
 ) -> T:
-    """Make waves, as on the surface of water.
+    """Distort images with waves, like a water surface.
 
-    ``out[x, y] = in[x + ampl_x sin(freq_x y + phase_x), y + ampl_y cos(freq_y x + phase_y)]``, where x and y are the output pixel's numbers but the
-    input's pixel i covers [i, i + 1): as in DALI, linear interpolation mixes an image by half a pixel even without waves.
+    ``out[x, y] = in[x + ampl_x sin(freq_x y + phase_x), y + ampl_y cos(freq_y x + phase_y)]``, where x and y are the output pixel's indices but the
+    input's pixel i covers [i, i + 1): as in DALI, linear interpolation shifts an image by half a pixel even without waves.
 
     Args:
-        input: images, channels last or first or none, with or without frames in front.
+        input: images, channels last, first or none, with or without frames in front.
         ampl_x, ampl_y: amplitudes in pixels.
-        freq_x, freq_y: radians per pixel, by default a wave in 128 pixels.
+        freq_x, freq_y: radians per pixel, by default one wave per 128 pixels.
         phase_x, phase_y: radians.
-        mask: 0 leaves a sample as it is.
-        fill_value: what shows outside the input, one number or one per channel.
+        mask: 0 keeps a sample unchanged.
+        fill_value: value outside the input, one number or one per channel.
         interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
 
     Raises:
         RuntimeError: another ``interp_type``; fill values for another number of channels.
-        ValueError: a layout that is not among the above.
+        ValueError: a layout other than the above.
 
     >>> water(torch.tensor([[[1], [2], [3]]], dtype=torch.uint8), ampl_x=1.5, ampl_y=0, phase_x=1.5708).torch().flatten()
     tensor([2, 3, 0], dtype=torch.uint8)
@@ -291,10 +281,10 @@ def water(
     first, _, frames = _space(images)
     interpolation = _interpolation("water", interp_type, _NEAREST_OR_LINEAR)
     arguments = [ampl_x, ampl_y, fill_value, freq_x, freq_y, interpolation, mask, phase_x, phase_y, first, frames]
-    return Launch(like(images), arguments)  # type: ignore[return-value]
+    return launch(like(images), arguments)
 
 
-@operator(layouts=PLANE_LAYOUTS, kernel="Tensor? fill_value, int interp_type, Tensor mask, int first_spatial, bool frames")
+@operator(layouts=PLANE_LAYOUTS)
 def sphere(
     input: T,
     /,
@@ -305,37 +295,37 @@ def sphere(
     interp_type: types.DALIInterpType = types.INTERP_NN,
     mask: PerSample[int] = 1,
 ) -> T:
-    """Bend images over a sphere.
+    """Distort images as if projected onto a sphere.
 
-    ``out[p] = in[c + d |d| / r]`` with the image's centre ``c``, ``d = p - c``, and the radius ``r``, half of the longer side, cut off to a whole
-    number of pixels; pixel i covers [i, i + 1).
+    ``out[p] = in[c + d |d| / r]`` with the image's center ``c``, ``d = p - c``, and the radius ``r``, half of the longer side, truncated to whole
+    pixels; pixel i covers [i, i + 1).
 
     Args:
-        input: images, channels last or first or none, with or without frames in front.
-        mask: 0 leaves a sample as it is.
-        fill_value: what shows outside the input, one number or one per channel.
+        input: images, channels last, first or none, with or without frames in front.
+        mask: 0 keeps a sample unchanged.
+        fill_value: value outside the input, one number or one per channel.
         interp_type: ``INTERP_NN`` or ``INTERP_LINEAR``.
 
     Raises:
         RuntimeError: another ``interp_type``; fill values for another number of channels.
-        ValueError: a layout that is not among the above.
+        ValueError: a layout other than the above.
 
     >>> sphere(torch.tensor([[[1], [2], [3], [4], [5], [6]]], dtype=torch.uint8)).torch().flatten()
     tensor([1, 3, 3, 4, 4, 6], dtype=torch.uint8)
     """
     images: Batch = input  # type: ignore[assignment]
     first, _, frames = _space(images)
-    return Launch(like(images), [fill_value, _interpolation("sphere", interp_type, _NEAREST_OR_LINEAR), mask, first, frames])  # type: ignore[return-value]
+    return launch(like(images), [fill_value, _interpolation("sphere", interp_type, _NEAREST_OR_LINEAR), mask, first, frames])
 
 
 def _space(images: Batch) -> tuple[int, int, bool]:
-    """Position of the first spatial dimension, how many there are, and whether the first dimension counts frames."""
+    """Return the first spatial dimension, the number of spatial dimensions, and whether the first dimension counts frames."""
     layout = images._layout or ""
     return (*spatial_axes(layout), layout.startswith("F"))
 
 
 def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
-    """The spatial extents: numbers, or int64 (N,) with one for each sample."""
+    """Return the spatial extents: numbers, or int64 (N,) with one per sample."""
     return list(extents_of(images)[first : first + spatial])
 
 
@@ -346,7 +336,7 @@ def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tupl
         raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
     if argument is not None:
         known: Sequence[Any] = argument.shape[1:]
-        samples, marked = argument.shape[0], len(known) > 2  # more dimensions than a matrix has only what is marked
+        samples, marked = argument.shape[0], len(known) > 2  # only marked arguments have more dimensions than a matrix
     else:
         assert isinstance(given, Batch)
         samples, marked = given.batch_size, (given._layout or "").startswith("F")
@@ -378,7 +368,7 @@ def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
 
 
 def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
-    """Height and width of a map: (H, W), with a last dimension of 1, with frames in front, or both."""
+    """Return height and width of a map: (H, W), optionally with a last dimension of 1, with frames in front, or both."""
     layout, ndim = given._layout or "", given.ndim
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
@@ -440,7 +430,7 @@ def _result_type(op: str, given: torch.dtype, dtype: torch.dtype | None, output_
 
 
 def _row(value: Any, width: int) -> torch.Tensor:
-    """A shape argument as the kernel takes it."""
+    """Return a shape argument in the kernel's form."""
     return value if isinstance(value, torch.Tensor) else torch.tensor([value], dtype=torch.float32).reshape(1, width)
 
 
@@ -465,7 +455,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
 
 
 def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
-    """Extents of the canvas, outermost first: numbers where everything is known, else int64 (N,)."""
+    """Return the extents of the canvas, outermost first: numbers if everything is known, else int64 (N,)."""
     tensors = any(isinstance(value, torch.Tensor) for value in (*extents, angle, axis))
     sizes: list[Any] = list(reversed(extents))
     if not tensors:
@@ -479,7 +469,7 @@ def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
 
 
 def _checked_axis(axis: Any) -> Any:
-    """Three Python numbers in float32, or the tensor."""
+    """Return three Python numbers rounded to float32, or the tensor."""
     if isinstance(axis, torch.Tensor):
         elements = axis.shape[-1] if axis.dim() > 1 else 1
         zero = not torch.compiler.is_compiling() and not bool((axis != 0).any(-1).all())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of PyTorch's ecosystem: :mod:`.nodes` where torchdata is installed (``torch_ndd[nodes]``)."""
+"""Integrations with PyTorch libraries: :mod:`.nodes` if torchdata is installed (``torch_ndd[nodes]``)."""
 
 import importlib.util
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes for ``torchdata.nodes``: a reader, a function on one of its outputs, and torch tensors, all with state."""
+"""Nodes for ``torchdata.nodes``: a reader, a function on one of its outputs, and conversion to torch tensors, all with state."""
 
 import inspect
 import math
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torchdata.nodes import BaseNode
 
-from .._batch import Batch
-from .._cuda import Stream
-from .._states import anything, checked, keys, or_none, whole
-from .._tensor import Tensor
+from .._core.batch import Batch
+from .._core.cuda import Stream
+from .._core.states import anything, checked, keys, or_none, whole
+from .._core.tensor import Tensor
 from ..readers import Reader as AnyReader
 
 _STATE = keys(reader=anything, left=or_none(whole()))
@@ -21,7 +21,7 @@ _STATE_BEHIND = keys(source=anything)
 
 
 class _Node(BaseNode[Any]):
-    """Remembers the CUDA device that is current at ``reset``, and takes it in ``next``, whichever thread calls that."""
+    """Base class that uses in ``next``, on any thread, the CUDA device that was current at ``reset``."""
 
     _cuda: int | None = None
 
@@ -34,19 +34,19 @@ class _Node(BaseNode[Any]):
 
 
 class Reader(_Node):
-    """The epochs of a reader as dicts of Batches, or of Tensors where ``batch_size`` is None: what ``next_epoch(batch_size)`` yields.
+    """Yield the epochs of a reader as dicts of Batches, or of Tensors if ``batch_size`` is None, like ``next_epoch(batch_size)``.
 
-    Each ``reset`` begins the next epoch. The state is small, of JSON's types and valid at any moment; ``reset(state)`` goes on where it was taken,
-    with the rest of that epoch, in a node of the same reader, also with another batch size.
+    Each ``reset`` begins the next epoch. The state is small, JSON-serializable and valid at any time; ``reset(state)`` resumes there, with the rest
+    of that epoch, in a node of the same reader, also with another batch size.
 
     Args:
         reader_type: A class of :mod:`torch_ndd.readers`.
-        batch_size: Samples of a batch; it is the reader's ``max_batch_size`` too unless that is given.
-        output_names: Names of the outputs; by default ``("data", "label")`` for two of them, and those of readers that deliver dicts.
-        **kwargs: Given to ``reader_type``.
+        batch_size: Samples per batch; also the reader's ``max_batch_size`` unless that is given.
+        output_names: Names of the outputs; by default ``("data", "label")`` for two outputs, and the reader's own for readers that yield dicts.
+        **kwargs: Arguments of ``reader_type``.
 
     Raises:
-        ValueError: at the first step, when there are no names for the outputs, or not as many.
+        ValueError: at the first step, if there are no names for the outputs, or a wrong number of names.
         RuntimeError: ``next`` before ``reset``.
 
     >>> import pathlib, tempfile
@@ -75,7 +75,7 @@ class Reader(_Node):
         self._left: int | None = None  # samples of this epoch, all ranks together; None for all of them
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
-        """Begin the next epoch, or go on where a state was taken."""
+        """Begin the next epoch, or resume from a state."""
         super().reset(initial_state)
         self._left = None
         if initial_state is not None:
@@ -87,7 +87,7 @@ class Reader(_Node):
         self._epoch = self._reader._epoch(self._batch_size, None, steps)
 
     def next(self) -> dict[str, Any]:
-        """The next batch. StopIteration at the end of the epoch."""
+        """Return the next batch. Raise StopIteration at the end of the epoch."""
         if self._epoch is None:
             raise RuntimeError("pytorch.nodes.Reader: next() was called before reset()")
         step = self._batch_size or 1
@@ -114,11 +114,11 @@ class Reader(_Node):
         return dict(zip(names, outputs, strict=True))
 
     def get_state(self) -> dict[str, Any]:
-        """The position; what was read ahead does not count."""
+        """Return the position; batches read ahead do not count."""
         return {"reader": self._reader.state_dict(), "left": self._left}
 
     def get_metadata(self) -> dict[str, int]:
-        """That of the reader."""
+        """Return the metadata of the reader."""
         return self._reader.get_metadata()
 
 
@@ -128,25 +128,25 @@ class _Following(_Node):
         self._source = source
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
-        """Reset the source, to its state where one is given."""
+        """Reset the source, to its state if one is given."""
         super().reset(initial_state)
         self._source.reset(None if initial_state is None else checked("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
 
     def get_state(self) -> dict[str, Any]:
-        """The state of the source."""
+        """Return the state of the source."""
         return {"source": self._source.state_dict()}
 
 
 class DictMapper(_Following):
-    """Replaces one entry of the dicts that come from a node by what a function makes of it.
+    """Replace one entry of a node's dicts by a function of it.
 
     Args:
         source: A node that yields dicts, such as :class:`Reader`.
         map_fn: The function.
-        key: Of the entry.
+        key: Key of the entry.
 
     Raises:
-        KeyError: at a step, when there is no such entry.
+        KeyError: at a step, if there is no such entry.
     """
 
     def __init__(self, source: BaseNode[dict[str, Any]], map_fn: Callable[[Any], Any], key: str = "data") -> None:
@@ -154,7 +154,7 @@ class DictMapper(_Following):
         self._function, self._key = map_fn, key
 
     def next(self) -> dict[str, Any]:
-        """The next dict; that of the source is left as it is."""
+        """Return the next dict; the source's dict is not modified."""
         values = dict(next(self._source))
         with self._on_device():
             values[self._key] = self._function(values[self._key])
@@ -162,13 +162,13 @@ class DictMapper(_Following):
 
 
 class ToTorch(_Following):
-    """Makes tuples of torch tensors from the dicts that come from a node, in their order.
+    """Convert a node's dicts to tuples of torch tensors, in their order.
 
-    Where one of the entries is on a GPU, those in host memory are copied there.
+    If one of the entries is on a GPU, those in host memory are copied there.
 
     Args:
         source: A node that yields dicts of Batches and Tensors.
-        output_stream: The CUDA stream that waits for the tensors; by default the one that is current now.
+        output_stream: The CUDA stream that waits for the tensors; by default the current one at construction.
 
     Raises:
         ValueError: at a step, for samples of different shapes, and for entries on different GPUs.
@@ -182,7 +182,7 @@ class ToTorch(_Following):
             self._stream = (output_stream if isinstance(output_stream, Stream) else Stream(stream=output_stream))._torch
 
     def next(self) -> tuple[torch.Tensor, ...]:
-        """The next tensors."""
+        """Return the next tensors."""
         values = list(next(self._source).values())
         with self._on_device(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             on_gpu = {device for one in values if (device := _device(one)).type != "cpu"}

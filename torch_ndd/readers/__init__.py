@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of data sets: epochs of batches or samples, read ahead by native threads."""
+"""Data set readers: epochs of batches or samples, read ahead by native threads."""
 
+from .._core.bad_samples import BadSample as BadSample
+from .._core.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
 from ._base import LoaderOptions as LoaderOptions
 from ._base import Reader as Reader
-from ._base import ReadError as ReadError
 from ._state import ReaderState as ReaderState
 from ._state import merge_states as merge_states
 from .caffe import Caffe as Caffe

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all readers share: epochs, order, shards, padding, reading ahead, bad samples, and state."""
+"""The base class of all readers: epochs, order, shards, padding, read-ahead, bad samples and state."""
 
 import base64
 import inspect
@@ -14,12 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
-from .. import _native
-from .._batch import Batch
-from .._context import EvalContext
-from .._device import DeviceLike, torch_device
-from .._states import parsed, whole
-from .._tensor import Tensor
+from .._core import native
+from .._core.bad_samples import BadSample
+from .._core.batch import Batch
+from .._core.context import EvalContext
+from .._core.device import DeviceLike, torch_device
+from .._core.states import parsed, whole
+from .._core.tensor import Tensor
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._checked import checked_init
@@ -31,18 +32,8 @@ from ._state import ReaderState, State, decoded, encoded
 Outputs = tuple[Any, ...] | dict[str, Any]
 
 
-class ReadError(NamedTuple):
-    """A sample that could not be read."""
-
-    sample: int
-    """Its number in the data set."""
-    source: str
-    """Where it was to come from: a path, or a place in a file."""
-    reason: str
-
-
-class BadSamples(Exception):
-    """Some samples of a batch cannot be read: their places in it, and why."""
+class UnreadableSamples(Exception):
+    """Some samples of a batch cannot be read: maps their positions in the batch to the reasons."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         super().__init__(reasons)
@@ -50,13 +41,13 @@ class BadSamples(Exception):
 
 
 _MOST_AHEAD = 1000  # batches
-_MOST_PASSES = 10_000  # that a batch may take its samples from: half a second of looking for them
-# A damaged disk may yield millions; the latest are kept.
+_MOST_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
+# A damaged disk may yield millions; only the latest are kept.
 _ERRORS_KEPT = 10_000
 
 
 class Ahead(NamedTuple):
-    """A batch that is being read."""
+    """A batch that is being read ahead."""
 
     key: tuple[Blocks | None, Position, int]  # walk, position and number of samples
     after: Position
@@ -65,12 +56,12 @@ class Ahead(NamedTuple):
 
 
 class Reader(IterableDataset):
-    """A data set as a sequence of epochs. A new reader says what samples there are and how some of them are read.
+    """A data set as a sequence of epochs. Subclasses define which samples there are and how to read them.
 
-    It has two protocols. DALI's: :meth:`next_epoch` yields full batches, and an epoch goes on where the last one ended, also inside of the data.
-    PyTorch's: ``iter(reader)`` yields each sample of the shard exactly once, so that the last batch may be smaller; leaving such a loop ends that
-    epoch, and ``load_state_dict`` makes the next loop deliver the rest of the interrupted one. Workers of a ``torch.utils.data.DataLoader`` take
-    turns with the batches.
+    A reader has two protocols. In DALI's, :meth:`next_epoch` yields full batches, and an epoch continues where the last one ended, even in the middle
+    of the data. In PyTorch's, ``iter(reader)`` yields each sample of the shard exactly once, so that the last batch may be smaller; leaving such a
+    loop ends its epoch, and after ``load_state_dict`` the next loop yields the rest of the interrupted epoch. Workers of a
+    ``torch.utils.data.DataLoader`` take turns with the batches.
     """
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
@@ -106,11 +97,11 @@ class Reader(IterableDataset):
         self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
         seed = self._whole(options, "seed", -1)
         self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
-        self._errors: deque[ReadError] = deque(maxlen=_ERRORS_KEPT)
+        self._errors: deque[BadSample] = deque(maxlen=_ERRORS_KEPT)
         self._started = False
         self._order: Order | None = None
-        self._size: int | None = None  # of the data set, once it was looked through
-        self._resumed = False  # the next loop of PyTorch's protocol delivers the rest of an epoch
+        self._size: int | None = None  # of the data set, once scanned
+        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
         self._ahead: deque[Ahead] = deque()
         self._lock = threading.RLock()
 
@@ -123,22 +114,22 @@ class Reader(IterableDataset):
         if "__init__" in cls.__dict__:
             cls.__init__ = checked_init(cls.__init__, own)
 
-    # What a reader adds.
+    # To be implemented by subclasses.
 
     def _scan(self) -> int:
-        """Find the samples and return how many there are. RuntimeError when that fails; it is asked again then."""
+        """Find the samples and return how many there are. Raise RuntimeError on failure; the next step then scans again."""
         raise NotImplementedError
 
     def _source(self, sample: int) -> str:
-        """Where a sample comes from, for messages."""
+        """Return where a sample comes from, for messages."""
         raise NotImplementedError
 
     def _start(self, samples: np.ndarray) -> Any:
-        """Start to read some samples, without waiting."""
+        """Start reading some samples, without waiting."""
         raise NotImplementedError
 
     def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Wait for what :meth:`_start` started. BadSamples tells what cannot be read."""
+        """Wait for a request of :meth:`_start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
         raise NotImplementedError
 
     # Epochs.
@@ -146,21 +137,22 @@ class Reader(IterableDataset):
     def next_epoch(
         self, batch_size: int | None = None, ctx: EvalContext | None = None, capture: bool = False, compile: bool = False
     ) -> Iterator[Any]:
-        """Iterate over one epoch: tuples of Batches, or of Tensors when neither this call nor the constructor gives a batch size.
+        """Iterate over one epoch: tuples of Batches, or of Tensors if neither this call nor the constructor gives a batch size.
 
-        Readers with named outputs yield dicts of them. All batches are full: the last one goes on with the next samples, which the next epoch then
-        starts behind, or repeats the last sample with ``pad_last_batch``. Leaving the loop early is fine; the next epoch is a whole one from there.
+        Readers with named outputs yield dicts of them. All batches are full: the last one is filled with the samples that follow, and the next epoch
+        starts after those; with ``pad_last_batch`` it repeats the last sample instead. The loop may be left early; the next epoch then starts there
+        and is complete.
 
         Args:
-            batch_size: Samples in a batch; by default ``max_batch_size``.
+            batch_size: Samples per batch; by default ``max_batch_size``.
             ctx: The context in which reading runs.
-            capture: Make the operator calls of a step for the next batch already, so that they run while the loop's body does something else.
-                Values, order and random numbers are the same, also when the body does not make the same calls in each step.
-            compile: The same under its documented name.
+            capture: Issue the operator calls of a step ahead for the next batch, so that they run while the loop's body does something else. Values,
+                order and random numbers do not change, even if the body does not make the same calls in each step.
+            compile: The documented name of ``capture``.
 
         Raises:
-            ValueError: more samples than ``max_batch_size``.
-            RuntimeError: at the first step, when there is nothing to read; at any step, when a sample cannot be read.
+            ValueError: ``batch_size`` is larger than ``max_batch_size``.
+            RuntimeError: at the first step, if there is nothing to read; at any step, if a sample cannot be read.
         """
         if batch_size is None:
             batch_size = self._max_batch_size
@@ -169,7 +161,7 @@ class Reader(IterableDataset):
         return captured_epoch(self, batch_size, ctx) if capture or compile else self._epoch(batch_size, ctx)
 
     def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
-        """The batches of an epoch; ``steps`` of them, when it was interrupted."""
+        """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
         for _ in range(self._steps(batch_size) if steps is None else steps):
             yield self._step(batch_size, ctx)
         with self._lock:
@@ -187,7 +179,7 @@ class Reader(IterableDataset):
             return 1
         if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") or batch_size <= 0:
             raise RuntimeError(f"{self._op}: batch_size must be a positive int, got {batch_size!r}")
-        _native.check_samples(self._op, size := operator.index(batch_size))
+        native.check_samples(self._op, size := operator.index(batch_size))
         return size
 
     def _prepared(self) -> Order:
@@ -225,7 +217,7 @@ class Reader(IterableDataset):
         return self._order
 
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
-        """One batch or sample of the endless sequence or, with ``walk``, of this pass: None where it ends."""
+        """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end."""
         count = self._batch_size(batch_size)
         with self._lock, ctx or nullcontext(), using(self._url_limits):
             order = self._prepared()
@@ -246,36 +238,36 @@ class Reader(IterableDataset):
                         if walk and not len(order.rest(position, 1, walk)):
                             position = Position(position.passes + 1)
                     samples, after = _taken(order, position, count, walk)
-                    if not len(samples):  # a worker without a block
+                    if not len(samples):  # a worker that has no block
                         break
                     ahead.append(Ahead((walk, position, count), after, samples, self._start(samples)))
                 outputs, after, drawn = self._finished(ahead, walk)
             except BaseException:
-                ahead.clear()  # asking again reads again
+                ahead.clear()  # the next call reads again
                 raise
             self._state = self._state.moved(after, drawn)
         if outputs is None or batch_size is not None:
             return outputs
-        return {name: one._sample(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one._sample(0) for one in outputs)
+        return {name: one._nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one._nth(0) for one in outputs)
 
     def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
-        """The oldest batch, the position after it, and how many samples were drawn in place of bad ones."""
+        """Return the oldest batch, the position after it, and how many samples replaced bad ones."""
         assert self._order is not None
         _, after, samples, request = ahead[0]
         count, drawn, failed = len(samples), 0, 0
-        following = after  # where to look for what replaces a batch that is all bad
+        following = after  # where to look for replacements if the whole batch is bad
         while len(samples):
             try:
                 outputs = self._finish(request, samples)
                 ahead.popleft()
                 return outputs, after, drawn
-            except BadSamples as bad:
+            except UnreadableSamples as bad:
                 reasons = bad.reasons
             first = min(reasons)
             if self._on_error == "raise":
                 raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}")
             found = {int(samples[k]): reason for k, reason in reasons.items()}
-            self._errors.extend(ReadError(sample, self._source(sample), reason) for sample, reason in found.items())
+            self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
             self._state = self._state._replace(errors=self._state.errors + len(found))
             failed += len(found)
             if failed > self._order.size + count:
@@ -291,21 +283,23 @@ class Reader(IterableDataset):
                 more, after = _taken(self._order, after, len(samples) - len(good), walk)
                 drawn += len(samples) - len(good)
                 samples = np.concatenate([good, more])
-                while len(ahead) > 1:  # what was read ahead has been taken
+                while len(ahead) > 1:  # replacements were taken from what was read ahead
                     ahead.pop()
             request = self._start(samples)
         ahead.clear()
         return None, after, drawn
 
     @property
-    def errors(self) -> tuple[ReadError, ...]:
-        """Samples that could not be read since the reader was made, the latest 10,000; :meth:`state_dict` has the number of all."""
+    def errors(self) -> tuple[BadSample, ...]:
+        """The latest 10,000 samples that could not be read since construction; :meth:`state_dict` holds the total count."""
         with self._lock:
             return tuple(self._errors)
 
     def get_metadata(self, batch_size: int | None = None) -> dict[str, int]:
-        """Numbers of samples and shards: ``epoch_size``, ``epoch_size_padded`` (of all shards), ``number_of_shards``, ``shard_id``,
-        ``pad_last_batch`` and ``stick_to_shard``.
+        """Return the numbers of samples and shards.
+
+        The keys are ``epoch_size``, ``epoch_size_padded`` (over all shards), ``number_of_shards``, ``shard_id``, ``pad_last_batch`` and
+        ``stick_to_shard``.
         """
         with self._lock:
             order = self._prepared()
@@ -326,7 +320,7 @@ class Reader(IterableDataset):
         self._checkpointing = True
 
     def get_state(self, *, cuda_stream: Any = None) -> ReaderState:
-        """The position of the consumer: what was read ahead does not count. RuntimeError before the first step and without checkpointing."""
+        """Return the position of the consumer, without what was read ahead. Raise RuntimeError before the first step and without checkpointing."""
         if not self._checkpointing:
             raise RuntimeError(f"{self._op}: it was initialized with checkpointing disabled; pass enable_checkpointing=True")
         if not self._started:
@@ -334,11 +328,11 @@ class Reader(IterableDataset):
         return ReaderState(base64.b64encode(json.dumps(self.state_dict()).encode()).decode())
 
     def set_state(self, state: ReaderState | str | bytes) -> None:
-        """Go to a position, before the first step.
+        """Restore a position before the first step.
 
         Raises:
-            TypeError: no ReaderState, str or bytes.
-            ValueError: text that is no base64, or no state.
+            TypeError: not a ReaderState, str or bytes.
+            ValueError: text that is not base64, or not a state.
             RuntimeError: after the first step.
         """
         restored = self._check_state(state)
@@ -346,7 +340,7 @@ class Reader(IterableDataset):
         self._checkpointing = True
 
     def _check_state(self, state: ReaderState | str | bytes) -> State:
-        """What :meth:`set_state` sets; its errors."""
+        """Return what :meth:`set_state` would set, with its errors."""
         if isinstance(state, bytes):
             state = state.decode("ascii", "replace")
         if not isinstance(state, ReaderState | str):
@@ -357,9 +351,9 @@ class Reader(IterableDataset):
         return self._checked_state(parsed(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the consumer, at any moment, as a small dict of numbers. What was read ahead does not count.
+        """Return the position of the consumer as a small dict of numbers, at any time. Batches read ahead do not count.
 
-        It is the state of all ranks: they have taken equally many steps. It fits any number of shards and any batch size.
+        All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
         with self._lock:
             return encoded(self._state, self._num_shards, self._shard(self._state.position.passes))
@@ -368,16 +362,16 @@ class Reader(IterableDataset):
         return shard_of_pass(passes, self._shard_id, self._num_shards, self._stick_to_shard or self._shuffle_after_epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a position, at any moment. The next loop over the reader delivers the rest of the epoch, divided among the shards of now.
+        """Restore a position at any time. The next loop over the reader yields the rest of the epoch, divided among the current shards.
 
         Raises:
-            ValueError: what :meth:`state_dict` did not return, with the key; the reader stays where it is. Or a state of one rank of several that
-                have skipped different numbers of bad samples: :func:`readers.merge_states` makes one of them all.
+            ValueError: not a result of :meth:`state_dict`; the message names the key, and the reader does not move. Or the state of one of several
+                ranks that skipped different numbers of bad samples: merge their states with :func:`readers.merge_states`.
         """
         self._go_to(self._checked_state(state))
 
     def _checked_state(self, state: Any) -> State:
-        """A state that :meth:`_go_to` takes."""
+        """Return a state that :meth:`_go_to` accepts."""
         worker = get_worker_info()
         return decoded(self._op, state, self._size, self._num_shards, self._shard, None if worker is None else (worker.id, worker.num_workers))
 
@@ -387,13 +381,13 @@ class Reader(IterableDataset):
             self._order = None
             self._state, self._resumed = state, True
 
-    # The protocol of PyTorch.
+    # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
         return self._pass(self._max_batch_size)
 
     def _pass(self, batch_size: int | None) -> Iterator[Any]:
-        """The rest of an epoch that was restored, or the next one."""
+        """Yield the rest of a restored epoch, or the next epoch."""
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
         with self._lock:
@@ -401,7 +395,7 @@ class Reader(IterableDataset):
             state = self._state
             if state.blocks not in (None, blocks) and state.position.offset:
                 raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
-            if not self._resumed and state.position.offset:  # the last loop was left, or next_epoch has begun this pass
+            if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved(Position(state.position.passes + 1), 0)
             self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
         return self._batches(batch_size, blocks)
@@ -416,10 +410,11 @@ class Reader(IterableDataset):
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make an epoch the next one, as a ``DistributedSampler`` has it; nothing changes when the reader is in that epoch already. ValueError for
-        no whole number.
+        """Make ``epoch`` the next epoch, like ``DistributedSampler.set_epoch``; no effect if the reader is already in it.
 
-        A ``torch.utils.data.DataLoader`` whose workers are not persistent copies the reader anew in each epoch, and needs this for another order.
+        Raise ValueError for anything but a whole number.
+
+        A ``torch.utils.data.DataLoader`` without persistent workers copies the reader in each epoch, and needs this call for a new order.
         """
         epoch = whole()(epoch, f"{self._op}: epoch")
         with self._lock:
@@ -427,7 +422,7 @@ class Reader(IterableDataset):
                 self._state, self._resumed = self._state.moved(Position(epoch)), False
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches in an epoch."""
         return self._length(self._max_batch_size)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:

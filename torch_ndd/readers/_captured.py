@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``next_epoch(capture=True)``: reads a batch early and has the recorder make the loop's calls on it."""
+"""``next_epoch(capture=True)``: reads a batch early and lets the recorder issue the loop's calls on it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._capture import Owner, Recorder
-from .._capture import current as loop
-from .._context import EvalContext
+from .._core.bad_samples import BadSample
+from .._core.capture import Owner, Recorder
+from .._core.capture import current as loop
+from .._core.context import EvalContext
 from ._state import State
 
 if TYPE_CHECKING:
-    from ._base import Reader, ReadError
+    from ._base import Reader
 
 
 class Early(NamedTuple):
-    """A batch that was read before the consumer has come to it."""
+    """A batch that was read before the consumer reached it."""
 
     outputs: Any
     before: State  # of the reader
     after: State
-    errors: deque[ReadError]
+    errors: deque[BadSample]
 
 
 def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
-    """An epoch as ``next_epoch`` has it, with the calls of the loop's body made ahead for the batch that follows."""
+    """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
     steps = reader._steps(batch_size)
-    owner = Owner()  # goes with this generator
+    owner = Owner()  # lives as long as this generator
     recorder, early = Recorder(weakref.ref(owner)), None
     for step in range(steps):
         outputs = _delivered(reader, early)
@@ -48,7 +49,7 @@ def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | No
 
 
 def _early(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Early | None:
-    """The next batch, which the consumer has not reached; None when it cannot be read: asking for it in its turn says why."""
+    """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
     with reader._lock:
         before, errors = reader._state, reader._errors
         reader._errors = deque(maxlen=errors.maxlen)
@@ -62,7 +63,7 @@ def _early(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> E
 
 
 def _delivered(reader: Reader, early: Early | None) -> Any:
-    """What was read early, now that the consumer comes to it; None when it has gone elsewhere meanwhile."""
+    """Return the batch that was read early, when the consumer reaches it; None if the reader has moved elsewhere meanwhile."""
     with reader._lock:
         if early is None or reader._state is not early.before:
             return None

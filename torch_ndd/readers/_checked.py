@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of readers that cannot be meant: of another type than the annotation says."""
+"""Type checks of reader arguments against their annotations."""
 
 import functools
 import inspect
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-# Elements of a sequence that are looked at. Millions of paths would take seconds, and what does not fit further on is found where it is used.
+# Elements of a sequence that are checked. Checking millions of paths would take seconds; a bad one further on is found when it is used.
 _LOOKED_AT = 16
 
 
 def check_arguments(op: str, parameters: Collection[inspect.Parameter], given: Mapping[str, Any]) -> None:
-    """TypeError for an argument that does not fit its annotation."""
+    """Raise TypeError for an argument that does not fit its annotation."""
     for parameter in parameters:
         value = given.get(parameter.name, parameter.default)
         if value is parameter.default or _fits(value, parameter.annotation):
@@ -28,7 +28,7 @@ def check_arguments(op: str, parameters: Collection[inspect.Parameter], given: M
 
 
 def checked_init(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """The constructor of a reader, with a check of the arguments before it."""
+    """Return the constructor of a reader with a check of its arguments."""
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
@@ -40,7 +40,7 @@ def checked_init(init: Callable[..., None], parameters: Sequence[inspect.Paramet
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value may be what the annotation says; True for annotations that are not looked into."""
+    """Return whether a value fits an annotation; True for annotations that are not analyzed."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in inner)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations of COCO as arrays: from its JSON, and from and to the files in which DALI keeps them."""
+"""COCO annotations as arrays: read from JSON, and read from or written to DALI's preprocessed files."""
 
 import ctypes
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import _native
+from .._core import native
 from ..io._urls import open_file
 
-# Kinds of masks: none, run lengths as numbers and in COCO's compressed text, polygons.
+# Kinds of masks: none, run lengths as numbers, run lengths in COCO's compressed text, polygons.
 NOTHING, COUNTS, TEXT, POLYGONS = range(4)
 
 
 @dataclass
 class CocoIndex:
-    """Images in the order in which they are read, and of each its annotations: rows ``offsets[i]`` to ``offsets[i + 1]``."""
+    """Images in reading order, with the annotations of each: rows ``offsets[i]`` to ``offsets[i + 1]``."""
 
     names: list[bytes]
     ids: np.ndarray  # int32 (images,)
-    sizes: np.ndarray  # int32 (images, 2): height, width; 0 where the file does not tell them
+    sizes: np.ndarray  # int32 (images, 2): height, width; 0 where the file does not give them
     offsets: np.ndarray  # int64 (images + 1,)
     boxes: np.ndarray  # float32 (annotations, 4)
     labels: np.ndarray  # int32 (annotations,)
@@ -34,31 +34,31 @@ class CocoIndex:
 
 @dataclass
 class Masks:
-    """The shape of each annotation, as it stands in the file."""
+    """The mask of each annotation, as stored in the file."""
 
     kinds: np.ndarray  # uint8 (annotations,)
     values: np.ndarray  # float64: coordinates of polygons, run lengths
-    value_offsets: np.ndarray  # by part: a polygon or a list of run lengths
-    part_offsets: np.ndarray  # by annotation
+    value_offsets: np.ndarray  # per part: a polygon or a list of run lengths
+    part_offsets: np.ndarray  # per annotation
     text: bytes
-    text_offsets: np.ndarray  # by annotation
+    text_offsets: np.ndarray  # per annotation
     sizes: np.ndarray  # int32 (annotations, 2), of masks in run lengths
 
     def lengths(self, row: int) -> np.ndarray:
-        """Run lengths of an annotation that has them. ValueError when their text is damaged."""
+        """Return the run lengths of an annotation. Raise ValueError if their text is damaged."""
         if self.kinds[row] == TEXT:
             return run_lengths(self.text[self.text_offsets[row] : self.text_offsets[row + 1]])
         return np.concatenate([np.zeros(0), *self.parts(row)]).astype(np.int64)
 
     def parts(self, row: int) -> list[np.ndarray]:
-        """The polygons, or the run lengths, of an annotation."""
+        """Return the polygons or the run lengths of an annotation."""
         first, last = self.part_offsets[row : row + 2]
         return [self.values[self.value_offsets[k] : self.value_offsets[k + 1]] for k in range(first, last)]
 
 
 @dataclass
 class Wanted:
-    """What is asked of the annotations."""
+    """What a reader needs of the annotations."""
 
     ltrb: bool
     ratio: bool
@@ -71,7 +71,7 @@ class Wanted:
     images: list[bytes] | None
 
 
-# What the native parser is asked for, and its errors.
+# Flags and error codes of the native parser.
 _READ_POLYGONS, _READ_MASKS, _READ_CATEGORIES, _READ_CROWDS = 1, 2, 4, 8
 _SYNTAX, _INVALID = 0, 1
 _MISSING = np.iinfo(np.int64).min
@@ -82,14 +82,14 @@ _COLUMNS = (
 
 
 class _Columns(NamedTuple):
-    """A JSON file as the native parser finds it; `*_ends` count elements, of the first k rows together."""
+    """A parsed JSON file; `*_ends` hold cumulative counts over the first k rows."""
 
     names: np.ndarray
     name_ends: np.ndarray
     ids: np.ndarray
     heights: np.ndarray
     widths: np.ndarray
-    boxes: np.ndarray  # float32, 4 an annotation
+    boxes: np.ndarray  # float32, 4 per annotation
     image_of: np.ndarray
     labels: np.ndarray
     crowds: np.ndarray
@@ -104,14 +104,14 @@ class _Columns(NamedTuple):
 
 
 def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
-    """The index of a JSON file. RuntimeError or ValueError for what is no such file."""
+    """Return the index of a JSON file. Raise RuntimeError or ValueError for a file that is not COCO."""
     flags = _READ_POLYGONS * wanted.polygons | _READ_MASKS * wanted.pixelwise
     flags |= _READ_CATEGORIES * (not wanted.avoid_class_remapping) | _READ_CROWDS * (not wanted.include_iscrowd)
     with open_file(op, "annotations_file", path) as file:
         content = file.read()
-    handle = _native.coco_parse(content, len(content), flags)
+    handle = native.coco_parse(content, len(content), flags)
     try:
-        kind, reason = _native.coco_error_kind(handle), _native.coco_error(handle).decode(errors="replace")
+        kind, reason = native.coco_error_kind(handle), native.coco_error(handle).decode(errors="replace")
         if kind == _SYNTAX:
             raise RuntimeError(f'{op}: annotations_file "{path}" is no JSON: {reason}')
         if kind == _INVALID:
@@ -123,7 +123,7 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
     except _Invalid as error:
         raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {error}') from None
     finally:
-        _native.coco_release(handle)
+        native.coco_release(handle)
 
 
 class _Invalid(ValueError):
@@ -131,19 +131,19 @@ class _Invalid(ValueError):
 
 
 def _column(handle: int, number: int, dtype: Any) -> np.ndarray:
-    """A view of the parser's memory."""
+    """Return a view of the parser's memory."""
     place = ctypes.c_void_p()
-    count = _native.coco_column(handle, number, ctypes.byref(place))
+    count = native.coco_column(handle, number, ctypes.byref(place))
     if not count:
         return np.empty(0, dtype)
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(place.value or 0), dtype)
 
 
 def gathered(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Ranges of values, one behind the other."""
+    """Concatenate ranges of values."""
     begins, lengths = np.ascontiguousarray(begins, np.int64), np.ascontiguousarray(lengths, np.int64)
     made = np.empty(int(lengths.sum()), values.dtype)
-    _native.gather(values.ctypes.data, values.itemsize, begins.ctypes.data, lengths.ctypes.data, len(begins), made.ctypes.data)
+    native.gather(values.ctypes.data, values.itemsize, begins.ctypes.data, lengths.ctypes.data, len(begins), made.ctypes.data)
     return made
 
 
@@ -168,7 +168,7 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
     if (image_of == _MISSING).any():
         raise _Invalid(f"image_id is missing in annotation {annotations[np.argmin(image_of)]}")
 
-    # Annotations by image, in the order of the file.
+    # Annotations grouped by image, in file order.
     by_id = np.argsort(image_of, kind="stable")
     ordered = image_of[by_id]
     first, last = np.searchsorted(ordered, ids[order], "left"), np.searchsorted(ordered, ids[order], "right")
@@ -216,12 +216,12 @@ def _converted(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarr
 
 
 def begins_of(ends: np.ndarray) -> np.ndarray:
-    """Where each of several ranges begins, and the end of all."""
+    """Return the start of each of several ranges, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), ends])
 
 
 def _parts(columns: _Columns, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of some annotations: where the parts of each begin, and of each part in turn its annotation's place in `rows`, begin and length."""
+    """Return where the parts of each of `rows` begin, and for each part the position of its row in `rows`, its start and its length."""
     of_row = begins_of(columns.part_ends)
     offsets, parts = spans(of_row[rows], of_row[rows + 1] - of_row[rows])
     begin = begins_of(columns.value_ends)
@@ -230,7 +230,7 @@ def _parts(columns: _Columns, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 @dataclass
 class Polygons:
-    """Polygons of all images; `offsets` and `vertex_offsets` are by image."""
+    """Polygons of all images; `offsets` and `vertex_offsets` are per image."""
 
     rows: np.ndarray  # int32 (polygons, 3): number of the annotation in its image, first and last vertex among those of the image
     offsets: np.ndarray
@@ -239,7 +239,7 @@ class Polygons:
 
 
 def polygons_of(annotations: np.ndarray, values: np.ndarray, of_row: np.ndarray, begin: np.ndarray, lengths: np.ndarray) -> Polygons:
-    """Of parts: to which annotation each belongs, where its values begin and how many it has. `annotations`: where those of each image begin."""
+    """Build from parts: the annotation of each, the start of its values and their number. `annotations`: where those of each image begin."""
     owner = np.repeat(np.arange(len(annotations) - 1), np.diff(annotations))[of_row]
     counts = lengths // 2
     offsets = begins_of(np.cumsum(np.bincount(owner, minlength=len(annotations) - 1)))
@@ -267,7 +267,7 @@ def _masks(columns: _Columns, rows: np.ndarray) -> Masks:
 
 
 def spans(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of several ranges begins when they are put one behind the other, and all their numbers.
+    """Return the offsets of several ranges after concatenation, and all their indices.
 
     >>> spans(np.array([7, 2]), np.array([2, 3]))
     (array([0, 2, 5]), array([7, 8, 2, 3, 4]))
@@ -277,7 +277,7 @@ def spans(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def run_lengths(text: bytes) -> np.ndarray:
-    """Run lengths from COCO's compressed form: 5 bits a character, each from the third on relative to the one before the last."""
+    """Decode run lengths from COCO's compressed form: 5 bits per character, each from the third on relative to the one before the last."""
     counts: list[int] = []
     k = 0
     while k < len(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of COCO in the files in which DALI keeps them: one for each array, with its number of elements as uint32 in front."""
+"""COCO annotations in DALI's preprocessed files: one file per array, preceded by its number of elements as uint32."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ _LARGEST = 2**32 - 1  # run length
 
 
 def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
-    """Write an index in the form that DALI writes and reads too."""
+    """Write an index in the format that DALI reads and writes."""
     counts = np.diff(index.offsets)
     arrays = {"offsets": index.offsets[:-1].astype(np.int32), "counts": counts.astype(np.int32), "boxes": index.boxes, "labels": index.labels}
     found = None
@@ -47,7 +47,7 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
 
 
 def _saved_masks(index: CocoIndex, masks: Masks, arrays: dict[str, np.ndarray]) -> Polygons:
-    """Adds which annotations have run lengths, and returns the polygons of the others."""
+    """Write which annotations have run lengths, and return the polygons of the others."""
     rows = _rows_in_lengths(masks)
     owner = np.repeat(np.arange(len(index.sizes)), np.diff(index.offsets))[rows]
     counts = np.bincount(owner, minlength=len(index.sizes)).astype(np.int64)
@@ -64,7 +64,7 @@ def _rows_in_lengths(masks: Masks) -> np.ndarray:
 
 
 def _run_lengths(index: CocoIndex, masks: Masks) -> bytes:
-    """Of each: height, width and number as int64, then the lengths."""
+    """Write the height, width and count of each as int64, followed by the lengths."""
     rows = _rows_in_lengths(masks)
     parts = [np.uint32(len(rows)).tobytes()]
     for row in rows.tolist():
@@ -79,7 +79,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def load(op: str, folder: str, wanted: Wanted, ids: bool) -> CocoIndex:
-    """Read what :func:`save` or DALI wrote. RuntimeError for files that do not fit together."""
+    """Read the files of :func:`save` or DALI. Raise RuntimeError if they are inconsistent."""
     return _Folder(op, folder).index(wanted, ids)
 
 
@@ -147,13 +147,13 @@ class _Folder:
         )
 
     def _rows(self, offsets: np.ndarray, image: np.ndarray, number: np.ndarray, name: str) -> np.ndarray:
-        """Annotations by their numbers in their images."""
+        """Return the annotations with these numbers in their images."""
         if (number < 0).any() or (number >= np.diff(offsets)[image]).any():
             raise self._unfit(f"{name}.dat and counts.dat")
         return offsets[image] + number
 
     def _run_lengths(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Height and width of each, all lengths, and where those of each begin."""
+        """Return the height and width of each mask, all lengths, and where those of each begin."""
         content, at = self._content("masks_rles") if count else b"\0\0\0\0", 4
         shapes, parts = np.zeros((count, 2), np.int32), []
         for k in range(count):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of Arrow as batches."""
+"""Arrow columns as batches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import _native
-from .._batch import Batch, empty, new_batch, ragged_batch
-from ._base import BadSamples
+from .._core import native
+from .._core.batch import Batch, empty, new_batch, ragged_batch
+from ._base import UnreadableSamples
 from ._ranges import packed_batch
 
 
 def is_bytes(kind: Any, types: Any) -> bool:
-    """Whether a type is one of bytes or text."""
+    """Return whether a type holds bytes or text."""
     tests = (types.is_binary, types.is_large_binary, types.is_string, types.is_large_string, types.is_fixed_size_binary)
     return any(test(kind) for test in tests)
 
 
 def is_list(kind: Any, types: Any) -> bool:
-    """Whether a type is one of lists."""
+    """Return whether a type is a list type."""
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def number_type(kind: Any, types: Any) -> np.dtype | None:
-    """The NumPy type of numbers, True and False, dates and times; None for what is none."""
+    """Return the NumPy dtype of numbers, booleans, dates and times; None for other types."""
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return np.dtype(kind.to_pandas_dtype())
     if types.is_temporal(kind) and kind.bit_width in (32, 64):
@@ -34,7 +34,7 @@ def number_type(kind: Any, types: Any) -> np.dtype | None:
 
 
 def unsupported(kind: Any, types: Any) -> bool:
-    """Whether values of this type cannot become a batch."""
+    """Return whether values of this type cannot become a batch."""
     while is_list(kind, types):
         kind = kind.value_type
     if types.is_dictionary(kind):
@@ -43,7 +43,7 @@ def unsupported(kind: Any, types: Any) -> bool:
 
 
 def to_batch(array: Any, arrow: Any) -> Batch:
-    """A column as a batch: numbers without dimensions, lists with one each, bytes and text as uint8. BadSamples for what has no place in it."""
+    """Convert a column: numbers to scalars, lists to arrays, bytes and text to uint8. Raise UnreadableSamples for missing or irregular values."""
     types = arrow.types
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -55,7 +55,7 @@ def to_batch(array: Any, arrow: Any) -> Batch:
 
 
 def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.ndarray, arrow: Any) -> Batch | None:
-    """Rows of several arrays of bytes or text as a batch, copied once; ``place`` tells where each goes. None for what is not so simple."""
+    """Gather rows of several byte or text arrays into a batch with one copy; ``place`` is the position of each row. None for other cases."""
     types = arrow.types
     begins, lengths = np.empty((2, len(place)), np.int64)
     kept, at = [], 0
@@ -74,7 +74,7 @@ def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.
         kept.append(large)
         at = end
     made = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
-    _native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), made.data_ptr())
+    native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), made.data_ptr())
     del kept
     return packed_batch(made, lengths)
 
@@ -85,7 +85,7 @@ def _bytes(array: Any, arrow: Any) -> Batch:
     ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1] if offsets is not None else np.zeros(1, np.int64)
     lengths = np.diff(ends)
     content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None and len(lengths) else np.zeros(0, np.uint8)
-    if large.null_count:  # nothing is written for these
+    if large.null_count:  # nulls write nothing
         lengths = np.where(np.asarray(large.is_valid()), lengths, 0)
         if lengths.sum() != len(content):
             raise ValueError("a column of bytes is damaged")
@@ -93,14 +93,14 @@ def _bytes(array: Any, arrow: Any) -> Batch:
 
 
 def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
-    """The values; ``sample`` tells to which sample each belongs."""
+    """Return the values; ``sample`` holds the sample of each one."""
     if arrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     dtype = number_type(array.type, arrow.types)
     assert dtype is not None
     if array.null_count and dtype.kind != "f":
         missing = sample[~np.asarray(array.is_valid())]
-        raise BadSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
+        raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
     if arrow.types.is_temporal(array.type):
         array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
     return np.require(array.to_numpy(zero_copy_only=False), dtype, ["C", "W", "O"])
@@ -111,13 +111,13 @@ def _lists(array: Any, arrow: Any) -> Batch:
     sample = np.arange(count)
     if array.null_count:
         missing = np.flatnonzero(~np.asarray(array.is_valid()))
-        raise BadSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
-    extents: list[np.ndarray] = []  # of each dimension, by sample
-    rows = np.ones(count, np.int64)  # lists of a sample at this depth
+        raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+    extents: list[np.ndarray] = []  # of each dimension, per sample
+    rows = np.ones(count, np.int64)  # lists per sample at this depth
     while is_list(array.type, arrow.types):
         if array.null_count:
             missing = sample[~np.asarray(array.is_valid())]
-            raise BadSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+            raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
         if arrow.types.is_fixed_size_list(array.type):
             lengths = np.full(len(array), array.type.list_size, np.int64)
         else:
@@ -126,7 +126,7 @@ def _lists(array: Any, arrow: Any) -> Batch:
         extent = np.where(rows > 0, lengths[first] if len(lengths) else 0, 0)
         ragged = np.flatnonzero(lengths != np.repeat(extent, rows))
         if len(ragged):
-            raise BadSamples(dict.fromkeys(sample[ragged].tolist(), "its lists are of different lengths"))
+            raise UnreadableSamples(dict.fromkeys(sample[ragged].tolist(), "its lists are of different lengths"))
         extents.append(extent)
         sample = np.repeat(sample, lengths)
         rows = rows * extent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files there are: those of a list, and those of a folder and its subdirectories."""
+"""Lists of files: those named in a text, and those in a folder and its subdirectories."""
 
 import fnmatch
 import os
@@ -13,7 +13,7 @@ from ._remote import ranges_of
 
 
 def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
-    """The files of paths that begin at ``root`` unless they are absolute."""
+    """Return the files of some paths, which start at ``root`` unless they are absolute."""
     root = b"" if not root else os.path.join(root, b"")
     begins = offsets[:-1][offsets[:-1] < offsets[1:]]
     if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
@@ -23,7 +23,7 @@ def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges
 
 
 def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
-    """The files that a text names, one a line; relative paths begin at ``root`` or where the text is. RuntimeError where there are none."""
+    """Return the files named in a text, one per line; relative paths start at ``root`` or at the text's folder. Raise RuntimeError if none."""
     try:
         names = [line for line in (line.rstrip(b"\r") for line in read_all(path).split(b"\n")) if line]
     except OSError as error:
@@ -34,7 +34,7 @@ def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
 
 
 def files_below(op: str, root: bytes, pattern: str) -> Ranges:
-    """The files that match a pattern, in a folder and in its subdirectories. RuntimeError where there are none."""
+    """Return the files in a folder and its subdirectories whose names match a pattern. Raise RuntimeError if there are none."""
     fits = re.compile(os.fsencode(fnmatch.translate(pattern)))
     names: list[bytes] = []
     try:

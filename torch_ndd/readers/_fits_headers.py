@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers in the headers of a FITS file that say how large its parts are, looked at before astropy does what they say.
+"""Checks of the sizes in FITS headers before astropy acts on them.
 
-astropy counts to TFIELDS and allocates what ZNAXISn say: ``TFIELDS = 1000000000000`` in a file of 20 kB has no end.
+astropy counts to TFIELDS and allocates what ZNAXISn say: ``TFIELDS = 1000000000000`` in a file of 20 kB never ends.
 """
 
 import math
@@ -9,16 +9,16 @@ import re
 from typing import BinaryIO
 
 _BLOCK, _CARD = 2880, 80
-_MOST_AXES = 999  # the standard's limit, also of columns
-_MOST_BLOCKS = 10_000  # of a header: 360,000 cards
-# Of pixels that a compressed image unfolds to, for each byte of the file. Of a plain one RICE and GZIP make a thousandth.
+_MOST_AXES = 999  # the standard's limit, for columns too
+_MOST_BLOCKS = 10_000  # per header: 360,000 cards
+# Pixels that a compressed image may expand to, per byte of the file. RICE and GZIP compress a constant image to a thousandth.
 _MOST_UNFOLDED = 20_000
 _NUMBER = re.compile(rb"(NAXIS|TFIELDS|ZNAXIS|ZTILE|PCOUNT|GCOUNT|BITPIX|ZBITPIX)(\d*) *= *([+-]?\d+) *(/|$)")
 _COUNTS = ("NAXIS", "TFIELDS", "ZNAXIS")
 
 
 def check_headers(file: BinaryIO) -> None:
-    """ValueError for headers that contradict themselves, or the size of the file. What is no FITS file passes: astropy says so."""
+    """Raise ValueError for headers that contradict themselves or the size of the file. Other file types pass; astropy rejects them."""
     size = file.seek(0, 2)
     begin = 0
     number = 0
@@ -44,7 +44,7 @@ def check_headers(file: BinaryIO) -> None:
 
 
 def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, int]:
-    """The numbers of a header, whether it is of random groups, and where it ends. No numbers where there is no header."""
+    """Return the numbers in a header, whether it is of random groups, and where it ends. No numbers if there is no header."""
     numbers: dict[str, int] = {}
     groups = False
     for block in range(_MOST_BLOCKS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of LMDB databases, in the order of their keys. Native code finds them in the file (csrc/readers/lmdb.cpp says why not LMDB itself)."""
+"""Values of LMDB databases in key order, found by native code (csrc/readers/lmdb.cpp explains why not by LMDB itself)."""
 
 import os
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .._batch import Batch
-from .._workers import Workers
+from .._core.batch import Batch
+from .._core.workers import Workers
 from ..io._urls import is_url
-from ._base import BadSamples, LoaderOptions, Reader
+from ._base import LoaderOptions, Reader, UnreadableSamples
 from ._ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch
 from ._scan import LMDB, scan
 from ._threads import packed
 
 
 class _Database(NamedTuple):
-    """Where it lies, and its keys."""
+    """A database: its path and its keys."""
 
     file: str
-    stamp: tuple[int, int, int]  # of the file when it was looked through
+    stamp: tuple[int, int, int]  # of the file when it was scanned
     keys: bytes
     offsets: np.ndarray
 
@@ -33,13 +33,13 @@ def _stamp(file: str) -> tuple[int, int, int]:
 
 
 class LmdbReader(Reader):
-    """A reader of the values of some databases; what is in a value, a subclass says."""
+    """Base class of readers of the values of some databases; subclasses decode a value."""
 
     def __init__(self, max_batch_size: int | None, device: object, path: Path | Sequence[Path], options: LoaderOptions) -> None:
         super().__init__(max_batch_size, device, options)  # type: ignore[arg-type]
         self._paths = as_paths(path)
         self._databases: list[_Database] | None = None
-        self._begins = np.zeros(1, np.int64)  # the first sample of each database, and how many there are
+        self._begins = np.zeros(1, np.int64)  # first sample of each database, and the total
         self._ranges: Ranges | None = None
         self._executor: Workers | None = None
         self._process = 0
@@ -81,7 +81,7 @@ class LmdbReader(Reader):
 
     def _start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
         if self._executor is None or self._process != os.getpid():
-            # Taking messages apart needs Python's lock: a task for each sample took 6 times as long as one for the batch.
+            # Parsing messages needs the GIL: one task per sample took 6 times as long as one per batch.
             self._executor, self._process = Workers(1, self._op, self), os.getpid()
         assert self._ranges is not None
         return self._executor.submit(self._read, self._ranges.start(samples), samples)
@@ -94,7 +94,7 @@ class LmdbReader(Reader):
         return outputs
 
     def _changed(self, samples: np.ndarray) -> dict[int, str]:
-        """What cannot be read because somebody has written to its database: a later tree puts other things into the places of now."""
+        """Return the samples whose database was modified: a later tree may have other data at the recorded positions."""
         assert self._databases is not None
         number = np.searchsorted(self._begins, samples, "right") - 1
         reasons: dict[int, str] = {}
@@ -102,7 +102,7 @@ class LmdbReader(Reader):
             database = self._databases[k]
             try:
                 same = _stamp(database.file) == database.stamp
-                reason = "the database was written to, or replaced, since its keys were read: make the reader anew"
+                reason = "the database was written to, or replaced, since its keys were read: create a new reader"
             except OSError as error:
                 same, reason = False, str(error.strerror)
             if not same:
@@ -111,9 +111,9 @@ class LmdbReader(Reader):
 
     def _read(self, request: RangeRequest, samples: np.ndarray) -> tuple[Batch, ...]:
         ((values, lengths),) = request.parts()
-        reasons = self._changed(samples)  # after reading: what is as it was then, was read as it was
+        reasons = self._changed(samples)  # after reading: whatever is unchanged now was read unchanged
         if reasons:
-            raise BadSamples(reasons)
+            raise UnreadableSamples(reasons)
         rows = []
         content, ends = values.numpy().data, np.cumsum(lengths).tolist()
         for k, (length, end) in enumerate(zip(lengths.tolist(), ends, strict=True)):
@@ -122,11 +122,11 @@ class LmdbReader(Reader):
             except Exception as error:
                 reasons[k] = str(error) or type(error).__name__
         if reasons:
-            raise BadSamples(reasons)
+            raise UnreadableSamples(reasons)
         return tuple(map(_packed, zip(*rows, strict=True)))
 
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
-        """The outputs of one value; they may share its memory. ValueError for a damaged one."""
+        """Return the outputs of one value; they may share its memory. Raise ValueError for a damaged value."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, object]:

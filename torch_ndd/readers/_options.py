@@ -9,26 +9,28 @@ OnError = Literal["raise", "skip", "replace"]
 
 
 class LoaderOptions(TypedDict, total=False):
-    """What every reader takes.
+    """Options of every reader.
 
-    - ``shard_id``, ``num_shards``: the shard to begin with and how many there are, one for each process; a complete epoch moves on to the next one.
-    - ``stick_to_shard``: stay in the shard.
-    - ``pad_last_batch``: fill the last batch by repeating the last sample, and small shards too.
-    - ``pad_shards``: only the latter: a shard that has a sample less than others repeats its last one, so that all ranks take equally many steps. The
-      last batch of a loop over a reader or a loader stays as small as it is.
-    - ``random_shuffle``: deliver in random order, another one in each epoch: a permutation of the whole data set, whatever its size.
-    - ``seed``: of that order; readers without one have the same order. With the same seed on all ranks a state fits other numbers of ranks.
+    - ``shard_id``, ``num_shards``: the first shard and the number of shards, one per process; after a complete epoch the reader moves to the next
+      shard.
+    - ``stick_to_shard``: stay in the first shard.
+    - ``pad_last_batch``: fill the last batch by repeating the last sample, and pad smaller shards likewise.
+    - ``pad_shards``: only pad smaller shards: a shard that is one sample short repeats its last one, so that all ranks take the same number of steps.
+      The last batch of a loop over a reader or a loader is not filled.
+    - ``random_shuffle``: deliver the samples in random order, a new permutation of the whole data set, whatever its size, in each epoch.
+    - ``seed``: seed of that order; readers without one have the same order. A state fits other numbers of ranks if all ranks have the same seed.
     - ``shuffle_after_epoch``, ``shuffle_after_epoch_seed``: the same for readers that keep their shard number.
-    - ``prefetch_queue_depth``: batches that are read ahead.
-    - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` needs no permission.
-    - ``on_error``: what to do about samples that cannot be read. ``"raise"`` a RuntimeError; ``"skip"``: go on with the samples that follow, so that
-      batches stay full; ``"replace"``: repeat another sample of the batch in its place. ``reader.errors`` lists them.
-    - ``url_max_bytes``: what is at a URL may have so many bytes; by default 4 GiB, and 64 GiB for a container without an index (TFRecord, MXNet and
-      Webdataset), which is copied to look for its records. More is an error of the sample.
-    - ``url_stall_seconds``: give up a URL when fewer than 4096 bytes arrive in so many seconds, over all attempts; by default 30. After a third of
-      that without a byte the request is made anew.
-    - ``url_max_seconds``: seconds for a file, or a range of one, over all attempts; by default 600, and 3600 for a container without an index.
-    - ``initial_fill``, ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``: accepted for DALI's sake.
+    - ``prefetch_queue_depth``: number of batches to read ahead.
+    - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` does not need it.
+    - ``on_error``: what to do with a sample that cannot be read. ``"raise"``: raise RuntimeError. ``"skip"``: continue with the following samples, so
+      that batches stay full. ``"replace"``: repeat another sample of the batch in its place. ``reader.errors`` lists the bad samples.
+    - ``url_max_bytes``: largest size of the data at a URL; by default 4 GiB, and 64 GiB for a container without an index (TFRecord, MXNet and
+      Webdataset), which is downloaded to find its records. A larger one is an error of the sample.
+    - ``url_stall_seconds``: give up on a URL when fewer than 4096 bytes arrive in this time, over all attempts; by default 30. After a third of it
+      without a byte the request is repeated.
+    - ``url_max_seconds``: time limit for a file or a byte range, over all attempts; by default 600, and 3600 for a container without an index.
+    - ``initial_fill``, ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``: ignored, accepted for
+      compatibility with DALI.
     """
 
     dont_use_mmap: bool | None
@@ -55,9 +57,9 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], frozenset[str] | None]:
-    """The parameters of a reader's constructor with the options that it passes on, and the names of these; None where it does not.
+    """Return the parameters of a reader's constructor including the options it forwards, and the names of these; None if it forwards none.
 
-    The annotation of ``**`` tells them: ``Unpack[LoaderOptions]``, or of a class that adds some.
+    They come from the annotation of ``**``: ``Unpack[LoaderOptions]``, or a subclass with more options.
     """
     given = list(inspect.signature(init).parameters.values())[1:]
     own = [one for one in given if one.kind is not inspect.Parameter.VAR_KEYWORD]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order a reader delivers its samples: a pure function of its settings and a position."""
+"""The order in which a reader delivers its samples: a pure function of its settings and a position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _native
+from .._core import native
 
-# Which samples a shard has in a shuffled pass does not depend on `seed`, so that ranks with different seeds never share a sample.
+# The samples of a shard in a shuffled pass do not depend on `seed`, so that ranks with different seeds never share a sample.
 _SEED_OF_ALL_RANKS = 0x5EED
 
-# Number of shards, and samples that each of them has delivered: one number for all, or one for each.
+# Number of shards, and samples each has delivered: one number for all, or one per shard.
 Taken = tuple[int, int | tuple[int, ...]]
 
 
 class Position(NamedTuple):
-    """Where a reader is. A pass goes once over a shard; a reader that does not stick to its shard takes another one in the next pass."""
+    """Position of a reader. A pass covers one shard once; a reader that does not stick to its shard takes another one in the next pass."""
 
     passes: int = 0
     offset: int = 0
 
 
 class Blocks(NamedTuple):
-    """What one of several workers reads of a shard: block ``worker`` of every ``workers``, ``size`` samples each.
+    """The part of a shard that one of several workers reads: block ``worker`` of every ``workers``, of ``size`` samples each.
 
     >>> Blocks(1, 2, 3).places(2, 4)  # its own samples number 2 to 5
     array([ 5,  9, 10, 11])
@@ -35,7 +35,7 @@ class Blocks(NamedTuple):
     size: int = 1
 
     def places(self, begin: int, count: int) -> np.ndarray:
-        """Where samples ``begin`` to ``begin + count`` of the worker are in the shard."""
+        """Return the positions in the shard of the worker's samples ``begin`` to ``begin + count``."""
         own = np.arange(begin, begin + count)
         return own if self.workers == 1 else (own // self.size * self.workers + self.worker) * self.size + own % self.size
 
@@ -44,15 +44,15 @@ ALL_BLOCKS = Blocks()
 
 
 def shard_of_pass(passes: int, shard_id: int, num_shards: int, sticks: bool) -> int:
-    """The shard that a reader has in a pass."""
+    """Return the shard that a reader has in a pass."""
     return shard_id if sticks else (shard_id + passes) % num_shards
 
 
 @dataclass(frozen=True)
 class Order:
-    """The samples of all epochs, as one endless sequence of passes.
+    """The samples of all epochs as an endless sequence of passes.
 
-    Without padding a batch takes its last samples from the next pass; with padding it repeats the last sample of its own.
+    Without padding, a batch takes its last samples from the next pass; with padding, it repeats the last sample of its own.
 
     >>> Order(5).take(Position(), 3)
     (array([0, 1, 2]), Position(passes=0, offset=3))
@@ -61,12 +61,12 @@ class Order:
     >>> Order(5, pad_last_batch=True).take(Position(0, 3), 3)
     (array([3, 4, 4]), Position(passes=1, offset=0))
 
-    ``pad_shards`` only makes all shards as long as the largest.
+    ``pad_shards`` only makes all shards as long as the largest one.
 
     >>> [Order(5, shard, 2, pad_shards=True).rest(Position(), 8) for shard in range(2)]
     [array([0, 1, 1]), array([2, 3, 4])]
 
-    A pass that was begun by another number of shards goes on where they were: what they have left is divided anew. ``history`` tells it.
+    A pass begun with another number of shards continues from there: the remaining samples are divided anew. ``history`` records what was taken.
 
     >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
     [array([1, 2]), array([3, 5]), array([6, 7])]
@@ -84,37 +84,37 @@ class Order:
     shuffle_after_epoch_seed: int = 0
     history_pass: int = 0
     history: tuple[Taken, ...] = ()
-    _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two that were shuffled
+    _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two shuffled passes
 
     def shard(self, passes: int) -> int:
-        """The shard of a pass."""
+        """Return the shard of a pass."""
         return shard_of_pass(passes, self.shard_id, self.num_shards, self.stick_to_shard or self.shuffle_after_epoch)
 
     def length(self, passes: int) -> int:
-        """Samples of this reader in a pass; fewer in one that others have begun."""
+        """Return the number of samples of this reader in a pass; fewer in a pass that other numbers of shards began."""
         begin, end = self._bounds(passes)
         return end - begin
 
     @property
     def padded_shard(self) -> int:
-        """Samples of a shard when all have as many as the largest."""
+        """Return the number of samples per shard if all are as long as the largest."""
         return -(-self.size // self.num_shards)
 
     def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
-        """Batches of an epoch, after so many complete ones."""
+        """Return the number of batches in an epoch, after this many complete ones."""
         begin, end = _part(self.size, self.shard(epochs), self.num_shards)
         samples = self.padded_shard if self.pad_last_batch or self.pad_shards else end - begin
         return self._batches(samples, batch_size, drop_last)
 
     def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
-        """Batches of the rest of a pass."""
+        """Return the number of batches in the rest of a pass."""
         return max(0, self._batches(self._delivered(position.passes) - position.offset, batch_size, drop_last))
 
     def _batches(self, samples: int, batch_size: int, drop_last: bool) -> int:
         return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
 
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
-        """The next ``count`` samples of the endless sequence, int64, and the position after them."""
+        """Return the next ``count`` samples of the endless sequence, int64, and the position after them."""
         passes, offset = position
         if self.pad_last_batch:
             if offset >= self._delivered(passes):
@@ -133,9 +133,9 @@ class Order:
         return parts[0] if len(parts) == 1 else np.concatenate(parts), Position(passes, offset)
 
     def rest(self, position: Position, count: int, blocks: Blocks = ALL_BLOCKS) -> np.ndarray:
-        """The next ``count`` samples of this pass, int64; fewer where it ends, none after that. With padding the last one is repeated.
+        """Return the next ``count`` samples of this pass, int64; fewer at its end, then none. With padding the last one is repeated.
 
-        The offset counts the samples of the worker that ``blocks`` describes.
+        The offset counts the samples of the worker described by ``blocks``.
         """
         passes, offset = position
         places = blocks.places(offset, count)
@@ -143,23 +143,23 @@ class Order:
         return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
-        # A shard that is empty, because few samples were left for many, repeats what precedes it.
+        # A shard left empty, because few samples remained for many shards, repeats the sample before it.
         return self._samples(passes, np.minimum(places, self.length(passes) - 1))
 
     def _delivered(self, passes: int) -> int:
-        """Samples of this shard in a pass, with those that are repeated until all shards have equally many."""
+        """Return the number of samples of this shard in a pass, including those repeated to make all shards equal."""
         return -(-self._left(passes) // self.num_shards) if self.pad_last_batch or self.pad_shards else self.length(passes)
 
     def _bounds(self, passes: int) -> tuple[int, int]:
         return _part(self._left(passes), self.shard(passes), self.num_shards)
 
     def _left(self, passes: int) -> int:
-        """Samples of a pass for all shards."""
+        """Return the number of samples of a pass for all shards together."""
         begun = self._begun(passes)
         return self.size if begun is None else int(begun[1].sum())
 
     def _begun(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """What others have left of a pass: first places and lengths of intervals."""
+        """Return what other numbers of shards left of a pass: starts and lengths of intervals."""
         if passes != self.history_pass or not self.history:
             return None
         if -1 not in self._passes:
@@ -199,17 +199,17 @@ class Order:
 
 
 def _part(size: int, shard: int, shards: int) -> tuple[int, int]:
-    """Where a shard begins and ends."""
+    """Return where a shard begins and ends."""
     return size * shard // shards, size * (shard + 1) // shards
 
 
 def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals that remain of some, when each shard has taken its first samples."""
+    """Return what remains of some intervals after each shard has taken its first samples."""
     total = int(lengths.sum())
     edges = total * np.arange(shards + 1) // shards if total * shards < 2**62 else np.array([total * i // shards for i in range(shards + 1)])
-    left = np.stack([np.minimum(edges[:-1] + np.asarray(taken), edges[1:]), edges[1:]], 1)  # in numbers of samples
+    left = np.stack([np.minimum(edges[:-1] + np.asarray(taken), edges[1:]), edges[1:]], 1)  # as sample numbers
     ends = np.cumsum(lengths)
-    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between two neighbours everything is left or nothing, in one interval
+    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between two neighboring cuts, all or nothing is left, in one interval
     first, last = cuts[:-1], cuts[1:]
     shard = np.searchsorted(left[:, 1], first, "right")
     kept = np.zeros(len(first), bool)
@@ -220,11 +220,11 @@ def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | 
 
 
 def _places(begins: np.ndarray, lengths: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Where the samples with these numbers are in a sequence of intervals."""
+    """Return the positions of these samples in a sequence of intervals."""
     ends = np.cumsum(lengths)
     which = np.searchsorted(ends, numbers, "right")
     return begins[which] + numbers - (ends - lengths)[which]
 
 
 def _shuffle(order: np.ndarray, seed: int, epoch: int, shard: int = 0) -> None:
-    _native.shuffle(order.ctypes.data, len(order), seed & (2**64 - 1), epoch, shard)
+    native.shuffle(order.ctypes.data, len(order), seed & (2**64 - 1), epoch, shard)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a protocol buffers message, without its schema. Every length is checked."""
+"""Parsing protocol buffers messages without their schema. Every length is checked."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_MOST = 10  # bytes of a varint
+_MOST = 10  # bytes per varint
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Number, wire type and value of each field: an int for a varint, else its bytes. ValueError for a damaged message.
+    """Yield number, wire type and value of each field: an int for a varint, else its bytes. Raise ValueError for a damaged message.
 
     >>> [(number, value) for number, _, value in fields(memoryview(bytes([0x28, 0x96, 0x01])))]
     [(5, 150)]
@@ -18,7 +18,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     at, end = 0, len(message)
     while at < end:
         key = message[at]
-        if key < 0x80:  # nearly all
+        if key < 0x80:  # nearly always
             at += 1
         else:
             key, at = _varint(message, at)
@@ -52,12 +52,12 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def int32(value: int) -> int:
-    """A varint as the int32 that it encodes."""
+    """Decode a varint as int32."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def packed_int32(values: memoryview) -> np.ndarray:
-    """Varints one after the other, int32."""
+    """Decode consecutive varints as int32."""
     data = np.frombuffer(values, np.uint8)
     if not len(data):
         return np.zeros(0, np.int32)
@@ -73,7 +73,7 @@ def packed_int32(values: memoryview) -> np.ndarray:
 
 
 def packed_float(values: memoryview) -> np.ndarray:
-    """Floats one after the other, float32."""
+    """Decode consecutive floats as float32."""
     if len(values) % 4:
         raise ValueError(f"packed float numbers of {len(values)} bytes")
     return np.frombuffer(values, "<f4").astype(np.float32)

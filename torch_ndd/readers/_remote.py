@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of what is at URLs, as of files."""
+"""Byte ranges of data at URLs."""
 
 import os
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from .. import _native
-from .._workers import Workers
+from .._core import native
+from .._core.workers import Workers
 from ..io._urls import Range, fetched, is_url, merged, reason_of
-from ._base import BadSamples
+from ._base import UnreadableSamples
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
 
-# A batch is one call of fsspec, which asks for its ranges concurrently where the protocol can; threads are for the batches that are read ahead.
+# A batch is one fsspec call, which requests its ranges concurrently where the protocol can; the threads serve batches that are read ahead.
 _THREADS = 4
 
 
@@ -27,7 +27,7 @@ def ranges_of(
     begin: np.ndarray | None = None,
     length: np.ndarray | None = None,
 ) -> "Ranges | RemoteRanges":
-    """Ranges of bytes in files, read natively, or through fsspec when there is a URL among them."""
+    """Return byte ranges of files, read natively, or through fsspec if any path is a URL."""
     remote = is_url(root) or (
         b"://" in paths and any(is_url(paths[b:e]) for b, e in zip(path_offsets[:-1].tolist(), path_offsets[1:].tolist(), strict=True))
     )
@@ -35,17 +35,17 @@ def ranges_of(
 
 
 class RemoteRanges(Ranges):
-    """The same through fsspec."""
+    """Byte ranges read through fsspec."""
 
     _executor: Workers | None = None
     _process = 0
 
     def start(self, numbers: np.ndarray) -> "RemoteRequest":  # type: ignore[override]
-        """Start to fetch some ranges: numbers (samples,), or (components, samples) for several batches. Below 0: an empty sample."""
+        """Start fetching some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
         return RemoteRequest(self, numbers)
 
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Exception]]":
-        """The bytes of some ranges, or why there are none, on a thread."""
+        """Fetch some ranges on a thread; return the bytes of each or the error."""
         if self._executor is None or self._process != os.getpid():
             self._executor, self._process = Workers(_THREADS, "torch_ndd fsspec", self), os.getpid()
         return self._executor.submit(self._fetch, numbers.ravel())
@@ -80,8 +80,8 @@ class RemoteRequest(Parts):
         self._future, self._process = ranges.fetch(numbers), os.getpid()
 
     def contents(self) -> list[bytes]:
-        """Wait for the bytes of all ranges. BadSamples for what could not be fetched."""
-        if self._process != os.getpid():  # the threads that fetch it are in the parent
+        """Wait for the bytes of all ranges. Raise UnreadableSamples for ranges that could not be fetched."""
+        if self._process != os.getpid():  # the fetching threads are in the parent
             self._future, self._process = self._ranges.fetch(self._numbers), os.getpid()
         fetched = self._future.result()
         samples = self._numbers.shape[-1]
@@ -90,11 +90,11 @@ class RemoteRequest(Parts):
             if isinstance(one, Exception):
                 reasons.setdefault(k % samples, reason_of(one))
         if reasons:
-            raise BadSamples(reasons)
+            raise UnreadableSamples(reasons)
         return [one for one in fetched if not isinstance(one, Exception)]
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
-        """Of each component the bytes of all samples, one after the other, and how many each has."""
+        """Return the concatenated bytes of all samples and their lengths, for each component."""
         contents, samples, made = self.contents(), self._numbers.shape[-1], []
         for first in range(0, len(contents), max(samples, 1)):
             component = contents[first : first + samples]
@@ -109,12 +109,12 @@ R = TypeVar("R", bound=NativeRequest)
 
 
 def native_request(make: Callable[[Ranges, np.ndarray], R], ranges: Ranges, numbers: np.ndarray) -> "R | RemoteNative[R]":
-    """What ``make`` returns for some ranges; where they are remote, once they were fetched into memory that looks like files."""
+    """Return ``make`` of some ranges; remote ranges are first fetched into files in memory."""
     return RemoteNative(make, ranges, numbers) if isinstance(ranges, RemoteRanges) else make(ranges, numbers)
 
 
 class RemoteNative(Generic[R]):
-    """A native request for what is being fetched."""
+    """A native request for data that is being fetched."""
 
     def __init__(self, make: Callable[[Ranges, np.ndarray], R], ranges: RemoteRanges, numbers: np.ndarray) -> None:
         self._make, self._fetching, self._whole = make, RemoteRequest(ranges, numbers), ranges.file is None
@@ -122,7 +122,7 @@ class RemoteNative(Generic[R]):
         self._files: list[_InMemory] = []
 
     def wait(self) -> None:
-        """Wait for the bytes and for what the native code does with them. BadSamples for what could not be read."""
+        """Wait for the bytes and for the native request. Raise UnreadableSamples for what could not be read."""
         contents = self._fetching.contents()
         lengths = np.array([len(one) for one in contents], np.int64)
         parts = contents if self._whole else [b"".join(contents)]
@@ -145,11 +145,11 @@ class RemoteNative(Generic[R]):
 
 
 class _InMemory:
-    """A file in memory, which goes with this object."""
+    """A file in memory, closed with this object."""
 
     def __init__(self, content: bytes) -> None:
         descriptor = os.memfd_create("torch_ndd")
-        self._owner = _native.owned(descriptor, _native.OF_DESCRIPTOR)
+        self._owner = native.owned(descriptor, native.OF_DESCRIPTOR)
         self.path = f"/proc/self/fd/{descriptor}"
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the records of containers lie: looked up in their headers by native code, or in the index files of DALI's tools."""
+"""Positions of the records in containers: from their headers, parsed natively, or from the index files of DALI's tools."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import _native
+from .._core import native
 from ..io._urls import file_size, local_file, read_all
-from ._base import BadSamples
+from ._base import UnreadableSamples
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of
 
 TFRECORD, RECORDIO, TAR, LMDB, UNCHECKED_TFRECORD = range(5)
-Parsed = tuple[np.ndarray, np.ndarray]  # begins and lengths
+Parsed = tuple[np.ndarray, np.ndarray]  # offsets and lengths
 
 
 class Scan(NamedTuple):
@@ -24,38 +24,38 @@ class Scan(NamedTuple):
     length: np.ndarray
     names: bytes
     name_offsets: np.ndarray
-    damaged: int  # where its headers stop making sense, or -1, and why
+    damaged: int  # offset where its headers become invalid, or -1; `reason` says why
     reason: str
 
 
 def scan(kind: int, path: str) -> Scan:
-    """Look for the records of a file. RuntimeError when there is nothing to be read."""
+    """Find the records of a file. Raise RuntimeError if nothing can be read."""
     with local_file(path) as here:
-        handle = _native.scan(kind, os.fsencode(here))
+        handle = native.scan(kind, os.fsencode(here))
     try:
-        error = _native.scan_error(handle).decode(errors="replace")
+        error = native.scan_error(handle).decode(errors="replace")
         if error:
             raise RuntimeError(f'"{path}": {error}')
-        size = _native.scan_size(handle)
+        size = native.scan_size(handle)
         begin, length = np.empty((2, size), np.int64)
-        _native.scan_ranges(handle, begin.ctypes.data, length.ctypes.data)
+        native.scan_ranges(handle, begin.ctypes.data, length.ctypes.data)
         names, offsets = np.empty(0, np.uint8), np.zeros(size + 1, np.int64)
         if kind in (TAR, LMDB):
-            _native.scan_names(handle, offsets.ctypes.data, None)
+            native.scan_names(handle, offsets.ctypes.data, None)
             names = np.empty(int(offsets[-1]), np.uint8)
-            _native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)
-        reason = _native.scan_reason(handle).decode(errors="replace")
-        return Scan(begin, length, names.tobytes(), offsets, _native.scan_damaged(handle), reason)
+            native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)
+        reason = native.scan_reason(handle).decode(errors="replace")
+        return Scan(begin, length, names.tobytes(), offsets, native.scan_damaged(handle), reason)
     finally:
-        _native.scan_release(handle)
+        native.scan_release(handle)
 
 
 def record_ranges(
     op: str, kind: int, paths: Sequence[str], indices: Sequence[str], parse: Callable[[bytes, int], Parsed]
 ) -> tuple[Ranges, dict[int, str]]:
-    """The records of files with one index each, or none; and what is known about records that cannot be read: the rest of a damaged file.
+    """Return the records of files, with one index each or none, and the records known to be unreadable: the rest of a damaged file.
 
-    ``parse`` gives begins and lengths of the records from the text of an index and the size of its file.
+    ``parse`` returns offsets and lengths of the records from the contents of an index and the size of its file.
     """
     if indices and len(indices) != len(paths):
         raise RuntimeError(f"{op}: there are {len(indices)} index files for {len(paths)} files")
@@ -85,13 +85,13 @@ def record_ranges(
 
 
 def refuse(damaged: Mapping[int, str], samples: np.ndarray) -> None:
-    """BadSamples for those that are known to be damaged."""
+    """Raise UnreadableSamples for samples known to be damaged."""
     if damaged and not damaged.keys().isdisjoint(samples.tolist()):
-        raise BadSamples({k: damaged[sample] for k, sample in enumerate(samples.tolist()) if sample in damaged})
+        raise UnreadableSamples({k: damaged[sample] for k, sample in enumerate(samples.tolist()) if sample in damaged})
 
 
 def columns(text: bytes, count: int) -> np.ndarray:
-    """Lines of ``count`` whole numbers, as an array (lines, count)."""
+    """Parse lines of ``count`` integers into an array (lines, count)."""
     words = text.split()
     if len(words) % count:
         raise ValueError(f"its lines do not have {count} numbers each")

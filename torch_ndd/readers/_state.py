@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a reader: what it is and its form as a dict."""
+"""The state of a reader and its form as a dict."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .._native import MOST_SAMPLES
-from .._states import anything, checked, equal, keys, or_none, row, rows, whole
+from .._core.native import MOST_SAMPLES
+from .._core.states import anything, checked, equal, keys, or_none, row, rows, whole
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
 
 
 class ReaderState:
-    """The position of a reader; ``str`` is its serial form, equal states have equal text."""
+    """The position of a reader; ``str`` is its serialized form, and equal states have equal text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -31,26 +31,26 @@ class ReaderState:
 
 
 class State(NamedTuple):
-    """Where a reader is, and what it needs to be there again."""
+    """The position of a reader and what it needs to return there."""
 
     seeds: tuple[int, int]
     position: Position = Position()
     epochs: int = 0  # complete ones
-    history: tuple[Taken, ...] = ()  # who has taken what of this pass, when other numbers of shards did
-    skipped: int = 0  # bad samples of this pass in whose place others were taken
+    history: tuple[Taken, ...] = ()  # what was taken of this pass under other numbers of shards
+    skipped: int = 0  # bad samples of this pass that were replaced by others
     errors: int = 0  # all bad samples
     size: int | None = None  # of the data set
     blocks: Blocks | None = None  # the position is that of a worker
 
     def moved(self, position: Position, skipped: int = 0) -> "State":
-        """The state at a later position."""
+        """Return the state at a later position."""
         if position.passes == self.position.passes:
             return self._replace(position=position, skipped=self.skipped + skipped)
         return self._replace(position=position, skipped=0, history=())
 
 
 def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
-    """The state as a dict of numbers."""
+    """Return the state as a dict of numbers."""
     taken = [[shards, count if isinstance(count, int) else list(count)] for shards, count in (*state.history, (num_shards, state.position.offset))]
     made: dict[str, Any] = {
         "version": VERSION,
@@ -59,7 +59,7 @@ def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
         "shard": shard,
         "skipped": state.skipped,
         "errors": state.errors,
-        "epochs": state.epochs,
+        "completed_epochs": state.epochs,
         "size": state.size,
         "seeds": list(state.seeds),
     }
@@ -68,7 +68,7 @@ def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
     return made
 
 
-# More ranks than this no training has. The work on a state grows with the ranks that it names.
+# No training has more ranks. The work on a state grows with the ranks that it names.
 _MOST_SHARDS = 1 << 20
 _MOST_CHANGES = 1000  # of the number of shards, in one pass
 
@@ -89,14 +89,14 @@ _STATE = keys(
     shard=or_none(whole()),
     skipped=whole(),
     errors=whole(),
-    epochs=whole(),
+    completed_epochs=whole(),
     size=or_none(whole()),
     seeds=row(*[whole(-(2**63), 2**64 - 1)] * 2),
 )
 
 
 def _checked(op: str, given: Any) -> dict[str, Any]:
-    """The values of a state whose numbers fit together."""
+    """Return the values of a state, checked for consistency."""
     state = checked(op, _STATE, given)
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
@@ -116,14 +116,14 @@ def _checked(op: str, given: Any) -> dict[str, Any]:
     if state["shard"] is not None and state["shard"] >= shards:
         raise ValueError(f"{op}: this is no state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
     if state["shard"] is None and isinstance(state["taken"][-1][1], int):
-        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' has not got the counts of all shards")
+        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' lacks the counts of some shards")
     return state
 
 
 def decoded(op: str, given: Any, size: int | None, num_shards: int, shard_of: Any, worker: tuple[int, int] | None) -> State:
-    """What :func:`encoded` was given, for a reader of ``size`` samples (None: not known yet) and ``num_shards``. ``shard_of`` is its shard in a pass.
+    """Return what :func:`encoded` was given, for a reader of ``size`` samples (None: unknown). ``shard_of`` maps a pass to its shard.
 
-    ValueError for anything else, with the key.
+    Raise ValueError for anything else, with the key.
     """
     state = _checked(op, given)
     passes, skipped = state["epoch"], state["skipped"]
@@ -154,21 +154,22 @@ def decoded(op: str, given: Any, size: int | None, num_shards: int, shard_of: An
     else:
         offset = taken[shard_of(passes)]
         skipped = offset - min(taken)
-    return State(state["seeds"], Position(passes, offset), state["epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)
+    return State(state["seeds"], Position(passes, offset), state["completed_epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)
 
 
 def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One state of the states of all shards, for readers that have skipped different numbers of bad samples (``on_error="skip"``).
+    """Merge the states of all shards into one, for readers that skipped different numbers of bad samples (``on_error="skip"``).
 
-    Without skipped samples the state of any shard is that of all, and this is not needed.
+    If no samples were skipped, the states of all shards are equal, and this is not needed.
 
     Args:
-        states: what ``state_dict`` returned on each rank, in any order.
+        states: results of ``state_dict``, one per rank, in any order.
 
     Raises:
-        ValueError: a shard is missing or there twice, the states are not of the same run and epoch, or one is no state.
+        ValueError: a shard is missing or occurs twice, the states are not of the same run and epoch, or one is not a state.
 
-    >>> first = {"version": 2, "epoch": 0, "taken": [[2, 4]], "shard": 0, "skipped": 1, "errors": 1, "epochs": 0, "size": 20, "seeds": [0, 0]}
+    >>> first = {"version": 2, "epoch": 0, "taken": [[2, 4]], "shard": 0, "skipped": 1, "errors": 1, "size": 20, "seeds": [0, 0]}
+    >>> first["completed_epochs"] = 0
     >>> merge_states([first, {**first, "shard": 1, "taken": [[2, 3]], "skipped": 0, "errors": 0}])["taken"]
     [[2, [4, 3]]]
     """

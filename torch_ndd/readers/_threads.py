@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers whose samples are made by Python libraries, on threads."""
+"""Readers whose samples are produced by Python libraries on threads."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -9,36 +9,36 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from .._batch import Batch, empty_packed, new_batch
-from .._extents import lasting
-from .._workers import Workers
+from .._core.batch import Batch, empty_packed, new_batch
+from .._core.extents import lasting
+from .._core.workers import Workers
 from ..io._urls import reason_of
-from ._base import BadSamples, Reader
+from ._base import Reader, UnreadableSamples
 
 Array = np.ndarray | torch.Tensor
 
-# Libraries that release the GIL keep all cores busy; more threads than cores hide the time that a disk or a network takes.
+# Libraries that release the GIL keep all cores busy; a few more threads than cores hide the latency of a disk or a network.
 _THREADS = 2 + len(os.sched_getaffinity(0))
-# What comes from a server takes tens of milliseconds, in which nothing is computed.
+# A request to a server takes tens of milliseconds without any computation.
 _WAITING_THREADS = 32
 
 
 class ThreadedReader(Reader):
-    """A reader that says how one sample is made. Its threads end with it."""
+    """Base class of readers that define how one sample is read. Its threads end with it."""
 
     _layouts: ClassVar[Sequence[str | None]] = ()
-    """Layouts of the outputs; those that are not named have none."""
+    """Layouts of the outputs; missing ones have none."""
     _executor: Workers | None = None
     _process = 0
     _remote = False
     """Whether samples come from URLs; known after :meth:`_scan`."""
 
     def _read(self, sample: int) -> Sequence[Array]:
-        """The outputs of one sample, on a thread. Any Exception makes it a bad sample."""
+        """Return the outputs of one sample, on a thread. Any Exception makes it a bad sample."""
         raise NotImplementedError
 
     def _pool(self) -> Workers:
-        if self._executor is None or self._process != os.getpid():  # the child of a fork has no threads
+        if self._executor is None or self._process != os.getpid():  # a forked child has no threads
             self._executor, self._process = Workers(_WAITING_THREADS if self._remote else _THREADS, self._op, self), os.getpid()
         return self._executor
 
@@ -52,7 +52,7 @@ class ThreadedReader(Reader):
         return self._together([future.result for future in request], samples)
 
     def _together(self, reads: Sequence[Callable[[], Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
-        """A batch of what is read for each sample."""
+        """Return a batch of the samples that were read."""
         reasons, rows = {}, []
         for k, read in enumerate(reads):
             try:
@@ -60,7 +60,7 @@ class ThreadedReader(Reader):
             except Exception as error:
                 reasons[k] = reason_of(error)
         if reasons:
-            raise BadSamples(reasons)
+            raise UnreadableSamples(reasons)
         layouts = [*self._layouts, *[None] * (len(rows[0]) - len(self._layouts))]
         outputs = tuple(packed(column, layout) for column, layout in zip(zip(*rows, strict=True), layouts, strict=True))
         outputs[0]._sources = tuple(map(self._source, samples.tolist()))
@@ -71,7 +71,7 @@ class ThreadedReader(Reader):
 
 
 def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
-    """A batch of arrays of one dtype and number of dimensions; their memory is copied."""
+    """Copy arrays of one dtype and number of dimensions into a batch."""
     tensors = [torch.from_numpy(np.require(one, requirements=["C", "W"])) if isinstance(one, np.ndarray) else one for one in samples]
     if len({one.dtype for one in tensors}) > 1 or len({one.dim() for one in tensors}) > 1:
         kinds = sorted({f"{str(one.dtype).removeprefix('torch.')} with {one.dim()} dimensions" for one in tensors})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sequences of frames there are in a set of videos."""
+"""The frame sequences of a set of videos."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._workers import Workers
+from .._core.workers import Workers
 from ..decoders._video import Video, reason
 from ..io._urls import is_url, names_in, read_all
 
@@ -19,7 +19,7 @@ _THREADS = 2 + len(os.sched_getaffinity(0))
 
 
 class Listed(NamedTuple):
-    """A video and the part of it that is used, as the arguments say it."""
+    """A video and the part of it to use, as given by the arguments."""
 
     path: str
     label: int
@@ -28,9 +28,9 @@ class Listed(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The frames from ``start`` to before ``end`` of a video."""
+    """The frames of a video from ``start`` up to ``end``, exclusive."""
 
-    video: int  # its number among the listed ones
+    video: int  # its index among the listed videos
     start: int
     end: int
 
@@ -40,7 +40,7 @@ class VideoIndex:
     """All sequences, as arrays: ten million take 120 MB."""
 
     listed: list[Listed]
-    video: np.ndarray  # int32, which of the listed videos
+    video: np.ndarray  # int32, index of the listed video
     start: np.ndarray  # int64, the first frame
     end: np.ndarray  # int64, behind the last frame that may be used
 
@@ -53,15 +53,15 @@ class VideoIndex:
 
 
 class Limits(NamedTuple):
-    """How the start and the end of a listed video are meant."""
+    """How the start and the end of a listed video are interpreted."""
 
-    frames: bool  # numbers of frames, or seconds
-    start_up: bool  # a time between two frames is the second one
+    frames: bool  # frame numbers rather than seconds
+    start_up: bool  # a time between two frames means the second one
     end_up: bool
 
 
 def spans(op: str, listed: Sequence[Listed], limits: Limits, bad: Callable[[str, str], None]) -> list[Span]:
-    """The part of each video that is used. ``bad`` is told the path of one that cannot be opened, and why."""
+    """Return the part of each video to use. ``bad`` is called with the path of a video that cannot be opened, and the reason."""
 
     def span(number: int) -> Span | tuple[str, str]:
         one = listed[number]
@@ -93,7 +93,7 @@ def _frames_of_times(video: Video, one: Listed, limits: Limits) -> tuple[int, in
 
 
 def sequences(found: Sequence[Span], length: int, step: int, stride: int, padded: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The video, the first frame and the end of each sequence. ``padded``: also the first one of a video that is not complete."""
+    """Return video, first frame and end of each sequence. ``padded``: also the first incomplete sequence of a video."""
     videos, starts, ends = [], [], []
     for one in found:
         room = one.end - one.start - (length - 1) * stride
@@ -108,12 +108,12 @@ def sequences(found: Sequence[Span], length: int, step: int, stride: int, padded
 
 
 def uniform_frames(start: int, end: int, length: int) -> np.ndarray:
-    """``length`` frames from the first to the last at equal distances; half a frame counts as a whole one."""
+    """Return ``length`` equidistant frames from the first to the last one; half a frame is rounded up."""
     return np.floor(np.linspace(start, end - 1, length) + 0.5).astype(np.int64)
 
 
 def from_list(op: str, path: str) -> list[Listed]:
-    """The lines ``path label [start [end]]`` of a file. Where that is at a URL, relative paths begin there."""
+    """Parse the lines ``path label [start [end]]`` of a file. If it is at a URL, relative paths start there."""
     folder = path.rpartition("/")[0] if is_url(path) else ""
     made = []
     try:
@@ -137,7 +137,7 @@ def _stands_alone(path: str) -> bool:
 
 
 def _parsed(words: list[str]) -> Listed | None:
-    """A path may have blanks: the numbers are read from the end of the line."""
+    """Parse a line from its end, because the path may contain blanks."""
     numbers: list[float] = []
     while words and len(numbers) < 3:
         try:
@@ -151,7 +151,7 @@ def _parsed(words: list[str]) -> Listed | None:
 
 
 def from_folder(op: str, root: str) -> list[Listed]:
-    """The videos in the subdirectories of a folder, which have the labels 0, 1, ..."""
+    """List the videos in the subdirectories of a folder, which have the labels 0, 1, ..."""
     try:
         folders = names_in(os.fsencode(root), re.compile(b""), True)
         files = [names_in(os.path.join(os.fsencode(root), name), _VIDEO, False) for name in folders]

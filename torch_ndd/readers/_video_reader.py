@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part that the readers of videos share."""
+"""The base class of the video readers."""
 
 import os
 import threading
@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from .. import types
-from .._batch import Batch, new_batch
-from .._device import DeviceLike
+from .._core.bad_samples import BadSample
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
 from ..decoders._video import Video as OpenVideo
 from ..decoders._video import codec, padded_frames, reason
 from ..io._urls import is_url
 from ..ops.color_space import color_space_conversion
-from ._base import LoaderOptions, ReadError
+from ._base import LoaderOptions
 from ._threads import Array, ThreadedReader
 from ._video_index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
 
@@ -25,7 +26,7 @@ _FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", Fa
 
 
 class SequenceOptions(LoaderOptions, total=False):
-    """What every reader of videos takes: see :class:`readers.Video`."""
+    """Options of every video reader; see :class:`readers.Video`."""
 
     enable_frame_num: str | bool | None
     enable_timestamps: bool | None
@@ -39,7 +40,7 @@ class SequenceOptions(LoaderOptions, total=False):
 
 
 class VideoReader(ThreadedReader):
-    """What the readers of videos share. Subclasses set the attributes that they have arguments for."""
+    """Base class of the video readers. Subclasses set the attributes they have arguments for."""
 
     _layouts: ClassVar[Sequence[str | None]] = ("FHWC",)
     _limits = Limits(frames=False, start_up=True, end_up=False)
@@ -48,7 +49,7 @@ class VideoReader(ThreadedReader):
     _uniform = False
     _dtype = torch.uint8
     _normalized = False
-    _public_name = ""  # where it is not that of the class
+    _public_name = ""  # if it differs from that of the class
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, sequence_length: int, options: SequenceOptions) -> None:
         super().__init__(max_batch_size, device, options)
@@ -107,17 +108,17 @@ class VideoReader(ThreadedReader):
         return self._index.size
 
     def _cannot_open(self, path: str, reason: str) -> None:
-        """A video of which it is not known how many sequences it has: it can only be left out."""
+        """Handle a video that cannot be opened. Its number of sequences is unknown, so it can only be left out."""
         if self._on_error == "raise":
             raise RuntimeError(f'{self._op}: "{path}" cannot be opened: {reason}; on_error="skip" leaves such files out')
-        self._errors.append(ReadError(-1, path, reason))
+        self._errors.append(BadSample(-1, path, reason))
 
     def _source(self, sample: int) -> str:
         assert self._index is not None
         return self._index.source(sample)
 
     def _open(self, path: str) -> OpenVideo:
-        """The last video of this thread is kept open: sequences that follow each other are often of one."""
+        """Return a video, keeping the last one of this thread open, because consecutive sequences are often from the same video."""
         if getattr(self._opened, "path", None) != path:
             self._opened.video, self._opened.path = OpenVideo(path), path
         return self._opened.video
@@ -160,7 +161,7 @@ class VideoReader(ThreadedReader):
         return frames, *others
 
     def _resized(self, frames: Batch) -> Batch:
-        """The frames at the size that is asked for."""
+        """Return the frames in the requested size."""
         return frames
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and labels from the LMDB databases of Caffe and Caffe2."""
+"""Images and labels from LMDB databases of Caffe and Caffe2."""
 
 import operator
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
-from .._device import DeviceLike
+from .._core.device import DeviceLike
 from ._base import LoaderOptions
 from ._lmdb import LmdbReader
 from ._protobuf import BYTES, FIXED32, fields, int32, packed_float, packed_int32
@@ -17,23 +17,23 @@ from ._ranges import Path
 
 
 class Caffe(LmdbReader):
-    """Reads the LMDB databases of Caffe, whose values are messages of type ``Datum``.
+    """Read LMDB databases of Caffe, whose values are ``Datum`` messages.
 
-    Outputs: the image as it is stored, uint8: the bytes of a file (length,), or (height, width, channels) where the message says that it is not
-    encoded; the label, int32 (1,), empty (0,) where the message has none. Samples are in the order of their keys.
+    Outputs: the image as stored, uint8: the bytes of a file (length,), or (height, width, channels) if the message is marked as not encoded; the
+        label, int32 (1,), or (0,) if the message has none. Samples are in key order.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        path: The folder of a database, or several. No URLs: keys and values lie all over a database.
-        image_available: Deliver images; by default.
-        label_available: Deliver labels; by default.
-        loader: What all readers take: :class:`LoaderOptions`.
+        path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
+        image_available: Deliver images; True by default.
+        label_available: Deliver labels; True by default.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when a database cannot be read or is damaged or cut off, all are empty, or neither images nor labels are
-            wanted; at any step, for a damaged message, with database and key, and when the database was written to since.
+        RuntimeError: at the first step, if a database cannot be read, is damaged or truncated, if all are empty, or if neither images nor labels are
+            wanted; at any step, for a damaged message, with database and key, and if the database was modified since.
 
     >>> reader = Caffe(path="train_lmdb", random_shuffle=True)
     """
@@ -88,28 +88,27 @@ _FLOAT, _INT32, _BYTE, _STRING = 1, 2, 3, 4
 
 
 class Caffe2(LmdbReader):
-    """Reads the LMDB databases of Caffe2, whose values are messages of type ``TensorProtos``: one tensor for each output.
+    """Read LMDB databases of Caffe2, whose values are ``TensorProtos`` messages: one tensor per output.
 
-    Outputs: the image, uint8: bytes of a file (length,) where it is stored as a string, else (height, width, channels); the label; as many additional
-    tensors as asked for, float32 or int32 (length,); the box, int32 (4,). Samples are in the order of their keys.
+    Outputs: the image, uint8: the bytes of a file (length,) if it is stored as a string, else (height, width, channels); the label; the additional
+        tensors, float32 or int32 (length,); the box, int32 (4,). Samples are in key order.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        additional_inputs: How many additional tensors each sample has.
+        additional_inputs: Number of additional tensors per sample.
         bbox: Each sample has a box.
-        image_available: Each sample has an image; by default.
-        label_type: 0: one number, int32 or float32 (1,). 1: numbers of the classes that apply, delivered as 0 and 1, float32 (num_labels,). 2: a
-            vector as it is. 3: numbers of classes and in another tensor their weights, delivered as float32 (num_labels,). 4: no label.
-        num_labels: The number of classes for types 1 and 3.
-        path: The folder of a database, or several. No URLs: keys and values lie all over a database.
-        loader: What all readers take: :class:`LoaderOptions`.
+        image_available: Each sample has an image; True by default.
+        label_type: 0: one number, int32 or float32 (1,). 1: indices of the classes that apply, delivered as 0 and 1, float32 (num_labels,). 2: a
+            vector as stored. 3: indices of classes and, in another tensor, their weights, delivered as float32 (num_labels,). 4: no label.
+        num_labels: Number of classes for types 1 and 3.
+        path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when a database cannot be read or is damaged or cut off, all are empty, or there is nothing to deliver;
-            at any step, for a damaged message or one that has not got these tensors, with database and key, and when the database was written to
-            since.
+        RuntimeError: at the first step, if a database cannot be read, is damaged or truncated, if all are empty, or if there is nothing to deliver;
+            at any step, for a message that is damaged or lacks these tensors, with database and key, and if the database was modified since.
 
     >>> reader = Caffe2(path="train_lmdb", label_type=1, num_labels=1000)
     """

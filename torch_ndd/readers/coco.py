@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .._batch import Batch, new_batch
-from .._device import DeviceLike
-from .._workers import Workers
-from ._base import BadSamples, LoaderOptions, Reader
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
+from .._core.workers import Workers
+from ._base import LoaderOptions, Reader, UnreadableSamples
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
 from ._ranges import Path, Ranges, Sources, pack_paths
@@ -25,41 +25,41 @@ _PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_thr
 
 
 class COCO(Reader):
-    """Reads images and their COCO annotations.
+    """Read images and their COCO annotations.
 
     Outputs: image bytes, uint8 (length,); boxes, float32 (M, 4): x, y, width, height, or left, top, right, bottom with ``ltrb``; labels, int32 (M,).
-    With ``polygon_masks`` also polygons, int32 (P, 3): number of the box, first and last vertex, and vertices, float32 (V, 2): x, y. With
-    ``pixelwise_masks`` instead a map of labels, int32 (H, W, 1), 0 where there is no object and the highest label where several lie. With
-    ``image_ids`` last the id, int32 (1,). Images come in the order of their ids, boxes in that of the file.
+    With ``polygon_masks`` also polygons, int32 (P, 3): index of the box, first and last vertex, and vertices, float32 (V, 2): x, y. With
+    ``pixelwise_masks`` instead a label map, int32 (H, W, 1), 0 where there is no object and the highest label where several overlap. With
+    ``image_ids`` also the id, last, int32 (1,). Images are sorted by id; boxes are in file order.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
         annotations_file: The JSON file (path or URL).
-        avoid_class_remapping: Labels are the ids of the categories. Without, they count from 1 in the order of ``categories``; 0 is a category
-            that is not among them.
+        avoid_class_remapping: Use the category ids as labels. By default labels count from 1 in the order of ``categories``; 0 is a category that is
+            not listed there.
         file_root: The folder of the images.
         image_ids: Add the ids to the outputs; ``save_img_ids`` is an older name.
-        images: Read these, as the annotations name them, in this order.
-        include_iscrowd: Keep annotations with ``iscrowd``; by default.
-        ltrb: Boxes are left, top, right, bottom.
-        masks: As ``polygon_masks``, but polygons count coordinates, two for each vertex.
-        pixelwise_masks: Add maps of labels; needs pycocotools (``torch_ndd[coco]``).
-        polygon_masks: Add polygons and vertices. Annotations in run lengths have none.
-        preprocessed_annotations: A folder that ``save_preprocessed_annotations`` made, here or in DALI, for ``annotations_file``; for masks it
-            must have been made with the same kind of them. ``meta_files_path`` is an older name.
-        ratio: Boxes and vertices are parts of the width and height of the image.
+        images: Read only these images, named as in the annotations, in this order.
+        include_iscrowd: Keep annotations with ``iscrowd``; True by default.
+        ltrb: Deliver boxes as left, top, right, bottom.
+        masks: Like ``polygon_masks``, but polygons index coordinates, two per vertex.
+        pixelwise_masks: Add label maps; needs pycocotools (``torch_ndd[coco]``).
+        polygon_masks: Add polygons and vertices. Run-length annotations have none.
+        preprocessed_annotations: Folder written by ``save_preprocessed_annotations``, here or in DALI, to use instead of ``annotations_file``; for
+            masks it must have been written with the same kind of masks. ``meta_files_path`` is an older name.
+        ratio: Deliver boxes and vertices relative to the width and height of the image.
         save_preprocessed_annotations: Write such a folder when the reader starts; ``dump_meta_files`` is an older name.
         save_preprocessed_annotations_dir: The folder; ``dump_meta_files_path`` is an older name.
-        size_threshold: Boxes that are narrower or lower than this, in pixels, are left out; 0.1 by default.
-        skip_empty: Leave images without boxes out.
-        loader: What all readers take: :class:`LoaderOptions`.
+        size_threshold: Leave out boxes whose width or height is below this, in pixels; 0.1 by default.
+        skip_empty: Leave out images without boxes.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
         ValueError: a box without 4 numbers, an annotation without ``image_id``, no size where one is needed.
-        RuntimeError: at the first step, for other annotations that cannot be read and for options that exclude each other; at any step, for an
-            image that cannot be read.
+        RuntimeError: at the first step, for other annotations that cannot be read and for options that exclude each other; at any step, for an image
+            that cannot be read.
 
     >>> import json, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -183,7 +183,7 @@ class COCO(Reader):
     def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
         index = self._index
         assert index is not None
-        if request.masks and request.process != os.getpid():  # the threads that paint are in the parent
+        if request.masks and request.process != os.getpid():  # the painting threads are in the parent
             request = self._start(samples)
         images = request.images.finish()
         images._sources = Sources(self._source, samples)
@@ -213,7 +213,7 @@ def _path(given: Path | None) -> str | None:
 
 
 def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch:
-    """For each sample its rows of an array."""
+    """Return the rows of an array for each sample."""
     counts = offsets[samples + 1] - offsets[samples]
     chosen = torch.from_numpy(values[spans(offsets[samples], counts)[1]])
     if (counts == counts[0]).all():
@@ -231,7 +231,7 @@ def _painted(masks: "list[Future[np.ndarray]]") -> Batch:
         except Exception as error:
             reasons[k] = f"its masks cannot be read: {error}"
     if reasons:
-        raise BadSamples(reasons)
+        raise UnreadableSamples(reasons)
     return packed(made, "HWC")
 
 
@@ -243,12 +243,12 @@ def _coco_masks() -> Any:
 
 
 def _paint(index: CocoIndex, sample: int) -> np.ndarray:
-    """The map of labels of an image, int32 (H, W, 1)."""
+    """Return the label map of an image, int32 (H, W, 1)."""
     masks = index.masks
     assert masks is not None
     height, width = index.sizes[sample].tolist()
     first, last = index.offsets[sample : sample + 2].tolist()
-    columns = np.zeros(width * height, np.int32)  # one column after the other, as run lengths go
+    columns = np.zeros(width * height, np.int32)  # column by column, like the run lengths
     for row in (first + np.argsort(index.labels[first:last], kind="stable")).tolist():
         ends = np.cumsum(_lengths_of(masks, row, height, width))
         for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
@@ -257,7 +257,7 @@ def _paint(index: CocoIndex, sample: int) -> np.ndarray:
 
 
 def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:
-    """Run lengths of a mask, of background first. Empty for none."""
+    """Return the run lengths of a mask, starting with background. Empty if there are none."""
     kind = masks.kinds[row]
     if kind == POLYGONS:
         polygons = [part for part in masks.parts(row) if len(part) >= 6]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Videos as sequences of frames, with several ways to go on behind the end of a video."""
+"""Videos as sequences of frames, with several ways to pad the end of a video."""
 
 from typing import Any, ClassVar
 
 from typing_extensions import Unpack
 
-from .._device import DeviceLike
+from .._core.device import DeviceLike
 from ..decoders._video import fill_values
 from ..decoders._video import pad_mode as checked_pad_mode
 from ._video_index import Limits
@@ -13,26 +13,26 @@ from ._video_reader import SequenceOptions, VideoReader
 
 
 class Video(VideoReader):
-    """Reads sequences of frames from videos, as :class:`readers.Video`, with several ways to go on behind the end of a video.
+    """Read sequences of frames from videos like :class:`readers.Video`, with several ways to pad the end of a video.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
-        device: ``"cpu"``; videos are decoded there.
-        sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, image_type: As for :class:`readers.Video`.
-        file_list: A text file of lines ``path label [start [end]]``; the end itself is not part of it.
-        file_list_format: Start and end are "timestamps" in seconds, or "frames", negative ones from the end of the video.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
+        device: ``"cpu"``; videos are decoded on the CPU.
+        sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, image_type: See :class:`readers.Video`.
+        file_list: Text file of lines ``path label [start [end]]``; ``end`` is exclusive.
+        file_list_format: "timestamps", in seconds, or "frames"; negative frame numbers count from the end of the video.
         file_list_rounding: Which frame a time between two frames means: "start_down_end_up", "start_up_end_down", "all_up" or "all_down".
-        file_list_include_end: Without effect, as in DALI 2.4.
-        pad_mode: "none": all sequences are complete. Otherwise the last one of a video may be incomplete, and is filled with ``fill_value``
-            ("constant"), the last frame ("edge", "repeat"), or the frames backwards with ("reflect_1001", "symmetric") or without ("reflect_101",
+        file_list_include_end: Ignored, as in DALI 2.4.
+        pad_mode: "none": all sequences are complete. Otherwise the last sequence of a video may be incomplete and is filled with ``fill_value``
+            ("constant"), the last frame ("edge", "repeat"), or the mirrored frames with ("reflect_1001", "symmetric") or without ("reflect_101",
             "reflect") the last one.
-        fill_value: One number, or one for each channel.
-        uniform_sample: One sequence a video: frames at equal distances from its first to its last one.
-        **options: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        fill_value: One number, or one per channel.
+        uniform_sample: One sequence per video: equidistant frames from its first to its last one.
+        **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
+        RuntimeError: Arguments that contradict each other; at the first step, if a video cannot be opened; at any step, if it is damaged.
 
     Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as they are, with a label each."""
+"""Whole files, each with a label."""
 
 import fnmatch
 import io
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .._batch import Batch, new_batch
-from .._device import DeviceLike
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
 from ..io._urls import names_in, read_all
 from ._base import LoaderOptions, Reader
 from ._files import whole_files
@@ -23,34 +23,34 @@ from ._ranges import Path, Sources, as_paths, pack_paths
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
 
-# Name, blanks, number; the name may have blanks inside.
+# Name, blanks, number; the name may contain blanks.
 _LINE = re.compile(rb"(.*\S)\s+([+-]?\d+)")
 
 
 class File(Reader):
-    """Reads whole files: tuples of their contents, uint8 (length,), and labels, int32 (1,).
+    """Read whole files: tuples of their contents, uint8 (length,), and labels, int32 (1,).
 
-    The files are one of
+    The files are given by one of
 
-    - ``file_root``: those in the subdirectories of a folder whose names match ``file_filters``. Subdirectories in the order of their bytes have
-      the labels 0, 1, ...; their own subdirectories are not entered.
+    - ``file_root``: the files in its subdirectories whose names match ``file_filters``. The subdirectories, sorted bytewise, have the labels 0, 1,
+      ...; they are not searched recursively.
     - ``files``: a list of paths, with ``labels`` or numbered from 0.
     - ``file_list``: a text file of lines ``path label``.
 
-    Relative paths of the last two begin at ``file_root``; those of a list without it begin where the list is.
+    Relative paths in ``files`` and ``file_list`` start at ``file_root``, or without it at the folder of ``file_list``.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        case_sensitive_filter: ``*.jpg`` shall not match ``A.JPG``.
-        dir_filters: Patterns of the subdirectories of ``file_root``; only those that match get labels.
-        file_filters: Patterns of file names, by default the usual endings of images and sounds.
-        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        case_sensitive_filter: Match the filters case-sensitively, so that ``*.jpg`` does not match ``A.JPG``.
+        dir_filters: Patterns of the subdirectories of ``file_root``; only matching ones get labels.
+        file_filters: Patterns of file names; by default the usual extensions of images and audio files.
+        **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
-        ValueError: at once, for shards that do not exist and for a device without files.
-        RuntimeError: at the first step, when there are no files; at any step, for a file that cannot be read; the message names it.
+        ValueError: at construction, for a shard that does not exist or a device other than the CPU.
+        RuntimeError: at the first step, if there are no files; at any step, for a file that cannot be read; the message names it.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -147,7 +147,7 @@ class File(Reader):
 
 
 class _Index:
-    """Paths in one piece of memory, not as a Python object each: ten million of 30 bytes take 0.4 GB."""
+    """Paths in one buffer rather than one Python object each: ten million paths of 30 bytes take 0.4 GB."""
 
     def __init__(self, root: bytes | None, paths: bytes, offsets: np.ndarray, labels: np.ndarray | None) -> None:
         self.ranges, self.labels = whole_files(root, paths, offsets), labels
@@ -165,7 +165,7 @@ def _int32(op: str, label: int) -> int:
 
 
 def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
-    # No object for each line stays: ten million of them would take gigabytes.
+    # Keeps no object per line: ten million of them would take gigabytes.
     names, offsets, labels = bytearray(), array("q", [0]), array("i")
     try:
         lines = io.BytesIO(read_all(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of astronomy, from FITS files."""
+"""Astronomical images from FITS files."""
 
 import importlib
 import io
@@ -12,9 +12,9 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._convert import saturated
-from .._device import DeviceLike
-from ..io._urls import is_url, read_all
+from .._core.convert import saturated
+from .._core.device import DeviceLike
+from ..io._urls import read_all
 from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
 from ._fits_headers import check_headers
@@ -24,25 +24,25 @@ from ._threads import ThreadedReader
 
 
 class Fits(ThreadedReader):
-    """Reads images from FITS files: tuples of arrays, one for each of ``hdu_indices``.
+    """Read images from FITS files: tuples of arrays, one for each of ``hdu_indices``.
 
-    The files are those of ``file_root`` and its subdirectories that match ``file_filter``, or ``files``, or the lines of ``file_list``. Compressed
-    images are decompressed, and numbers are the physical ones: ``BSCALE`` and ``BZERO`` are applied.
+    The files are given by ``file_root`` (those in it and in its subdirectories that match ``file_filter``), ``files``, or the lines of ``file_list``.
+    Compressed images are decompressed, and values are physical: ``BSCALE`` and ``BZERO`` are applied.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        dtypes: Types of the outputs, one for each of ``hdu_indices`` or one for all, as :func:`cast` converts; by default those of the files.
-        file_filter: A pattern of file names in ``file_root``.
-        file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
+        dtypes: Dtypes of the outputs, one for each of ``hdu_indices`` or one for all, converted like :func:`cast`; by default those of the files.
+        file_filter: Pattern of file names in ``file_root``.
+        file_list: Text file with one path per line, relative to ``file_root`` or to the text file's folder.
         file_root: A folder.
-        files: Paths or URLs that begin at ``file_root``.
-        hdu_indices: Which parts of a file to read; 1 is the primary one, and the default, 2, the first extension.
-        **loader: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        files: Paths or URLs, relative to ``file_root``.
+        hdu_indices: Which HDUs to read, from 1, the primary one; by default 2, the first extension.
+        **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when there are no files; at any step, for a file that cannot be read or lacks such an image, and for arrays
+        RuntimeError: at the first step, if there are no files; at any step, for a file that cannot be read or lacks such an image, and for arrays
             of one batch that differ in type or number of dimensions.
 
     Needs the package astropy: ``pip install torch_ndd[fits]``.
@@ -112,7 +112,8 @@ class Fits(ThreadedReader):
         assert self._ranges is not None
         begin, end = self._ranges.path_offsets[sample : sample + 2]
         path = os.fsdecode(self._ranges.root + self._ranges.paths[begin:end])
-        with io.BytesIO(read_all(path)) if is_url(path) else open(path, "rb") as source:
+        # One copy of the file for the check and for astropy, which loops for minutes over a header that changes in between.
+        with io.BytesIO(read_all(path)) as source:
             check_headers(source)
             source.seek(0)
             file = _astropy().open(source, memmap=False)
@@ -120,9 +121,10 @@ class Fits(ThreadedReader):
 
 
 def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
-    if part > len(file):
-        raise ValueError(f"there is no HDU {part}, only {len(file)}")
-    unit = file[part - 1]
+    try:
+        unit = file[part - 1]  # len(file) reads to the end, and a file that changes meanwhile may have none: astropy then reads HDUs forever
+    except IndexError:
+        raise ValueError(f"there is no HDU {part}, only {len(file)}") from None
     data = unit.data if unit.is_image else None
     if data is None:
         raise ValueError(f"HDU {part} holds no image")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of MXNet's RecordIO files."""
+"""Images from MXNet's RecordIO files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .. import _native
-from .._batch import Batch
-from .._device import DeviceLike
+from .._core import native
+from .._core.batch import Batch
+from .._core.device import DeviceLike
 from ._base import LoaderOptions, Reader
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._remote import native_request
@@ -18,19 +18,19 @@ from ._scan import RECORDIO, columns, record_ranges, refuse
 
 
 class MXNet(Reader):
-    """Reads the images of RecordIO files: tuples of their bytes, uint8 (length,), and labels, float32 (labels,).
+    """Read the images of RecordIO files: tuples of their bytes, uint8 (length,), and labels, float32 (labels,).
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
         path: The files (``.rec``).
-        index_path: Their indices (``.idx``), as ``im2rec``, ``rec2idx`` or ``python -m torch_ndd.index recordio`` write them: only the records in
-            it are read, in the order of the file. Without, all are found by their headers.
-        loader: What all readers take: :class:`LoaderOptions`.
+        index_path: Their indices (``.idx``), written by ``im2rec``, ``rec2idx`` or ``python -m torch_ndd.index recordio``: only the records listed
+            there are read, in file order. Without an index, all records are found by their headers.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when a file or its index cannot be read; at any step, for a damaged record, with file and byte.
+        RuntimeError: at the first step, if a file or its index cannot be read; at any step, for a damaged record, with file and byte offset.
 
     >>> reader = MXNet(path=["train.rec"], index_path=["train.idx"], num_shards=2, shard_id=1)
     """
@@ -72,7 +72,7 @@ class MXNet(Reader):
         return images, labels
 
     def _written_source(self, sample: int) -> str:
-        return self._source(sample).replace(" at byte ", " at index ")  # DALI's form
+        return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording
 
     @property
     def _found(self) -> Ranges:
@@ -82,10 +82,10 @@ class MXNet(Reader):
 
 class _ImageRecordRequest(RecordRequest):
     def _begin(self) -> int:
-        return _native.image_records_start(*self._native_ranges())
+        return native.image_records_start(*self._native_ranges())
 
 
 def _index(text: bytes, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of key and begin. A record ends where the next one begins at the latest."""
+    """Return the keys and offsets in the lines of an index. A record ends at the latest where the next one begins."""
     begin = np.sort(columns(text, 2)[:, 1])
     return begin, np.append(begin[1:], max(size, *begin[-1:], 0)) - begin

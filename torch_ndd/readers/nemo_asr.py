@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speech with transcripts, from the manifests of NeMo."""
+"""Speech with transcripts, from NeMo manifests."""
 
 import importlib
 import io
@@ -17,9 +17,9 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._batch import Batch
-from .._device import DeviceLike
-from .._tensor import as_tensor
+from .._core.batch import Batch
+from .._core.device import DeviceLike
+from .._core.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
 from ._base import LoaderOptions
@@ -29,41 +29,41 @@ from ._threads import Array, ThreadedReader, packed
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
-# Whether an entry is a part of its file, by far shorter, which is better sought than decoded with all the rest.
+# Whether an entry is a much shorter part of its file, which is better sought than decoded with the rest.
 _UNKNOWN, _NO, _YES = 0, 1, 2
-# Uncompressed float32 in stereo at 48 kHz. A file with more for each second that is wanted of it is not even read to the end.
+# Uncompressed float32 stereo at 48 kHz. A file with more bytes per wanted second is not even read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
 
 
 class NemoAsr(ThreadedReader):
-    """Reads the sounds that NeMo manifests name, decoded, with their transcripts.
+    """Read the audio files named in NeMo manifests, decoded, with their transcripts.
 
-    A manifest has an object of JSON for each sound: ``audio_filepath`` (a path, from where the manifest is or from the current folder, or a URL),
-    and, all optional, ``text``, ``duration`` and ``offset`` in seconds: the part of the file to read. Anything else is skipped with a warning.
+    A manifest has one JSON object per entry: ``audio_filepath`` (a URL or a path, relative to the manifest or the current folder) and, all optional,
+    ``text``, and ``duration`` and ``offset`` in seconds, which select the part of the file to read. Anything else is skipped with a warning.
 
-    Outputs: the sound, (frames,), or (frames, channels) without ``downmix``; the sampling rate of the file, float32 without dimensions; the text,
-    UTF-8 as uint8 (length,); with ``read_idxs`` the number of the entry among those of its manifest that were not left out, int64 (1,).
+    Outputs: the audio, (frames,), or (frames, channels) without ``downmix``; the sampling rate of the file in Hz, float32 scalar; the text, UTF-8 as
+        uint8 (length,); with ``read_idxs`` the index of the entry among those of its manifest that were kept, int64 (1,).
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs`` and ``normalize_text``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs`` and ``normalize_text``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        downmix: Average the channels; by default.
+        downmix: Average the channels; True by default.
         dtype: float32, int16 or int32; see :func:`decoders.audio`.
         manifest_filepaths: The manifest (path or URL), or several.
-        max_duration: Leave sounds out that are longer, in seconds; 0 for any.
-        min_duration: Leave sounds out that are shorter, or do not tell their duration; 0 for any.
-        quality: Of resampling, from 0 to 100.
-        read_idxs: Deliver the numbers of the entries.
-        read_sample_rate: Deliver the sampling rates; by default.
-        read_text: Deliver the texts; by default.
+        max_duration: Leave out longer entries, in seconds; 0 for no limit.
+        min_duration: Leave out entries that are shorter or have no duration; 0 for no limit.
+        quality: Quality of resampling, from 0 to 100.
+        read_idxs: Deliver the indices of the entries.
+        read_sample_rate: Deliver the sampling rates; True by default.
+        read_text: Deliver the texts; True by default.
         sample_rate: Resample to this rate in Hz.
-        loader: What all readers take: :class:`LoaderOptions`.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, for manifests that cannot be read or have nothing in them, another dtype, ``quality`` out of range, or
-            without soundfile (``torch_ndd[audio]``); at any step, for a sound that cannot be read.
+        RuntimeError: at the first step, for manifests that cannot be read or are empty, another dtype, ``quality`` out of range, or without soundfile
+            (``torch_ndd[audio]``); at any step, for audio that cannot be read.
 
     >>> reader = NemoAsr(manifest_filepaths=["train.json"], sample_rate=16000, max_duration=16.7)
     """
@@ -146,18 +146,18 @@ class NemoAsr(ThreadedReader):
                     outputs[0]._sources = tuple(map(self._source, samples.tolist()))
                     return outputs
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
-            except Exception:  # one by one, which tells what is wrong with which
+            except Exception:  # reading one by one shows which entry fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
         return self._together([reads[k] for k in range(len(samples))], samples)
 
     def _batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
-        """The outputs of whole files, on a thread. They are decoded by native threads: soundfile under Python's lock took twice the time."""
+        """Decode whole files on native threads and return their outputs: soundfile under the GIL took twice the time."""
         index = self._index
         assert index is not None
         files = ranges_of(b"", *pack_paths([index.path(sample) for sample in samples.tolist()])).start(np.arange(len(samples))).finish()
         total, rates = lengths(files)
         wanted = np.where(index.durations[samples] < 0, total, np.minimum(total, index.durations[samples] * rates)).astype(np.int64)
-        # What ends before its file does is resampled from what it has itself.
+        # A part that ends before its file does is resampled from its own frames only.
         alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
         index.is_part[samples] = np.where(alone, _YES, _NO)
         contents = [one._values for one in files]
@@ -167,7 +167,7 @@ class NemoAsr(ThreadedReader):
             sounds = list(self._decoded(packed([one for one, part in zip(contents, alone, strict=True) if not part])))
         else:
             sounds = self._decoded(files)
-        if (wanted < total).any():  # also because a duration has few digits: a frame is missing
+        if (wanted < total).any():  # also because durations have few digits: a frame is missing
             rest = iter(sounds)
             sounds = packed(
                 [
@@ -188,12 +188,12 @@ class NemoAsr(ThreadedReader):
         index = self._index
         assert index is not None
         path = index.path(sample)
-        source = io.BytesIO(read_all(path)) if is_url(path) else path  # one request
+        source = io.BytesIO(read_all(path)) if is_url(path) else path  # a single request
         sound, rate = self._sound(source, index.offsets[sample], index.durations[sample])
         return sound, *self._others(sample, rate)
 
     def _others(self, sample: int, rate: float) -> list[Array]:
-        """The outputs beside the sound."""
+        """Return the outputs other than the audio."""
         index = self._index
         assert index is not None
         outputs: list[Array] = []
@@ -206,13 +206,13 @@ class NemoAsr(ThreadedReader):
         return outputs
 
     def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
-        """Samples and sampling rate of a part of a file."""
+        """Return samples and sampling rate of a part of a file."""
         with _soundfile().SoundFile(source) as file:
             rate, total = file.samplerate, file.frames
             begin = min(int(max(offset, 0) * rate), total)
             wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
             file.seek(begin)
-            # Integers of a file that stay integers are not sent through floats.
+            # Integers of a file that stay integers do not go through floats.
             resampled = self._rate > 0 and self._rate != rate
             plain = not resampled and (self._dtype == torch.float32 or not self._downmix or file.channels == 1)
             samples = file.read(wanted, _DTYPES[self._dtype] if plain else "float32", always_2d=True)
@@ -233,19 +233,19 @@ class _Request(NamedTuple):
     """A batch that is being read."""
 
     whole: np.ndarray
-    """Places of the samples that are read together."""
+    """Positions of the samples that are read together."""
     files: Future[tuple[Batch, ...]] | None
     """Their outputs."""
     parts: dict[int, Future[Sequence[Array]]]
-    """What the others are, by place."""
+    """The outputs of the others, by position."""
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
-    return [one._sample(row).torch() for one in outputs]
+    return [one._nth(row).torch() for one in outputs]
 
 
 class _Index:
-    """The entries of all manifests, packed: a Python object each would take ten times the memory."""
+    """The entries of all manifests, packed: one Python object each would take ten times the memory."""
 
     def __init__(self) -> None:
         self._folders: list[str] = []
@@ -266,10 +266,10 @@ class _Index:
             self._entries.append((len(self._folders) - 1, path, transcript, offset, duration, number))
             number += 1
         if skipped:
-            warnings.warn(f"{op}: {skipped} parts of {manifest} were skipped: they are no objects with an audio_filepath", stacklevel=2)
+            warnings.warn(f"{op}: {skipped} parts of {manifest} were skipped: they are not objects with an audio_filepath", stacklevel=2)
 
     def pack(self) -> int:
-        """Put the entries into arrays; how many there are."""
+        """Pack the entries into arrays and return their number."""
         if not self._entries:
             return 0
         folders, paths, texts, offsets, durations, numbers = zip(*self._entries, strict=True)
@@ -283,12 +283,12 @@ class _Index:
         return len(numbers)
 
     def parts(self, samples: np.ndarray) -> np.ndarray:
-        """Which of some entries are parts of their files, as far as that is known without reading."""
+        """Return which of some entries are parts of their files, as far as known without reading."""
         for sample in samples[self.is_part[samples] == _UNKNOWN].tolist():
             path = self.path(sample)
             if is_url(path):
                 continue
-            with suppress(OSError):  # reading it tells what is wrong
+            with suppress(OSError):  # reading it raises the error
                 if os.stat(path).st_size > max(self.durations[sample], 0) * _BYTES_PER_SECOND + _HEADER_BYTES:
                     self.is_part[sample] = _YES
         return self.is_part[samples] == _YES
@@ -310,7 +310,7 @@ class _Index:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """The values of JSON in a text, one after the other; None for a line that is none. They may go over several lines."""
+    """Yield the consecutive JSON values of a text, which may span several lines; None for a line that is not JSON."""
     decoder, at = json.JSONDecoder(), 0
     while True:
         while at < len(text) and (text[at].isspace() or text[at] == ","):
@@ -326,7 +326,7 @@ def _objects(text: str) -> Iterator[Any]:
 
 
 def _checked(entry: Any) -> tuple[str, bytes, float, float] | None:
-    """Path, text, offset and duration of an entry; None where it is none. A duration below 0 is that of the file."""
+    """Return path, text, offset and duration of an entry; None if it is invalid. A negative duration means that of the file."""
     if not isinstance(entry, dict):
         return None
     path, text, offset, duration = (entry.get(name) for name in ("audio_filepath", "text", "offset", "duration"))

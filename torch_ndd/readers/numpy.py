@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in ``.npy`` files."""
+"""Arrays from ``.npy`` files."""
 
 import os
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .. import _native
-from .._batch import Batch, new_batch, ragged_batch
-from .._device import DeviceLike, torch_device
-from .._tensor import Tensor
+from .._core import native
+from .._core.batch import Batch, new_batch, ragged_batch
+from .._core.device import DeviceLike, torch_device
+from .._core.tensor import Tensor
 from ._base import LoaderOptions, Reader
 from ._files import files_below, listed_files, whole_files
 from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
 from ._remote import RemoteRanges, native_request
 
-# By the numbers of csrc/ndd/dtypes.h.
+# Numbered as in csrc/ndd/dtypes.h.
 _DTYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32, 7: torch.float64,
     11: torch.bool, 27: torch.uint16, 28: torch.uint32, 29: torch.uint64,
@@ -28,33 +28,35 @@ _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi
 
 
 class Numpy(Reader):
-    """Reads arrays from ``.npy`` files, or a window of each: 1-tuples of them, in C order and the byte order of this machine.
+    """Read arrays, or a window of each, from ``.npy`` files: 1-tuples of arrays in C order and native byte order.
 
-    The files are those of ``file_root`` and its subdirectories that match ``file_filter``, or ``files``, or the lines of ``file_list``. Only the
-    rows of the window are read. A window begins at ``roi_start``, by default 0, and ends before ``roi_end``, or has ``roi_shape``; by default it
-    ends where the array does. The same words with ``rel_`` are fractions of the array's extents; limits are rounded. One value is for all axes.
+    The files are given by ``file_root`` (those in it and in its subdirectories that match ``file_filter``), ``files``, or the lines of ``file_list``.
+    Only the rows of the window are read. A window starts at ``roi_start``, by default 0, and ends before ``roi_end``, or has ``roi_shape``; by
+    default it ends where the array does. The arguments with ``rel_`` are fractions of the array's extents; limits are rounded. A single value applies
+    to all axes.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``, ``register_buffers`` and ``use_o_direct``.
-        device: Where the arrays are delivered: ``"gpu"`` reads them as ``"cpu"`` does, and copies each batch to the current GPU, or to that of
-            ``"gpu:1"``, on the stream of the context. Not in worker processes of a DataLoader, which must not use CUDA.
-        cache_header_information: Look at the header of each file only once; the files must not change then.
-        file_filter: A pattern of file names in ``file_root``.
-        file_list: A text file with a path in each line; they begin at ``file_root``, or where the list is.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``, ``register_buffers`` and ``use_o_direct``; accepted for compatibility with DALI.
+        device: Where the arrays are delivered: ``"gpu"`` reads them like ``"cpu"`` and copies each batch to the current GPU (``"gpu:1"``: to that
+            GPU) on the stream of the context. Not in worker processes of a DataLoader, which must not use CUDA.
+        cache_header_information: Parse the header of each file only once; the files must not change.
+        file_filter: Pattern of file names in ``file_root``.
+        file_list: Text file with one path per line, relative to ``file_root`` or to the text file's folder.
         file_root: A folder.
-        files: Paths that begin at ``file_root``.
-        fill_value: What lies outside of the array with ``out_of_bounds_policy="pad"``.
-        out_of_bounds_policy: ``"error"``: a window outside of the array is a bad sample; ``"pad"`` fills it up; ``"trim_to_shape"`` makes it smaller.
-        roi_axes: The axes of the limits, by default all; negative ones count from the last.
-        roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: Of the window, numbers or an array of them; at most one start and
-            one of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also a Batch with those of each sample.
-        loader: What all readers take: :class:`LoaderOptions`.
+        files: Paths, relative to ``file_root``.
+        fill_value: Value outside the array with ``out_of_bounds_policy="pad"``.
+        out_of_bounds_policy: What to do with a window that leaves the array: ``"error"`` makes it a bad sample, ``"pad"`` pads it,
+            ``"trim_to_shape"`` trims it.
+        roi_axes: Axes of the limits, by default all; negative axes count from the last.
+        roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: The window: numbers, or an array of them; at most one start and one
+        of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also as a Batch with those of each sample.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
         ValueError: a Batch as an argument.
-        RuntimeError: ``"gpu"`` without a GPU; at the first step, when there are no files, and for limits that exclude each other; at any step, for a
-            file that cannot be read or has another type or number of dimensions than the rest of its batch, and for a window outside of it.
+        RuntimeError: ``"gpu"`` without a GPU; at the first step, if there are no files, and for limits that exclude each other; at any step, for a
+            file that cannot be read or differs in dtype or number of dimensions from the rest of its batch, and for a window outside the array.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/a.npy"
@@ -108,7 +110,7 @@ class Numpy(Reader):
         self._ranges: Ranges | None = None
 
     def __call__(self, *, batch_size: int | None = None, **limits: Any) -> Any:
-        """One batch or sample, of windows of its own."""
+        """Return one batch or sample, with windows of its own."""
         if not limits:
             return super().__call__(batch_size=batch_size)
         for key in limits:
@@ -154,7 +156,7 @@ class Numpy(Reader):
     def _start(self, samples: np.ndarray) -> Any:
         assert self._ranges is not None
         roi = self._roi(len(samples))
-        if isinstance(self._ranges, RemoteRanges):  # the headers that are kept are those of paths
+        if isinstance(self._ranges, RemoteRanges):  # cached headers are keyed by path
             return native_request(lambda ranges, numbers: _NpyRequest(ranges, roi, None, numbers), self._ranges, samples)
         return _NpyRequest(self._ranges, roi, self._headers, samples)
 
@@ -192,7 +194,7 @@ def _target(device: DeviceLike) -> torch.device:
 
 
 class _Roi(NamedTuple):
-    """The windows of some samples as the native code takes them."""
+    """The windows of some samples in the form that the native code takes."""
 
     start: np.ndarray  # (rows, columns)
     end: np.ndarray
@@ -203,11 +205,11 @@ class _Roi(NamedTuple):
 
 
 class _Headers:
-    """Headers that were read before."""
+    """Cached headers."""
 
     def __init__(self) -> None:
-        self.handle = _native.npy_headers_make()
-        self._owner = _native.owned(self.handle, _native.OF_HEADERS)
+        self.handle = native.npy_headers_make()
+        self._owner = native.owned(self.handle, native.OF_HEADERS)
 
     def __reduce__(self) -> Any:
         return _Headers, ()
@@ -226,15 +228,15 @@ class _NpyRequest(NativeRequest):
         limits = [word for one in (roi.start, roi.end) for word in (one.ctypes.data, *one.shape)]
         paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
         headers = None if self._headers is None else self._headers.handle
-        return _native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)
+        return native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)
 
     def finish(self) -> Batch:
-        """Wait and return the arrays. BadSamples for what could not be read."""
+        """Wait and return the arrays. Raise UnreadableSamples for samples that could not be read."""
         self.wait()
         kind = np.empty(1, np.int64)
-        ndim = _native.npy_shapes(self._handle, kind.ctypes.data, None)
+        ndim = native.npy_shapes(self._handle, kind.ctypes.data, None)
         shapes = np.empty((self.samples, ndim), np.int64)
-        _native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
+        native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
         values = torch.ops.ndd.npy_bytes(self._handle).view(_DTYPES[int(kind[0])])
         if (shapes == shapes[0]).all():
             return new_batch(values.view(self.samples, *shapes[0].tolist()))
@@ -242,7 +244,7 @@ class _NpyRequest(NativeRequest):
 
 
 def _values(op: str, name: str, value: Any) -> np.ndarray:
-    """A limit as float64 (1, columns), or (samples, columns) of a Batch; those in elements are rounded."""
+    """Convert a limit to float64 (1, columns), or (samples, columns) for a Batch; limits in elements are rounded."""
     if isinstance(value, Batch):
         rows = np.asarray(value.torch(), np.float64)
     else:

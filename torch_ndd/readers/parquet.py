@@ -13,46 +13,46 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
-from .._batch import Batch
-from .._device import DeviceLike
-from .._workers import Workers
+from .._core.batch import Batch
+from .._core.device import DeviceLike
+from .._core.workers import Workers
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
-from ._base import BadSamples, LoaderOptions, Reader
+from ._base import LoaderOptions, Reader, UnreadableSamples
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
 from ._ranges import Path, Sources, as_paths
 
-# Batches are made on as many threads; Arrow decodes without Python's lock.
+# Batches are made on this many threads; Arrow decodes without the GIL.
 _THREADS = 2
-# Row groups that stay in memory: the latest two at least, more of them up to so many bytes.
+# Row groups kept in memory: at least the latest two, and more up to this many bytes.
 _KEPT_BYTES = 256 * 2**20
-# In the order of the files each is needed for a batch or two, and its memory by the next ones: new memory costs as much as reading.
+# In file order each is needed for one or two batches, and the next ones reuse its memory: fresh memory costs as much as reading.
 _KEPT_IN_ORDER = 32 * 2**20
 _FILES_KEPT = 16
 
 
 class Parquet(Reader):
-    """Reads rows of Parquet files: dicts of columns.
+    """Read rows of Parquet files: dicts of columns.
 
-    Numbers, True and False, dates and times become samples without dimensions, lists of equal lengths samples with a dimension for each depth,
-    bytes and text uint8 (length,). Of a structure each field is a column, ``name.field``; one of ``bytes`` and ``path``, as Hugging Face stores
-    images and sounds, is a column ``name`` of contents. Missing numbers are NaN in a column of floats, missing bytes and text are empty; a sample
-    with any other missing value cannot be read.
+    Numbers, booleans, dates and times become scalars, lists of equal lengths arrays with one dimension per depth, bytes and text uint8 (length,).
+    Each field of a structure is a column, ``name.field``; a structure of ``bytes`` and ``path``, the form in which Hugging Face stores images and
+    audio, is a column ``name`` of file contents. Missing numbers are NaN in a column of floats, missing bytes and text are empty; a sample with any
+    other missing value cannot be read.
 
-    Rows are read by row groups, of which the latest stay in memory. In random order a row group is read about as often as it has rows, unless
-    they are small or all fit: 256 MB.
+    Rows are read by row group, and the latest row groups stay in memory. In random order a row group is read about as often as it has rows, unless
+    all row groups in use fit in memory: 256 MB.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted, as ``num_inputs``, for the sake of the other readers.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for consistency with the other readers.
         device: ``"cpu"``.
         path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
-        columns: The columns to deliver, in this order; all by default.
-        loader: What all readers take: :class:`LoaderOptions`.
+        columns: Columns to deliver, in this order; by default all.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, for files that cannot be read or have other columns, columns that do not exist or that no sample can be
-            made from, or without pyarrow (``torch_ndd[parquet]``); at any step, for a row that cannot be read.
+        RuntimeError: at the first step, for files that cannot be read or have different columns, columns that do not exist or cannot become samples,
+            or without pyarrow (``torch_ndd[parquet]``); at any step, for a row that cannot be read.
 
     >>> import pathlib, tempfile
     >>> import pyarrow, pyarrow.parquet
@@ -119,7 +119,7 @@ class Parquet(Reader):
         return int(self._begins[-1])
 
     def _found(self, given: str) -> list[str]:
-        """The files that a path, a folder or a pattern means."""
+        """Return the files that a path, a folder or a pattern names."""
         try:
             if is_url(given):
                 if any(one in given for one in "*?["):
@@ -172,7 +172,7 @@ class Parquet(Reader):
         return [known[name][0] for name in self._columns]
 
     def _place(self, sample: int) -> tuple[int, int]:
-        """Row group and row in it."""
+        """Return the row group of a sample and its row there."""
         group = int(np.searchsorted(self._begins, sample, "right")) - 1
         return group, int(sample - self._begins[group])
 
@@ -214,8 +214,8 @@ class Parquet(Reader):
             except Exception as error:
                 reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
         if reasons:
-            raise BadSamples(reasons)
-        # The chosen rows of all row groups one after the other, then in the order of the samples.
+            raise UnreadableSamples(reasons)
+        # First the chosen rows of one row group after the other, then in the order of the samples.
         order = np.argsort(place, kind="stable")
         rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
         chosen = [arrow.array(rows) for rows in rows_of]
@@ -234,12 +234,12 @@ class Parquet(Reader):
                 array = _with_files(array, path, arrow)
             try:
                 made[column.name] = to_batch(array, arrow)
-            except BadSamples as bad:
+            except UnreadableSamples as bad:
                 reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
             except Exception as error:
-                raise BadSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
+                raise UnreadableSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
         if reasons:
-            raise BadSamples(reasons)
+            raise UnreadableSamples(reasons)
         return made
 
     def _folders(self, samples: np.ndarray) -> list[str]:
@@ -247,7 +247,7 @@ class Parquet(Reader):
         return [self._paths[self._groups[self._place(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
 
     def _table(self, group: int) -> Any:
-        """A row group, from those that are kept if it is among them."""
+        """Return a row group, from the cache if it is there."""
         with self._cache_lock:
             future = self._tables.get(group)
             mine = future is None
@@ -304,7 +304,7 @@ class _Column:
         self.name, self.field, self.inner = name, field, inner
 
     def whole(self, column: Any, arrow: Any) -> Any:
-        """All rows, without files that stand at a path."""
+        """Return all rows, without files that are stored as a path."""
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         if isinstance(array, arrow.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
@@ -312,7 +312,7 @@ class _Column:
         return arrow.compute.struct_field(array, field) if field else array
 
     def of(self, column: Any, rows: Any, arrow: Any) -> Any:
-        """The chosen rows."""
+        """Return the chosen rows."""
         array = column.take(rows)
         array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
         if isinstance(array, arrow.ChunkedArray):
@@ -321,7 +321,7 @@ class _Column:
 
 
 def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
-    """The contents of files that are stored, or stand at a path."""
+    """Return the contents of files that are stored inline or as a path."""
     contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
     if not contents.null_count:
         return contents
@@ -334,7 +334,7 @@ def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
             try:
                 values[k] = read_all(full)
             except (OSError, RuntimeError) as error:
-                raise BadSamples({k: f"{full}: {reason_of(error)}"}) from None
+                raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
     return arrow.array(values, arrow.large_binary())
 
 
@@ -351,5 +351,5 @@ def _arrow() -> Any:
 def _opened(path: str) -> Any:
     parquet = _arrow().parquet
     if not is_url(path):
-        return parquet.ParquetFile(path, pre_buffer=False)  # which reads on further threads: 34 ms of CPU time for 52 MB, 29 without
+        return parquet.ParquetFile(path, pre_buffer=False)  # pre-buffering reads on more threads: 34 ms of CPU time for 52 MB, 29 ms without
     return parquet.ParquetFile(RangeFile(path), pre_buffer=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of TensorFlow's TFRecord files."""
+"""Records from TensorFlow's TFRecord files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .. import _native
-from .._batch import Batch, new_batch
-from .._device import DeviceLike
+from .._core import native
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
 from ..tfrecord import Feature, string
 from ._base import LoaderOptions, Reader
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
@@ -22,26 +22,26 @@ _DTYPES = (torch.int64, torch.uint8, torch.float32)
 
 
 class TFRecord(Reader):
-    """Reads features of the Examples in TFRecord files: dicts of them, in the order of ``features``.
+    """Read features of the Examples in TFRecord files: dicts of them, in the order of ``features``.
 
-    Numbers are int64 or float32 of the feature's shape; a string is its bytes, uint8 (length,). A record is a bad sample when it is damaged, when a
-    feature has another type or number of elements than asked for, or more than one string.
+    Numbers are int64 or float32 in the feature's shape; a string is its bytes, uint8 (length,). A record is a bad sample if it is damaged, or if a
+    feature has another type or number of elements than requested, or more than one string.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs`` and ``use_o_direct``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs`` and ``use_o_direct``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        path: The files, not compressed.
-        index_path: Their indices, as ``tfrecord2idx`` or ``python -m torch_ndd.index tfrecord`` write them. Without, the records are found by their
-            lengths: less than 1 us a record.
-        verify_checksums: Whether a record whose length has a wrong checksum is an error. A checksum of zero, which was never written, is none; that
-            of the content is not looked at. False reads what other writers leave, as DALI does.
-        features: By name, what ``tfrecord.FixedLenFeature`` and ``tfrecord.VarLenFeature`` made.
-        loader: What all readers take: :class:`LoaderOptions`.
+        path: The files, uncompressed.
+        index_path: Their indices, written by ``tfrecord2idx`` or ``python -m torch_ndd.index tfrecord``. Without indices, the records are found by
+            their lengths, in less than 1 us per record.
+        verify_checksums: Treat a record whose length has a wrong checksum as an error. A checksum of zero means that none was written; the checksum
+            of the content is not verified. False accepts any checksum, like DALI.
+        features: Features by name, made by ``tfrecord.FixedLenFeature`` and ``tfrecord.VarLenFeature``.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        TypeError: a feature that is none.
-        RuntimeError: at the first step, when a file or its index cannot be read; at any step, for a bad sample, with file and byte.
+        TypeError: an object that is not a feature.
+        RuntimeError: at the first step, if a file or its index cannot be read; at any step, for a bad sample, with file and byte offset.
 
     >>> from torch_ndd import tfrecord
     >>> features = {"image": tfrecord.FixedLenFeature([], tfrecord.string, ""), "label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
@@ -101,7 +101,7 @@ class TFRecord(Reader):
         return outputs
 
     def _written_source(self, sample: int) -> str:
-        return self._source(sample).replace(" at byte ", " at index ")  # DALI's form
+        return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording
 
     @property
     def _found(self) -> Ranges:
@@ -125,7 +125,7 @@ def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch
 
 
 class _Spec:
-    """The features as the native code takes them."""
+    """The features in the form that the native code takes."""
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
         names, missing = [key.encode() for key in features], [feature.missing for feature in features.values()]
@@ -145,7 +145,7 @@ class _ExampleRequest(RecordRequest):
         spec = self._spec
         numbers = (one.ctypes.data for one in (spec.types, spec.counts, spec.rows))
         names, missing = (spec.names, spec.name_offsets.ctypes.data), (spec.missing, spec.missing_offsets.ctypes.data)
-        return _native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types), self._verify)
+        return native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types), self._verify)
 
 
 def _index(text: bytes, size: int) -> tuple[np.ndarray, np.ndarray]:

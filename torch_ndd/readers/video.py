@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Videos as sequences of frames, perhaps resized."""
+"""Videos as sequences of frames, optionally resized."""
 
 import os
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._batch import Batch
-from .._device import DeviceLike
+from .._core.batch import Batch
+from .._core.device import DeviceLike
 from ..ops.resize import resize
 from ._video_index import Limits
 from ._video_reader import SequenceOptions, VideoReader
 
 
 class VideoOptions(SequenceOptions, total=False):
-    """What :class:`Video` and :class:`VideoResize` take."""
+    """Options of :class:`Video` and :class:`VideoResize`."""
 
     additional_decode_surfaces: int | None
     channels: int | None
@@ -30,38 +30,38 @@ class VideoOptions(SequenceOptions, total=False):
 
 
 class Video(VideoReader):
-    """Reads sequences of frames from videos: (F, H, W, 3), layout ``FHWC``, and then what is asked for of labels, frame numbers and times.
+    """Read sequences of frames from videos: (F, H, W, 3), layout ``FHWC``, followed by the requested labels, frame numbers and times.
 
-    The videos are one of
+    The videos are given by one of
 
-    - ``filenames``: a list of paths or URLs, perhaps with ``labels``;
-    - ``file_root``: those in the subdirectories of a folder, which have the labels 0, 1, ... in the order of their names;
-    - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are seconds, or frames with ``file_list_frame_num``, negative
-      ones from the end of the video; the end itself is not part of it. Where the list is at a URL, relative paths begin there.
+    - ``filenames``: a list of paths or URLs, optionally with ``labels``;
+    - ``file_root``: the videos in the subdirectories of a folder, which have the labels 0, 1, ... in the order of their names;
+    - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are in seconds, or frame numbers with ``file_list_frame_num``,
+      negative ones counting from the end of the video; ``end`` is exclusive. If the list is at a URL, relative paths start there.
 
-    The labels, int32 (1,), are an output unless there are only ``filenames``.
+    The labels, int32 (1,), are an output unless only ``filenames`` is given.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``, ``additional_decode_surfaces`` and ``skip_vfr_check``.
-        device: ``"cpu"``; videos are decoded there.
-        sequence_length: Frames of a sequence.
-        stride: From one frame of a sequence to the next.
-        step: From the beginning of a sequence to the next one's; by default they follow each other.
-        pad_sequences: The last sequence of a video may be incomplete: it is filled with frames of zeros, whose numbers and times are -1.
-        enable_frame_num: An output with the number of the first frame, int32 (1,): "scalar" or True; of each frame, (F,): "sequence".
-        enable_timestamps: An output with the time of each frame in seconds, float64 (F,).
-        file_list_frame_num: Start and end in ``file_list`` are numbers of frames.
-        file_list_include_preceding_frame: A start between two frames means the first one, an end the second one; otherwise the other way round.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``, ``additional_decode_surfaces`` and ``skip_vfr_check``; accepted for compatibility with DALI.
+        device: ``"cpu"``; videos are decoded on the CPU.
+        sequence_length: Frames per sequence.
+        stride: Distance between consecutive frames of a sequence.
+        step: Distance between the first frames of consecutive sequences; by default sequences do not overlap.
+        pad_sequences: Deliver the incomplete last sequence of a video, padded with frames of zeros whose numbers and times are -1.
+        enable_frame_num: Add the number of the first frame, int32 (1,) ("scalar" or True), or of each frame, (F,) ("sequence").
+        enable_timestamps: Add the time of each frame in seconds, float64 (F,).
+        file_list_frame_num: Start and end in ``file_list`` are frame numbers.
+        file_list_include_preceding_frame: A start between two frames means the first one, an end the second one; otherwise the reverse.
         image_type: ``types.RGB`` or ``types.YCbCr``.
         dtype: uint8, or float32 from 0 to 255.
-        normalized: float32 from 0 to 1.
+        normalized: Scale to float32 from 0 to 1.
         channels: 3.
-        labels: One for each of ``filenames``.
-        **options: Shards, shuffling, padding, reading ahead, bad files: :class:`LoaderOptions`.
+        labels: One per file of ``filenames``.
+        **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: Arguments that contradict each other; at the first step, when a video cannot be opened; at any step, when it is damaged.
+        RuntimeError: Arguments that contradict each other; at the first step, if a video cannot be opened; at any step, if it is damaged.
 
     Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
     """
@@ -95,9 +95,9 @@ class Video(VideoReader):
 
 
 class VideoResize(Video):
-    """Reads sequences of frames as :class:`Video` and resizes them as :func:`resize`, whose arguments it has besides.
+    """Read sequences of frames like :class:`Video` and resize them like :func:`resize`, whose arguments it also takes.
 
-    Frames of floating-point type are rounded to uint8 by nobody: with ``dtype=float32`` the result of resizing keeps its fractions.
+    Floating-point frames are not rounded to uint8: with ``dtype=float32`` the result of resizing keeps its fractions.
     """
 
     def __init__(

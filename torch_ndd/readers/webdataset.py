@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of several files each, in tar archives."""
+"""Samples of several files each, from tar archives."""
 
 import io
 import os
@@ -12,10 +12,10 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._batch import Batch
-from .._device import DeviceLike
+from .._core.batch import Batch
+from .._core.device import DeviceLike
 from ..io._urls import read_all
-from ._base import BadSamples, LoaderOptions, Reader
+from ._base import LoaderOptions, Reader, UnreadableSamples
 from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
 from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
@@ -25,33 +25,33 @@ _DTYPES = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
     torch.float64,
 )  # fmt: skip
-# A component in an index whose names have blanks inside.
+# A component in an index whose names contain blanks.
 _COMPONENT = re.compile(rb"(\S+) (\d+) (\d+) (.*?)(?= \S+ \d+ \d+ |$)")
 
 
 class Webdataset(Reader):
-    """Reads samples out of tar archives: neighbouring files whose paths are equal up to the first dot of their names.
+    """Read samples from tar archives: neighboring files whose paths are equal up to the first dot of their names.
 
-    Each output is the file of a sample with one of its extensions, as numbers (length,) of its dtype. Hidden files are left out.
+    Each output is the file of a sample with one of its extensions, as an array (length,) of its dtype. Hidden files are left out.
 
     Args:
-        max_batch_size: Batch size of :meth:`next_epoch` when the call gives none.
-        name: Accepted for DALI's sake, as ``num_inputs``.
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        paths: The archives, not compressed: ustar, or with the long names of GNU tar or of pax.
-        ext: Extensions of each output, without the first dot; alternatives are separated by ``;`` and the first file in the archive that has one
-            of them is taken.
-        case_sensitive_extensions: ``jpg`` shall not match ``A.JPG``.
-        dtypes: Types of the outputs, by default uint8.
-        index_paths: Indices of the archives, as ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds`` write them. Without, the files are
-            found by their headers: 1 us a file.
-        missing_component_behavior: What happens to samples without a file for one of the outputs: ``"empty"`` delivers no elements, ``"skip"``
-            leaves them out, ``"error"`` is a RuntimeError.
-        loader: What all readers take: :class:`LoaderOptions`.
+        paths: The archives, uncompressed: ustar, or with long names of GNU tar or pax.
+        ext: Extensions of each output, without the first dot; alternatives are separated by ``;``, and the first file in the archive that has one of
+            them is taken.
+        case_sensitive_extensions: Match extensions case-sensitively, so that ``jpg`` does not match ``A.JPG``.
+        dtypes: Dtypes of the outputs, by default uint8.
+        index_paths: Indices of the archives, written by ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds``. Without indices, the files
+            are found by their headers, in 1 us per file.
+        missing_component_behavior: What to do with samples without a file for one of the outputs: ``"empty"`` delivers no elements, ``"skip"`` leaves
+            them out, ``"error"`` raises RuntimeError.
+        loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, when an archive or its index cannot be read, and for wrong arguments; at any step, for a file that is
-            damaged or has no whole number of elements, with archive and byte.
+        RuntimeError: at the first step, if an archive or its index cannot be read, and for invalid arguments; at any step, for a file that is damaged
+            or does not have a whole number of elements, with archive and byte offset.
 
     >>> import io, tarfile, tempfile
     >>> path = tempfile.mkdtemp() + "/shard.tar"
@@ -91,7 +91,7 @@ class Webdataset(Reader):
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
         self._names: _Names | None = None
         self._damaged: dict[int, str] = {}
-        self._places: dict[int, str] = {}  # of those
+        self._places: dict[int, str] = {}  # where they are, for messages
 
     def _scan(self) -> int:
         if self._ranges is None:
@@ -140,7 +140,7 @@ class Webdataset(Reader):
         return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _joined(shards), damaged
 
     def _table(self, shard: "_Shard") -> np.ndarray:
-        """The component of each output and sample, or -1: int64 (outputs, samples)."""
+        """Return the component of each output and sample, or -1: int64 (outputs, samples)."""
 
         def folded(ext: bytes) -> bytes:
             return ext if self._case_sensitive else ext.lower()
@@ -153,7 +153,7 @@ class Webdataset(Reader):
             wanted = [k for one in alternatives.split(";") for k in numbers.get(folded(os.fsencode(one)), [])]
             fits = np.zeros(len(shard.extensions), bool)
             fits[wanted] = True
-            chosen = np.flatnonzero(fits[shard.extension])[::-1]  # the first one of a sample is written last
+            chosen = np.flatnonzero(fits[shard.extension])[::-1]  # written last, the first file of a sample wins
             row[shard.sample[chosen]] = chosen
         return table
 
@@ -183,11 +183,11 @@ class Webdataset(Reader):
             made._sources = Sources(self._written_source, self._components[k, samples])
             outputs.append(made)
         if bad:
-            raise BadSamples(bad)
+            raise UnreadableSamples(bad)
         return tuple(outputs)
 
     def _written_source(self, component: int) -> str:
-        """DALI's form: archive, byte and name of the file."""
+        """Return where a sample is in DALI's form: archive, byte and name of the file."""
         if component < 0:
             return ""
         assert self._ranges is not None
@@ -206,14 +206,14 @@ class _Names(NamedTuple):
 class _Shard(NamedTuple):
     """The files of an archive that belong to samples, in order."""
 
-    sample: np.ndarray  # to which sample each belongs, int64
-    extension: np.ndarray  # its number among `extensions`
+    sample: np.ndarray  # the sample of each, int64
+    extension: np.ndarray  # index into `extensions`
     extensions: list[bytes]
     begin: np.ndarray
     length: np.ndarray
     names: _Names
     samples: int
-    reason: str = ""  # why the rest of the archive, from here on, cannot be read
+    reason: str = ""  # why the rest of the archive cannot be read
     damaged: int = -1
 
 
@@ -224,7 +224,7 @@ def _joined(shards: Sequence[_Shard]) -> _Names:
 
 
 def split_name(path: bytes) -> tuple[bytes, bytes]:
-    """What the files of a sample have in common, and the extension. Names without a dot lose their last letter, as with wds2idx."""
+    """Split a name into the sample's common part and the extension. Names without a dot lose their last letter, as in wds2idx."""
     dot = path.find(b".", path.rfind(b"/") + 1)
     return path[:dot], path[dot + 1 :]
 
@@ -275,7 +275,7 @@ def _indexed(path: str) -> _Shard:
                     if not (first.isdigit() and size.isdigit()) or len(first) > 18 or len(size) > 18:
                         raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
                     if int(first) % _BLOCK:
-                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is no multiple of {_BLOCK}")
+                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {_BLOCK}")
                     sample.append(samples)
                     extension.append(known.setdefault(ext, len(known)))
                     begin.append(int(first))

@@ -30,14 +30,14 @@ FileHeader read_bmp_header(const EncodedImage& file) {
 
   FileHeader header;
   header.codec = "bmp";
-  header.width = os2 ? int64_t(little16(info + 4)) : int64_t(int32_t(little32(info + 4)));
-  const int64_t rows = os2 ? int64_t(little16(info + 6)) : int64_t(int32_t(little32(info + 8)));
+  header.width = os2 ? static_cast<int64_t>(little16(info + 4)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 4)));
+  const int64_t rows = os2 ? static_cast<int64_t>(little16(info + 6)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 8)));
   header.height = std::abs(rows);  // rows from the top are counted below zero
   if (header.width < 1 || header.height < 1) {
     damaged_header("its header promises " + std::to_string(rows) + "x" + std::to_string(header.width) + " pixels");
   }
-  const int bits = int(os2 ? little16(info + 10) : little16(info + 14));
-  const uint32_t compression = os2 ? uint32_t(kRgb) : little32(info + 16);
+  const int bits = static_cast<int>(os2 ? little16(info + 10) : little16(info + 14));
+  const uint32_t compression = os2 ? static_cast<uint32_t>(kRgb) : little32(info + 16);
   const bool known = (compression == kRgb && (bits == 1 || bits == 4 || bits == 8 || bits == 16 || bits == 24 || bits == 32)) ||
                      (compression == kRle8 && bits == 8) || (compression == kRle4 && bits == 4) ||
                      (compression == kBitFields && (bits == 16 || bits == 32));
@@ -45,10 +45,10 @@ FileHeader read_bmp_header(const EncodedImage& file) {
 
   if (bits <= 8) {
     const int entry = os2 ? 3 : 4;
-    const int64_t used = os2 ? 0 : int64_t(little32(info + 32));
-    const int64_t colors = used == 0 ? int64_t(1) << bits : used;
-    if (colors > int64_t(1) << bits) damaged_header("its palette has more colors than its pixels can name");
-    if (uint64_t(colors * entry) > file.size - kFileHeader - size) damaged_header("its palette is longer than the file");
+    const int64_t used = os2 ? 0 : static_cast<int64_t>(little32(info + 32));
+    const int64_t colors = used == 0 ? static_cast<int64_t>(1) << bits : used;
+    if (colors > static_cast<int64_t>(1) << bits) damaged_header("its palette has more colors than its pixels can name");
+    if (static_cast<uint64_t>(colors * entry) > file.size - kFileHeader - size) damaged_header("its palette is longer than the file");
     header.channels = has_color(info + size, colors, entry) ? 3 : 1;
   } else {
     header.channels = bits == 32 ? 4 : 3;
@@ -57,9 +57,10 @@ FileHeader read_bmp_header(const EncodedImage& file) {
     header.unusual = compression == kRle4 ? "BMP with run lengths of 4 bits" : "BMP with 16 bits a pixel and no masks";
   }
   // Run lengths can leave out 255x255 pixels at a time; the end of the last row needs no padding.
-  const double row = double((header.width * bits + 31) / 32 * 4), last = double((header.width * bits + 7) / 8);
+  const double row = static_cast<double>((header.width * bits + 31) / 32 * 4), last = static_cast<double>((header.width * bits + 7) / 8);
   const bool runs = compression == kRle8 || compression == kRle4;
-  header.least_bytes = runs ? double(header.height) * double(header.width) / (1 << 16) : double(offset) + row * double(header.height - 1) + last;
+  header.least_bytes = runs ? static_cast<double>(header.height) * static_cast<double>(header.width) / (1 << 16)
+                            : static_cast<double>(offset) + row * static_cast<double>(header.height - 1) + last;
   return header;
 }
 

@@ -8,7 +8,7 @@
 
 namespace ndd {
 
-void damaged_header(const std::string& what) { throw Error(Error::Runtime, "the file is damaged (" + what + ")"); }
+void damaged_header(const std::string& what) { fail("the file is damaged (", what, ")"); }
 
 FileHeader read_file_header(const EncodedImage& file) {
   const auto begins = [&](const char* magic, size_t length) { return file.size >= length && !std::memcmp(file.data, magic, length); };

@@ -20,12 +20,12 @@ struct FileHeader {
   int64_t height = 0, width = 0;
   int channels = 0;
   DType dtype = DType::uint8;
-  double least_bytes = 0;      // that a whole file with so many pixels has
-  std::string unusual;         // what the CPU codecs may lack for it, as a part of a message
-  bool bitmap = false;         // PNM with a bit a pixel
+  double least_bytes = 0;  // that a whole file with so many pixels has
+  std::string unusual;  // what the CPU codecs may lack for it, as a part of a message
+  bool bitmap = false;  // PNM with a bit a pixel
   bool needs_rewriting = false;  // `rewritten_pnm` reads the same for everybody
-  size_t raster = 0;           // of PNM: where the pixels begin
-  int64_t largest = 0;         // of PNM: the sample that is white
+  size_t raster = 0;  // of PNM: where the pixels begin
+  int64_t largest = 0;  // of PNM: the sample that is white
 };
 
 // Throws for a header that is damaged or that can be read in two ways.
@@ -45,10 +45,10 @@ std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& h
 [[noreturn]] void damaged_header(const std::string& what);
 
 // Numbers in a file. The caller has checked that they lie inside of it.
-inline uint32_t big16(const uint8_t* p) { return uint32_t(p[0]) << 8 | p[1]; }
+inline uint32_t big16(const uint8_t* p) { return static_cast<uint32_t>(p[0]) << 8 | p[1]; }
 inline uint32_t big32(const uint8_t* p) { return big16(p) << 16 | big16(p + 2); }
-inline uint32_t little16(const uint8_t* p) { return uint32_t(p[1]) << 8 | p[0]; }
-inline uint32_t little24(const uint8_t* p) { return uint32_t(p[2]) << 16 | little16(p); }
+inline uint32_t little16(const uint8_t* p) { return static_cast<uint32_t>(p[1]) << 8 | p[0]; }
+inline uint32_t little24(const uint8_t* p) { return static_cast<uint32_t>(p[2]) << 16 | little16(p); }
 inline uint32_t little32(const uint8_t* p) { return little16(p + 2) << 16 | little16(p); }
 
 }  // namespace ndd

@@ -15,8 +15,13 @@ bool is_frame(int marker) { return marker >= 0xc0 && marker <= 0xcf && marker !=
 
 const char* unusual_coding(int frame) {
   switch (frame) {
-    case 0xc0: case 0xc1: case 0xc2: case 0xc9: case 0xca: return nullptr;
-    case 0xc3: case 0xcb: return "lossless JPEG";
+    case 0xc0:
+    case 0xc1:
+    case 0xc2:
+    case 0xc9:
+    case 0xca: return nullptr;
+    case 0xc3:
+    case 0xcb: return "lossless JPEG";
     default: return "hierarchical JPEG";
   }
 }
@@ -31,7 +36,8 @@ double least_bits(const uint8_t* components, int count, int frame, int64_t heigh
   }
   double bits = 0;
   for (int i = 0; i < count; ++i) {
-    const double rows = double(height) * (components[3 * i + 1] & 15) / largest_v, columns = double(width) * (components[3 * i + 1] >> 4) / largest_h;
+    const double rows = static_cast<double>(height) * (components[3 * i + 1] & 15) / largest_v,
+                 columns = static_cast<double>(width) * (components[3 * i + 1] >> 4) / largest_h;
     const double samples = rows * columns;
     if (frame == 0xc3) bits += samples;
     else bits += samples / 64 * (frame == 0xc2 ? 1 : 2);
@@ -41,7 +47,7 @@ double least_bits(const uint8_t* components, int count, int frame, int64_t heigh
 
 void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& header) {
   const int count = length >= 8 ? segment[7] : 0;
-  if (count < 1 || length != size_t(8 + 3 * count)) damaged_header("its frame header has the wrong length");
+  if (count < 1 || length != static_cast<size_t>(8 + 3 * count)) damaged_header("its frame header has the wrong length");
   const int bits = segment[2];
   header.height = big16(segment + 3);
   header.width = big16(segment + 5);
@@ -81,7 +87,8 @@ FileHeader read_jpeg_header(const EncodedImage& file) {
       read_frame(segment, length, marker, header);
     }
     // nvImageCodec's parser takes the length minus 8 for the length of the EXIF data.
-    if (marker == kApp1 && length < 8 && at + 10 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6)) damaged_header("its EXIF segment is too short");
+    if (marker == kApp1 && length < 8 && at + 10 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
+      damaged_header("its EXIF segment is too short");
     at += 2 + length;
   }
 }

@@ -40,7 +40,7 @@ FileHeader read_ihdr(const uint8_t* content) {
   if (content[10] != 0 || content[11] != 0 || content[12] > 1) damaged_header("its IHDR names an unknown compression, filter or interlacing");
   header.channels = colors.channels;
   header.dtype = depth == 16 ? DType::uint16 : DType::uint8;
-  header.least_bytes = double(header.height) * double(header.width) * depth * colors.samples / 8 / kLargestRatio;
+  header.least_bytes = static_cast<double>(header.height) * static_cast<double>(header.width) * depth * colors.samples / 8 / kLargestRatio;
   return header;
 }
 
@@ -63,8 +63,8 @@ FileHeader read_png_header(const EncodedImage& file) {
     if (is("fcTL")) {  // of an animation: the part of the image that a frame covers
       if (length != 26) damaged_header("a frame of its animation has a wrong header");
       const uint64_t width = big32(chunk + 12), height = big32(chunk + 16), x = big32(chunk + 20), y = big32(chunk + 24);
-      const bool whole = width == uint64_t(header.width) && height == uint64_t(header.height) && x == 0 && y == 0;
-      const bool inside = x + width <= uint64_t(header.width) && y + height <= uint64_t(header.height);
+      const bool whole = width == static_cast<uint64_t>(header.width) && height == static_cast<uint64_t>(header.height) && x == 0 && y == 0;
+      const bool inside = x + width <= static_cast<uint64_t>(header.width) && y + height <= static_cast<uint64_t>(header.height);
       if (!inside || (!data && !whole)) damaged_header("a frame of its animation has another size than the image");
     }
     if (is("IEND")) break;

@@ -87,8 +87,8 @@ class Scaled {
   void add(int64_t sample) {
     const int64_t white = bytes_ == 2 ? 65535 : 255;
     const int64_t scaled = std::min((sample * white + header_.largest / 2) / header_.largest, white);
-    if (bytes_ == 2) *out_++ = uint8_t(scaled >> 8);
-    *out_++ = uint8_t(scaled);
+    if (bytes_ == 2) *out_++ = static_cast<uint8_t>(scaled >> 8);
+    *out_++ = static_cast<uint8_t>(scaled);
   }
 
  private:
@@ -119,7 +119,7 @@ void scale_text(const EncodedImage& file, const FileHeader& header, int64_t samp
 }  // namespace
 
 FileHeader read_pnm_header(const EncodedImage& file) {
-  const char kind = char(file.data[1]);
+  const char kind = static_cast<char>(file.data[1]);
   const bool text = kind <= '3';
   FileHeader header;
   header.codec = "pnm";
@@ -133,23 +133,23 @@ FileHeader read_pnm_header(const EncodedImage& file) {
   header.raster = numbers.at() + 1;
   header.dtype = header.largest > 255 ? DType::uint16 : DType::uint8;
 
-  const double samples = double(header.height) * double(header.width) * header.channels;
+  const double samples = static_cast<double>(header.height) * static_cast<double>(header.width) * header.channels;
   double pixels = samples * (header.largest > 255 ? 2 : 1);
-  if (kind == '4') pixels = double(header.height) * double((header.width + 7) / 8);
+  if (kind == '4') pixels = static_cast<double>(header.height) * static_cast<double>((header.width + 7) / 8);
   if (kind == '2' || kind == '3') pixels = 2 * samples - 1;  // a digit and a space each
-  header.least_bytes = double(header.raster) + pixels;
+  header.least_bytes = static_cast<double>(header.raster) + pixels;
   // Text goes on as bytes: OpenCV wants a character behind the last number.
   header.needs_rewriting = text || header.bitmap || !numbers.plain() || (header.largest != 255 && header.largest != 65535);
   return header;
 }
 
 std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header) {
-  const char kind = char(file.data[1]);
+  const char kind = static_cast<char>(file.data[1]);
   const int64_t samples = header.height * header.width * header.channels;
-  const std::string plain = std::string(header.channels == 3 ? "P6\n" : "P5\n") + std::to_string(header.width) + " " + std::to_string(header.height) + "\n" +
-                            (header.dtype == DType::uint16 ? "65535\n" : "255\n");
+  const std::string plain = std::string(header.channels == 3 ? "P6\n" : "P5\n") + std::to_string(header.width) + " " + std::to_string(header.height) +
+                            "\n" + (header.dtype == DType::uint16 ? "65535\n" : "255\n");
   std::vector<uint8_t> copy(plain.begin(), plain.end());
-  copy.resize(plain.size() + size_t(samples) * item_bytes(header.dtype));
+  copy.resize(plain.size() + static_cast<size_t>(samples) * item_bytes(header.dtype));
   uint8_t* out = copy.data() + plain.size();
   if (kind == '4') unpack_bits(file, header, out);
   else if (kind == '1') unpack_digits(file, header, out, copy.data() + copy.size());

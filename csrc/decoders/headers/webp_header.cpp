@@ -16,15 +16,16 @@ bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk, nam
 void read_image(const uint8_t* chunk, FileHeader& header, bool& alpha) {
   const uint8_t* content = chunk + kChunkHeader;
   if (is(chunk, "VP8 ")) {
-    if ((content[0] & 1) || content[3] != 0x9d || content[4] != 0x01 || content[5] != 0x2a) damaged_header("its VP8 data do not begin with a key frame");
+    if ((content[0] & 1) || content[3] != 0x9d || content[4] != 0x01 || content[5] != 0x2a)
+      damaged_header("its VP8 data do not begin with a key frame");
     header.width = little16(content + 6) & 0x3fff;
     header.height = little16(content + 8) & 0x3fff;
     alpha = false;
   } else {
     if (content[0] != 0x2f) damaged_header("its VP8L data have a wrong signature");
     const uint32_t packed = little32(content + 1);
-    header.width = int64_t(packed & 0x3fff) + 1;
-    header.height = int64_t(packed >> 14 & 0x3fff) + 1;
+    header.width = static_cast<int64_t>(packed & 0x3fff) + 1;
+    header.height = static_cast<int64_t>(packed >> 14 & 0x3fff) + 1;
     alpha = packed >> 28 & 1;
   }
 }
@@ -56,8 +57,8 @@ FileHeader read_webp_header(const EncodedImage& file) {
     const uint32_t length = little32(first + 4);
     const uint8_t flags = first[kChunkHeader];
     if (length != 10) damaged_header("its VP8X chunk has a length of " + std::to_string(length));
-    header.width = int64_t(little24(first + kChunkHeader + 4)) + 1;
-    header.height = int64_t(little24(first + kChunkHeader + 7)) + 1;
+    header.width = static_cast<int64_t>(little24(first + kChunkHeader + 4)) + 1;
+    header.height = static_cast<int64_t>(little24(first + kChunkHeader + 7)) + 1;
     alpha = flags & kAlpha;
     if (flags & kExif) {
       check_exif(file, true);

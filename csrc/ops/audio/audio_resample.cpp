@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
-#include "ndd/rows.h"
+#include "ndd/elementwise/rows.h"
 #include "ops/audio/scratch.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 // A channel as floats, with zeros around it.
@@ -55,14 +54,13 @@ void resample_sample(const ResampleJob& job, int64_t i) {
   row_storer(job.out.dtype())(mixed, outputs * channels, job.out.data(i));
 }
 
-void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias, const Tensor& output,
-                    const MaybeTensor& output_shapes) {
+void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias,
+                    const Tensor& output, const MaybeTensor& output_shapes) {
   const ResampleJob job = resample_job(input, input_shapes, ratio, quality, antialias, output, output_shapes);
   launch_cpu("audio_resample", job.in.size(), (2.0 + 0.2 * static_cast<double>(job.lobes)) * job.out.mean_volume() + 0.5 * job.in.mean_volume(), {},
              [job](int64_t i) { resample_sample(job, i); });
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(audio_resample, CPU, ndd::audio::audio_resample)

@@ -5,10 +5,9 @@
 #include <map>
 
 #include "ndd/cuda.h"
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 constexpr int kThreads = 256;
@@ -43,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) resample_gpu(const Run* runs, int64_
   }
 }
 
-void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias, const Tensor& output,
-                    const MaybeTensor& output_shapes) {
+void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias,
+                    const Tensor& output, const MaybeTensor& output_shapes) {
   const ResampleJob job = resample_job(input, input_shapes, ratio, quality, antialias, output, output_shapes);
   std::map<const SincFilter*, CudaTable<float>> tables;
   std::vector<std::shared_ptr<const SincFilter>> filters;
@@ -61,12 +60,13 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)), static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)));
-  resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(), job.out.dtype());
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
+                  static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)));
+  resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
+                                                             job.out.dtype());
   check_launch("audio_resample");
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(audio_resample, CUDA, ndd::audio::audio_resample)

@@ -7,10 +7,9 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/sinc_filter.h"
+#include "ndd/resample/sinc_filter.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 // Between an integer type and -1 to 1: unsigned ones have their middle at 0.
 struct Scaling {
@@ -42,20 +41,23 @@ struct ResampleJob {
   std::shared_ptr<const SincFilter> filter(int64_t i) const {
     const int64_t length = out.shape(i)[0];
     const double value = ratio ? (*ratio)(i) : static_cast<double>(in.shape(i)[0]) / static_cast<double>(length);
-    if (!(value > 0.0) || !(value < 1e12))
-      throw Error(Error::Runtime, "audio_resample: sample " + std::to_string(i) + ": the ratio of the rates must be positive, got " + std::to_string(value));
+    if (!(value > 0.0) || !(value < 1e12)) fail("audio_resample: sample ", i, ": the ratio of the rates must be positive, got ", value);
     constexpr double kMostTaps = 1 << 20;
     if (antialias && value * static_cast<double>(lobes) * 2 > kMostTaps)
-      throw Error(Error::Runtime, "audio_resample: sample " + std::to_string(i) + ": a signal cannot be made " + std::to_string(value) + " times shorter");
+      fail("audio_resample: sample ", i, ": a signal cannot be made ", value, " times shorter");
     return sinc_filter(value, length, lobes, antialias);
   }
 };
 
-inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias, const Tensor& output,
-                                const MaybeTensor& output_shapes) {
-  ResampleJob job{Samples(input, input_shapes), Samples(output, output_shapes), ratio ? std::optional<Args<double>>(*ratio) : std::nullopt,
-                  sinc_lobes(quality), antialias, {}};
-  if (job.in.ndim() < 1 || job.in.ndim() > 2) throw Error(Error::Value, "audio_resample: the input must have 1 or 2 dimensions");
+inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias,
+                                const Tensor& output, const MaybeTensor& output_shapes) {
+  ResampleJob job{Samples(input, input_shapes),
+                  Samples(output, output_shapes),
+                  ratio ? std::optional<Args<double>>(*ratio) : std::nullopt,
+                  sinc_lobes(quality),
+                  antialias,
+                  {}};
+  if (job.in.ndim() < 1 || job.in.ndim() > 2) fail(Error::Value, "audio_resample: the input must have 1 or 2 dimensions");
   if (job.in.dtype() != job.out.dtype()) {
     const Scaling first = to_unit(job.in.dtype()), then = from_unit(job.out.dtype());
     job.load = {first.factor * then.factor, then(first.shift)};
@@ -63,5 +65,4 @@ inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_sh
   return job;
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

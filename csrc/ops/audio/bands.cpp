@@ -7,8 +7,7 @@
 #include "ops/audio/lanes.h"
 #include "ops/audio/scratch.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 // Sums of one row of the map for C columns side by side, which stay in registers.
@@ -92,5 +91,4 @@ void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& ou
              [=](int64_t i) { map_sample(in, out, i, axis, bands_of); });
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

@@ -10,8 +10,7 @@
 
 #include "ndd/kernel.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 struct BandRow {
   int32_t first, count;  // of the inputs
@@ -44,13 +43,12 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
 #endif
 
 inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
-  if (in.dtype() != DType::float32 || out.dtype() != DType::float32) throw Error(Error::Type, op + ": input and output must be of float32");
-  if (axis < 0 || axis >= in.ndim()) throw Error(Error::Value, op + ": there is no axis " + std::to_string(axis));
+  if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be of float32");
+  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
 #ifdef __CUDACC__
   if (in.values().is_cuda()) return apply_bands_gpu(op, in, out, axis, bands_of);
 #endif
   apply_bands_cpu(op, in, out, axis, mean_weights, std::move(bands_of));
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

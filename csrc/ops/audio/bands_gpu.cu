@@ -7,8 +7,7 @@
 
 #include "ndd/cuda.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 constexpr int kThreads = 256;
@@ -61,6 +60,5 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
   check_launch(op.c_str());
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 #endif

@@ -7,8 +7,7 @@
 
 #include "ops/audio/spectra.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -93,5 +92,4 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
   return made;
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

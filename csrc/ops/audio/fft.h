@@ -3,7 +3,9 @@
 // element i of all signals (the lanes) at once, so it needs no shuffles. Lengths with larger prime factors go through Bluestein's convolution.
 //
 // Of 64 signals of 64000 elements, two threads: windows of 512 every 256 take 4.4 ms, of 400 every 160 5.4 ms, of 2048 every 512 9.2 ms. torch.stft (MKL)
-// takes 21, 43 and 85 ms, DALI 18, 122 and 33 ms; and MKL would start threads of its own under those of the CPU stream.
+// takes 21, 43 and 85 ms, DALI 18, 122 and 33 ms; and MKL would start threads of its own under those of the CPU stream. In milliseconds of CPU time
+// the whole spectrogram takes 10.5, 11.5 and 19.5, pocketfft (SciPy's, in C++) 11.3, 15.1 and 20.8 for the transforms alone, 15.9, 20.0 and 29.5 with
+// windows and powers; no package that a build can depend on brings its header.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,7 @@
 #define NDD_UNROLL _Pragma("GCC unroll 12")
 #endif
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 // One step of Stockham's algorithm on numbers with `stride` others between them: y[stride (radix p + k)] from x[stride (p + count j)].
 struct Stage {
@@ -62,16 +63,20 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n);
 
 // cos and sin of 2 pi k / radix, 0 <= k <= radix / 2.
 NDD_HD constexpr float root_cos(int radix, int k) {
-  return k == 0 ? 1.0f
+  return k == 0       ? 1.0f
          : radix == 3 ? -0.5f
          : radix == 5 ? (k == 1 ? 0.309016994374947f : -0.809016994374947f)
-                      : (k == 1 ? 0.623489801858734f : k == 2 ? -0.222520933956314f : -0.900968867902419f);
+                      : (k == 1   ? 0.623489801858734f
+                         : k == 2 ? -0.222520933956314f
+                                  : -0.900968867902419f);
 }
 NDD_HD constexpr float root_sin(int radix, int k) {
-  return k == 0 ? 0.0f
+  return k == 0       ? 0.0f
          : radix == 3 ? 0.866025403784439f
          : radix == 5 ? (k == 1 ? 0.951056516295154f : 0.587785252292473f)
-                      : (k == 1 ? 0.781831482468030f : k == 2 ? 0.974927912181824f : 0.433883739117558f);
+                      : (k == 1   ? 0.781831482468030f
+                         : k == 2 ? 0.974927912181824f
+                                  : 0.433883739117558f);
 }
 
 // The transform of an odd number of complex numbers.
@@ -133,7 +138,8 @@ NDD_HD void dft<4>(float (&re)[4], float (&im)[4]) {
 
 // The numbers of one p and one lane.
 template <int R>
-NDD_HD void butterfly(const float* in_re, const float* in_im, int64_t in_step, const float* twiddles, float* out_re, float* out_im, int64_t out_step) {
+NDD_HD void butterfly(const float* in_re, const float* in_im, int64_t in_step, const float* twiddles, float* out_re, float* out_im,
+                      int64_t out_step) {
   float re[R], im[R];
   NDD_UNROLL
   for (int j = 0; j < R; ++j) {
@@ -158,5 +164,4 @@ NDD_HD float power_of_pair(float re, float im, float other_re, float other_im, f
   return x * x + y * y;
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

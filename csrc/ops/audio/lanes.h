@@ -9,8 +9,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 constexpr int kMostLanes = 16;
 
@@ -60,5 +59,4 @@ inline void lanes_to_rows(const float* tile, int64_t lanes, int64_t count, int64
     for (int64_t i = 0; i < n; ++i) rows[l][i] = tile[i * lanes + l];
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

@@ -4,13 +4,14 @@
 #include <cstring>
 
 #include "ndd/args.h"
+#include "ndd/elementwise/rows.h"
+#include "ndd/elementwise/saturate.h"
 #include "ndd/kernel.h"
-#include "ndd/philox.h"
-#include "ndd/rows.h"
+#include "ndd/random/philox.h"
 #include "ops/audio/bands.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #endif
 
 namespace ndd {
@@ -114,19 +115,20 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
 }
 #endif
 
-void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability,
-                int64_t count, bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest,
+                const Tensor& probability, int64_t count, bool mean, double value, const Tensor& words, const Tensor& output,
+                const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<float> widths(widest), probabilities(probability);
-  if (axis < 0 || axis >= in.ndim()) throw Error(Error::Value, op + ": there is no axis " + std::to_string(axis));
-  if (count < 0 || count > kMostMasks) throw Error(Error::Value, op + ": num_masks must be 0 to 64, got " + std::to_string(count));
-  if (words.numel() < 4) throw Error(Error::Value, op + ": rng gave too few words");
+  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
+  if (count < 0 || count > kMostMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
+  if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
   const auto number = static_cast<float>(value);
   const auto masks_of = [=](int64_t i) {
     const float width = widths(i), p = probabilities(i);
-    if (!(width >= 0.0f)) throw Error(Error::Value, op + ": sample " + std::to_string(i) + ": the widest mask must not be negative, got " + std::to_string(width));
-    if (!(p >= 0.0f && p <= 1.0f)) throw Error(Error::Value, op + ": sample " + std::to_string(i) + ": p must be from 0 to 1, got " + std::to_string(p));
+    if (!(width >= 0.0f)) fail(Error::Value, op, ": sample ", i, ": the widest mask must not be negative, got ", width);
+    if (!(p >= 0.0f && p <= 1.0f)) fail(Error::Value, op, ": sample ", i, ": p must be from 0 to 1, got ", p);
     return draw(Philox(drawn, i), count, width, p, in.shape(i)[axis]);
   };
 #ifdef __CUDACC__
@@ -143,24 +145,26 @@ void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& i
     const auto samples = static_cast<int64_t>(runs.size());
     const CudaBuffer means(samples * 4);
     auto* found = static_cast<float*>(means.data());
-    if (mean) means_gpu<<<static_cast<unsigned>(std::min<int64_t>(samples, 65535)), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), found);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+    if (mean)
+      means_gpu<<<static_cast<unsigned>(std::min<int64_t>(samples, 65535)), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(),
+                                                                                                                  found);
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
+                    static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
     masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), number, mean ? found : nullptr);
     return check_launch(op.c_str());
   }
 #endif
-  launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words}, [=](int64_t i) {
-    mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : number);
-  });
+  launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words},
+             [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : number); });
 }
 
-void time_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count, bool mean,
-               double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+void time_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
+               bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   mask_along("time_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
 }
 
-void frequency_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count, bool mean,
-                    double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+void frequency_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability,
+                    int64_t count, bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   mask_along("frequency_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
 }
 

@@ -6,8 +6,7 @@
 #include "ndd/kept.h"
 #include "ops/audio/bands.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 // Slaney's: linear up to 1000 Hz, 15 mel there, then 27 mel for a factor of 6.4.
@@ -52,8 +51,8 @@ BandsPtr mel_bands(const Key& key) {
   return made;
 }
 
-void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, double sample_rate, double freq_low, double freq_high, int64_t nfilter,
-                     bool htk, bool normalize, const Tensor& output, const MaybeTensor& output_shapes) {
+void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, double sample_rate, double freq_low, double freq_high,
+                     int64_t nfilter, bool htk, bool normalize, const Tensor& output, const MaybeTensor& output_shapes) {
   static auto* const kept = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
   apply_bands("mel_filter_bank", in, out, axis, 4.0, [=](int64_t bins) {
@@ -63,6 +62,5 @@ void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNELS(mel_filter_bank, ndd::audio::mel_filter_bank)

@@ -6,8 +6,7 @@
 #include "ndd/kept.h"
 #include "ops/audio/bands.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -45,13 +44,12 @@ void mfcc(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, in
   const Samples in(input, input_shapes), out(output, output_shapes);
   const double weights = in.size() > 0 && axis >= 0 && axis < in.ndim() ? static_cast<double>(in.shape(0)[axis]) : 1.0;
   apply_bands("mfcc", in, out, axis, weights, [=](int64_t n) {
-    if (dct_type == 1 && n < 2) throw Error(Error::Runtime, "mfcc: dct_type=1 needs at least 2 elements, got " + std::to_string(n));
+    if (dct_type == 1 && n < 2) fail("mfcc: dct_type=1 needs at least 2 elements, got ", n);
     const Key key{n, n_mfcc, dct_type, normalize, lifter};
     return kept->get(key, [&] { return cosines(key); });
   });
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNELS(mfcc, ndd::audio::mfcc)

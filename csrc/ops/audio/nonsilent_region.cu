@@ -7,12 +7,12 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/rows.h"
 #include "ops/audio/scratch.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #endif
 
 namespace ndd {
@@ -231,10 +231,10 @@ void launch_gpu(const Samples& in, const Silence& silence, int32_t* begins, int3
 }
 #endif
 
-void nonsilent_region(const Tensor& input, const MaybeTensor& input_shapes, double cutoff_db, double reference_power, int64_t window_length, const Tensor& begin,
-                      const MaybeTensor&, const Tensor& length, const MaybeTensor&) {
+void nonsilent_region(const Tensor& input, const MaybeTensor& input_shapes, double cutoff_db, double reference_power, int64_t window_length,
+                      const Tensor& begin, const MaybeTensor&, const Tensor& length, const MaybeTensor&) {
   const Samples in(input, input_shapes);
-  if (window_length < 1) throw Error(Error::Runtime, "nonsilent_region: window_length must be positive, got " + std::to_string(window_length));
+  if (window_length < 1) fail("nonsilent_region: window_length must be positive, got ", window_length);
   const Silence silence{window_length, std::pow(10.0, cutoff_db / 10.0), reference_power};
 #ifdef __CUDACC__
   if (input.is_cuda()) return launch_gpu(in, silence, static_cast<int32_t*>(begin.data_ptr()), static_cast<int32_t*>(length.data_ptr()));

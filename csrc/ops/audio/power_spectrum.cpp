@@ -5,8 +5,7 @@
 
 #include "ops/audio/spectra.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 void spectra_of(const PowerJob& job, int64_t i) {
@@ -41,6 +40,5 @@ void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(power_spectrum, CPU, ndd::audio::power_spectrum)

@@ -5,8 +5,7 @@
 
 #include "ops/audio/spectra.cuh"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 struct Along {
@@ -23,7 +22,9 @@ struct Along {
   __device__ float load(const Run& run, int64_t w, int64_t i) const {
     return i < run.extent ? run.in[(w / run.inner * run.extent + i) * run.inner + w % run.inner] : 0.0f;
   }
-  __device__ void store(const Run& run, int64_t w, int64_t k, float value) const { run.out[(w / run.inner * bins + k) * run.inner + w % run.inner] = value; }
+  __device__ void store(const Run& run, int64_t w, int64_t k, float value) const {
+    run.out[(w / run.inner * bins + k) * run.inner + w % run.inner] = value;
+  }
 };
 
 void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t nfft, int64_t power, const Tensor& output,
@@ -35,8 +36,8 @@ void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_
     const AxisShape shape = job.shape(i);
     rows = rows && shape.inner == 1;
     if (job.out.volume(i) > 0)
-      by_length[job.length(i)].push_back({static_cast<const float*>(job.in.data(i)), static_cast<float*>(job.out.data(i)), shape.extent, shape.inner,
-                                          shape.outer * shape.inner});
+      by_length[job.length(i)].push_back(
+          {static_cast<const float*>(job.in.data(i)), static_cast<float*>(job.out.data(i)), shape.extent, shape.inner, shape.outer * shape.inner});
   }
   for (const auto& [length, runs] : by_length) {
     const auto plan = real_plan(length);
@@ -45,6 +46,5 @@ void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(power_spectrum, CUDA, ndd::audio::power_spectrum)

@@ -4,8 +4,7 @@
 
 #include <vector>
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 // A vector of at least so many elements. What a very long signal needed is given back before the next one.
 template <class T>
@@ -16,5 +15,4 @@ T* scratch_of(std::vector<T>& kept, size_t elements) {
   return kept.data();
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

@@ -10,13 +10,12 @@
 #include <immintrin.h>
 #endif
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 template <int R>
-inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* from_re, const float* from_im, float* to_re,
-                                        float* to_im) {
+inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* from_re, const float* from_im,
+                                        float* to_re, float* to_im) {
   const int64_t row = stage.stride * lanes, step = stage.count * row;
   for (int64_t p = 0; p < stage.count; ++p) {
     const float* in_re = from_re + p * row;
@@ -109,8 +108,29 @@ int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, i
 }
 #endif
 
+// Of one signal; returns how many elements were loaded.
+int64_t load_one(const RealPlan& plan, const float* from, int64_t length, const float* window, float* re_to, float* im_to) {
+  const int64_t whole = plan.halved ? length / 2 * 2 : length;
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* __restrict in = from, * __restrict factor = window;
+    float* __restrict re = re_to, * __restrict im = im_to;
+    const int64_t pairs = whole / 2, all = whole;
+    if (plan.halved && window) {
+      for (int64_t i = 0; i < pairs; ++i) re[i] = factor[2 * i] * in[2 * i], im[i] = factor[2 * i + 1] * in[2 * i + 1];
+    } else if (plan.halved) {
+      for (int64_t i = 0; i < pairs; ++i) re[i] = in[2 * i], im[i] = in[2 * i + 1];
+    } else if (window) {
+      for (int64_t i = 0; i < all; ++i) re[i] = factor[i] * in[i];
+    } else {
+      std::copy(in, in + all, re);
+    }
+  });
+  return whole;
+}
+
 void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, float* re, float* im) {
   int64_t begin = 0;
+  if (signals.in_step == 1 && lanes == 1) begin = load_one(plan, signals.in[0], length, window, re, im);
 #if defined(__x86_64__)
   if (signals.in_step == 1 && lanes % 4 == 0) begin = load_rows(plan, lanes, signals, length, window, re, im);
 #endif
@@ -130,6 +150,17 @@ void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const 
   const int64_t half = plan.n / 2, bins = plan.bins();
   with_simd([&]() NDD_ALWAYS_INLINE {
     const bool halved = plan.halved;
+    if (halved && lanes == 1) {  // along the bins
+      const float* __restrict re = re_of, * __restrict im = im_of, * __restrict split = plan.split.data();
+      float* __restrict out = powers;
+      const int64_t h = half;
+      out[0] = power_of_pair(re[0], im[0], re[0], im[0], split[0], split[1]);
+      for (int64_t k = 1; k < h; ++k) out[k] = power_of_pair(re[k], im[k], re[h - k], im[h - k], split[2 * k], split[2 * k + 1]);
+      out[h] = power_of_pair(re[0], im[0], re[0], im[0], split[2 * h], split[2 * h + 1]);
+      if (power == 1)
+        for (int64_t k = 0; k <= h; ++k) out[k] = std::sqrt(out[k]);
+      return;
+    }
     for (int64_t k = 0; k < bins; ++k) {
       const int64_t at = (halved && k == half ? 0 : k) * lanes, mirrored = (k == 0 ? 0 : half - k) * lanes;
       const float* __restrict re = re_of + at;
@@ -176,15 +207,16 @@ int64_t lanes_of(const RealPlan& plan, int64_t signals) {
   return signals <= 4 ? 4 : signals <= 8 || plan.complex.extent() > 512 ? 8 : 16;
 }
 
-void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power, std::vector<float>& scratch) {
+void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,
+             std::vector<float>& scratch) {
   const int64_t part = plan.complex.extent() * lanes;
-  float *re = scratch_of(scratch, 4 * part + plan.bins() * lanes), *im = re + part, *other_re = im + part, *other_im = other_re + part, *powers = other_im + part;
+  float *re = scratch_of(scratch, 4 * part + plan.bins() * lanes), *im = re + part, *other_re = im + part, *other_im = other_re + part,
+        *powers = other_im + part;
   load(plan, lanes, signals, length, window, re, im);
   transform(plan.complex, lanes, re, im, other_re, other_im);
-  const bool direct = signals.out_step != 1 && signals.count == lanes && signals.out_step == lanes;
+  const bool direct = signals.count == lanes && signals.out_step == lanes;  // side by side, or a single one
   find_powers(plan, lanes, re, im, power, direct ? signals.out[0] : powers);
   if (!direct) store(plan.bins(), lanes, signals, powers);
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

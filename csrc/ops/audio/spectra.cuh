@@ -9,8 +9,7 @@
 #include "ndd/cuda.h"
 #include "ops/audio/fft.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 constexpr int kSpectraThreads = 256;
 constexpr int kMostStages = 32;
@@ -35,9 +34,15 @@ class PlanTables {
   explicit PlanTables(const RealPlan& plan)
       : stages_((plan.complex.convolution ? *plan.complex.convolution : plan.complex)), twiddles_(stages_.twiddles), split_(plan.split),
         chirp_(plan.complex.chirp), filter_(plan.complex.filter) {
-    made_ = {{{}, static_cast<int>(stages_.stages.size()), twiddles_.data()}, plan.n, plan.complex.n, plan.complex.extent(), plan.halved, split_.data(),
-             plan.complex.convolution ? chirp_.data() : nullptr, filter_.data()};
-    if (stages_.stages.size() > kMostStages) throw Error(Error::Value, "the transform is too long");
+    made_ = {{{}, static_cast<int>(stages_.stages.size()), twiddles_.data()},
+             plan.n,
+             plan.complex.n,
+             plan.complex.extent(),
+             plan.halved,
+             split_.data(),
+             plan.complex.convolution ? chirp_.data() : nullptr,
+             filter_.data()};
+    if (stages_.stages.size() > kMostStages) fail(Error::Value, "the transform is too long");
     std::copy(stages_.stages.begin(), stages_.stages.end(), made_.stages.stages);
   }
   const DevicePlan& plan() const { return made_; }
@@ -49,7 +54,8 @@ class PlanTables {
 };
 
 template <int R>
-__device__ void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* in_re, const float* in_im, float* out_re, float* out_im) {
+__device__ void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* in_re, const float* in_im, float* out_re,
+                          float* out_im) {
   const int64_t row = stage.stride * lanes, numbers = stage.count * row;
   for (int64_t e = threadIdx.x; e < numbers; e += blockDim.x) {
     const int64_t p = e / row, out = e + p * row * (R - 1);
@@ -85,8 +91,9 @@ __device__ inline void multiply(const float* factors, int64_t n, int64_t lanes, 
 
 // Access has a struct Run with the number of `signals`, and says where element i of signal w of a run is and where its bin k goes.
 template <class Access>
-__global__ void __launch_bounds__(kSpectraThreads) spectra_gpu(const typename Access::Run* runs, int64_t count, Access access, const __grid_constant__ DevicePlan plan,
-                                                               int64_t lanes, int64_t power, float* scratch) {
+__global__ void __launch_bounds__(kSpectraThreads)
+    spectra_gpu(const typename Access::Run* runs, int64_t count, Access access, const __grid_constant__ DevicePlan plan, int64_t lanes, int64_t power,
+                float* scratch) {
   extern __shared__ float shared[];
   const int64_t part = plan.extent * lanes, bins = plan.n / 2 + 1, half = plan.n / 2;
   float* base = scratch ? scratch + (int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * 4 * part : shared;
@@ -142,10 +149,11 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   }
   const CudaBuffer scratch(is_shared ? 0 : x * y * number_bytes);
   check_cuda(cudaFuncSetAttribute(spectra_gpu<Access>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)), op);
-  spectra_gpu<Access><<<dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), kSpectraThreads, is_shared ? lanes * number_bytes : 0, current_cuda_stream()>>>(
-      table.data(), static_cast<int64_t>(runs.size()), access, tables.plan(), lanes, power, is_shared ? nullptr : static_cast<float*>(scratch.data()));
+  spectra_gpu<Access>
+      <<<dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), kSpectraThreads, is_shared ? lanes * number_bytes : 0, current_cuda_stream()>>>(
+          table.data(), static_cast<int64_t>(runs.size()), access, tables.plan(), lanes, power,
+          is_shared ? nullptr : static_cast<float*>(scratch.data()));
   check_launch(op);
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

@@ -8,8 +8,7 @@
 #include "ops/audio/fft.h"
 #include "ops/audio/lanes.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 // The transform of `lanes` signals; element i of lane l is at i * lanes + l. The result is in re and im, which may have been exchanged with the others.
 void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im);
@@ -27,7 +26,7 @@ struct Signals {
 int64_t lanes_of(const RealPlan& plan, int64_t signals);
 
 // out[k] = |X[k]|^power, power 1 or 2, for every bin k, of `length` elements multiplied by `window` (null: by 1) and filled up with zeros.
-void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power, std::vector<float>& scratch);
+void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,
+             std::vector<float>& scratch);
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

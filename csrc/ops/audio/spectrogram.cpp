@@ -6,8 +6,7 @@
 #include "ops/audio/scratch.h"
 #include "ops/audio/spectra.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 // An element of a window takes 1 to 3 ns.
@@ -40,15 +39,15 @@ void spectrogram_of(const SpectrogramJob& job, int64_t i) {
   }
 }
 
-void spectrogram(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft, int64_t window_length, int64_t window_step,
-                 int64_t power, bool center_windows, bool reflect_padding, bool time_major, const Tensor& output, const MaybeTensor& output_shapes) {
-  const SpectrogramJob job = spectrogram_job(input, input_shapes, window, nfft, window_length, window_step, power, center_windows, reflect_padding, time_major,
-                                             output, output_shapes);
+void spectrogram(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft, int64_t window_length,
+                 int64_t window_step, int64_t power, bool center_windows, bool reflect_padding, bool time_major, const Tensor& output,
+                 const MaybeTensor& output_shapes) {
+  const SpectrogramJob job = spectrogram_job(input, input_shapes, window, nfft, window_length, window_step, power, center_windows, reflect_padding,
+                                             time_major, output, output_shapes);
   const double elements = job.in.mean_volume() / static_cast<double>(window_step) * static_cast<double>(nfft);
   launch_cpu("spectrogram", job.in.size(), kNanosecondsPerElement * elements, {}, [job](int64_t i) { spectrogram_of(job, i); });
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(spectrogram, CPU, ndd::audio::spectrogram)

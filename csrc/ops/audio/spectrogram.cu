@@ -3,8 +3,7 @@
 
 #include "ops/audio/spectra.cuh"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 namespace {
 
 struct Windows {
@@ -29,19 +28,20 @@ struct Windows {
   }
 };
 
-void spectrogram(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft, int64_t window_length, int64_t window_step,
-                 int64_t power, bool center_windows, bool reflect_padding, bool time_major, const Tensor& output, const MaybeTensor& output_shapes) {
-  const SpectrogramJob job = spectrogram_job(input, input_shapes, window, nfft, window_length, window_step, power, center_windows, reflect_padding, time_major,
-                                             output, output_shapes);
+void spectrogram(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft, int64_t window_length,
+                 int64_t window_step, int64_t power, bool center_windows, bool reflect_padding, bool time_major, const Tensor& output,
+                 const MaybeTensor& output_shapes) {
+  const SpectrogramJob job = spectrogram_job(input, input_shapes, window, nfft, window_length, window_step, power, center_windows, reflect_padding,
+                                             time_major, output, output_shapes);
   std::vector<Windows::Run> runs;
   for (int64_t i = 0; i < job.in.size(); ++i)
-    runs.push_back({static_cast<const float*>(job.in.data(i)), static_cast<float*>(job.out.data(i)), job.in.volume(i), job.framing.windows(job.in.volume(i))});
+    runs.push_back(
+        {static_cast<const float*>(job.in.data(i)), static_cast<float*>(job.out.data(i)), job.in.volume(i), job.framing.windows(job.in.volume(i))});
   if (runs.empty()) return;
   const CudaTable<float> factors(*job.window);
   launch_spectra("spectrogram", runs, Windows{job.framing, factors.data(), job.plan->bins()}, *job.plan, power);
 }
 
 }  // namespace
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio
 NDD_KERNEL(spectrogram, CUDA, ndd::audio::spectrogram)

@@ -11,8 +11,7 @@
 #include "ndd/kernel.h"
 #include "ops/audio/fft.h"
 
-namespace ndd {
-namespace audio {
+namespace ndd::audio {
 
 struct Framing {
   int64_t window_length, step, before;  // before: how far in front of t * step a window begins
@@ -49,27 +48,27 @@ inline std::shared_ptr<const std::vector<float>> hann_window(int64_t length) {
   return std::make_shared<const std::vector<float>>(std::move(made));
 }
 
-inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft, int64_t window_length,
-                                      int64_t window_step, int64_t power, bool center_windows, bool reflect_padding, bool time_major, const Tensor& output,
-                                      const MaybeTensor& output_shapes) {
+inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft,
+                                      int64_t window_length, int64_t window_step, int64_t power, bool center_windows, bool reflect_padding,
+                                      bool time_major, const Tensor& output, const MaybeTensor& output_shapes) {
   // Kernels may be called without the checks of Python.
-  if (nfft < 1 || window_length < 1 || window_length > nfft || window_step < 1) throw Error(Error::Value, "spectrogram: wrong window");
+  if (nfft < 1 || window_length < 1 || window_length > nfft || window_step < 1) fail(Error::Value, "spectrogram: wrong window");
   const Framing framing{window_length, window_step, center_windows ? window_length / 2 : 0, power, center_windows, reflect_padding, time_major};
   SpectrogramJob job{Samples(input, input_shapes), Samples(output, output_shapes), framing, real_plan(nfft), nullptr};
-  if (dtype_of(input) != DType::float32 || dtype_of(output) != DType::float32) throw Error(Error::Type, "spectrogram: the signal must be of float32");
+  if (input.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "spectrogram: the signal must be of float32");
   for (int64_t i = 0; i < job.in.size(); ++i) {
     const int64_t length = job.in.volume(i), count = framing.windows(length);
     for (int64_t d = 0; d < job.in.ndim(); ++d)
       if (job.in.shape(i)[d] != 1 && job.in.shape(i)[d] != length)
-        throw Error(Error::Runtime, "spectrogram: sample " + std::to_string(i) + " is no signal of one channel: only one extent may be other than 1");
+        fail("spectrogram: sample ", i, " is no signal of one channel: only one extent may be other than 1");
     if (length < 1 || count < 1)
-      throw Error(Error::Runtime, "spectrogram: sample " + std::to_string(i) + " has " + std::to_string(length) + " elements, which is too short for windows of " +
-                                      std::to_string(window_length) + "; pad it, or use center_windows=True");
-    if (job.out.volume(i) < count * job.plan->bins()) throw Error(Error::Runtime, "spectrogram: the output is too small");
+      fail("spectrogram: sample ", i, " has ", length, " elements, which is too short for windows of ", window_length,
+           "; pad it, or use center_windows=True");
+    if (job.out.volume(i) < count * job.plan->bins()) fail("spectrogram: the output is too small");
   }
   if (window) {
     const auto* values = static_cast<const float*>(window->data_ptr());
-    if (window->numel() != window_length) throw Error(Error::Value, "spectrogram: window_fn must have window_length values");
+    if (window->numel() != window_length) fail(Error::Value, "spectrogram: window_fn must have window_length values");
     job.window = std::make_shared<const std::vector<float>>(values, values + window_length);
   } else {
     static thread_local std::shared_ptr<const std::vector<float>> last;  // the window of the call before
@@ -79,5 +78,4 @@ inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& in
   return job;
 }
 
-}  // namespace audio
-}  // namespace ndd
+}  // namespace ndd::audio

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/rows.h"
+#include "ndd/simd.h"
 #include "ops/math/float_functions.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #endif
 
 namespace ndd {
@@ -106,7 +107,8 @@ __global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t
   }
 }
 
-__global__ void __launch_bounds__(kThreads) decibels_gpu(const Run* runs, int64_t count, DType in, Decibels decibels, float reference, const int* largest) {
+__global__ void __launch_bounds__(kThreads)
+    decibels_gpu(const Run* runs, int64_t count, DType in, Decibels decibels, float reference, const int* largest) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const float inverse = Decibels::inverse(largest ? __int_as_float(largest[k]) : reference);
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads)
@@ -125,11 +127,13 @@ void launch_gpu(const Samples& in, const Samples& out, Decibels decibels, float 
   if (most == 0) return;
   const CudaTable<Run> table(runs);
   const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1 << 14)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1 << 14)),
+                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   const CudaTable<int> largest(std::vector<int>(reference == 0.0f ? count : 1, 0));
   int* found = const_cast<int*>(largest.data());
   if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), found);
-  decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), decibels, reference, reference == 0.0f ? found : nullptr);
+  decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), decibels, reference,
+                                                             reference == 0.0f ? found : nullptr);
   check_launch("to_decibels");
 }
 #endif
@@ -139,7 +143,7 @@ void to_decibels(const Tensor& input, const MaybeTensor& input_shapes, double cu
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Decibels decibels = decibels_of(cutoff_db, multiplier);
   const auto given = static_cast<float>(reference);
-  if (out.dtype() != DType::float32) throw Error(Error::Type, "to_decibels: the output must be of float32");
+  if (out.dtype() != DType::float32) fail(Error::Type, "to_decibels: the output must be of float32");
 #ifdef __CUDACC__
   if (input.is_cuda()) return launch_gpu(in, out, decibels, given);
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
-#include "ndd/pointwise.h"
 
 namespace ndd {
 namespace {
@@ -23,7 +23,7 @@ float middle_of(DType dtype) {
 void brightness(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& factor, const Tensor& shift, const Tensor& output,
                 const MaybeTensor& output_shapes) {
   const Args<float> scale(factor), offset(shift);
-  const float range = value_range(dtype_of(output));
+  const float range = value_range(output.dtype());
   pointwise("brightness", Samples(input, input_shapes), Samples(output, output_shapes), {&scale, &offset},
             [=](int64_t i, int64_t f) { return Linear{scale.of_frame(i, f), range * offset.of_frame(i, f)}; });
 }
@@ -32,7 +32,7 @@ void brightness_contrast(const Tensor& input, const MaybeTensor& input_shapes, c
                          const MaybeTensor& contrast_center, const Tensor& output, const MaybeTensor& output_shapes) {
   const Args<float> b(brightness), s(shift), c(contrast), center(contrast_center ? *contrast_center : contrast);
   const bool centered = !contrast_center;
-  const float range = value_range(dtype_of(output)), middle = middle_of(dtype_of(input));
+  const float range = value_range(output.dtype()), middle = middle_of(input.dtype());
   pointwise("brightness_contrast", Samples(input, input_shapes), Samples(output, output_shapes), {&b, &s, &c, &center}, [=](int64_t i, int64_t f) {
     return brightness_contrast_of(b.of_frame(i, f), s.of_frame(i, f), range, c.of_frame(i, f), centered ? middle : center.of_frame(i, f));
   });
@@ -42,7 +42,7 @@ void contrast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor
               const MaybeTensor& output_shapes) {
   const Args<float> c(contrast), center(contrast_center ? *contrast_center : contrast);
   const bool centered = !contrast_center;
-  const float middle = middle_of(dtype_of(input));
+  const float middle = middle_of(input.dtype());
   pointwise("contrast", Samples(input, input_shapes), Samples(output, output_shapes), {&c, &center}, [=](int64_t i, int64_t f) {
     return brightness_contrast_of(1.0f, 0.0f, 1.0f, c.of_frame(i, f), centered ? middle : center.of_frame(i, f));
   });

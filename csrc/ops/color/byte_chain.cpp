@@ -6,18 +6,18 @@
 #include <vector>
 
 #include "ndd/args.h"
+#include "ndd/elementwise/lut.h"
 #include "ndd/kernel.h"
-#include "ndd/lut.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 #include "ops/color/twist.h"
 
 namespace ndd {
 namespace {
 
 constexpr int64_t kBlock = 16384;  // bytes: two buffers of it
-constexpr int64_t kMargin = 128;   // what vector instructions read and write past the end
-constexpr int64_t kLinear = 2;     // factor, term
-constexpr int64_t kTwist = 5;      // brightness, contrast, hue, saturation, middle
+constexpr int64_t kMargin = 128;  // what vector instructions read and write past the end
+constexpr int64_t kLinear = 2;  // factor, term
+constexpr int64_t kTwist = 5;  // brightness, contrast, hue, saturation, middle
 constexpr double kNanosecondsPerElement = 0.3;
 
 // A table (rows, 256) of uint8, or a factor and a term (rows, 2), which make a table, or the numbers (rows, 5) of a colour matrix; one row for all samples
@@ -29,10 +29,10 @@ struct Stage {
   int64_t rows;
 
   explicit Stage(const Tensor& tensor)
-      : is_table(dtype_of(tensor) == DType::uint8), numbers(tensor), tables(is_table ? static_cast<const uint8_t*>(tensor.data_ptr()) : nullptr),
+      : is_table(tensor.dtype() == DType::uint8), numbers(tensor), tables(is_table ? static_cast<const uint8_t*>(tensor.data_ptr()) : nullptr),
         rows(numbers.rows()) {
     is_linear = !is_table && numbers.cols() == kLinear;
-    if (!is_linear && numbers.cols() != (is_table ? kLevels : kTwist)) throw Error(Error::Runtime, "byte_chain: a stage of another size");
+    if (!is_linear && numbers.cols() != (is_table ? kLevels : kTwist)) fail("byte_chain: a stage of another size");
   }
 };
 
@@ -76,11 +76,11 @@ std::vector<Step> steps_of(const std::vector<Stage>& stages, int64_t i) {
 // `in` is dense, (N, H, W, C), of uint8 where there are stages, and `out` the same in the order of output_layout. Both flips are those of all samples, or of a sample where there is a
 // tensor, exclusively.
 void byte_chain(const Tensor& input, const std::vector<Tensor>& stages, bool horizontal, const MaybeTensor& mirror, bool vertical,
-                const MaybeTensor& upside_down, const MaybeTensor& mean, const MaybeTensor& std, double scale, double shift, const std::string& output_layout,
-                const Tensor& output) {
+                const MaybeTensor& upside_down, const MaybeTensor& mean, const MaybeTensor& std, double scale, double shift,
+                const std::string& output_layout, const Tensor& output) {
   const Samples in(input, std::nullopt), out(output, std::nullopt);
   std::vector<Stage> made(stages.begin(), stages.end());
-  if (!made.empty() && in.dtype() != DType::uint8) throw Error(Error::Runtime, "byte_chain: stages are for uint8");
+  if (!made.empty() && in.dtype() != DType::uint8) fail("byte_chain: stages are for uint8");
   const Args<float> means(mean ? *mean : input), deviations(std ? *std : input);
   const Args<int64_t> mirrors(mirror ? *mirror : input), ups(upside_down ? *upside_down : input);
   const bool has_mirror = mirror.has_value(), has_up = upside_down.has_value(), normalizes = mean && std;
@@ -119,7 +119,8 @@ void byte_chain(const Tensor& input, const std::vector<Tensor>& stages, bool hor
       if (ends) continue;
       int64_t part[ndim] = {rows, pixels, width}, to[ndim], step = 1;
       for (int d = 0; d < ndim; ++d) to[d] = part[order[d]];
-      Slice slice = window_slice(src, part, nullptr, to, order, ndim, [](int) { return 0; }, [&](int a) { return a == 0 ? turned : a == 1 && flipped; });
+      Slice slice =
+          window_slice(src, part, nullptr, to, order, ndim, [](int) { return 0; }, [&](int a) { return a == 0 ? turned : a == 1 && flipped; });
       slice.placed = true;
       for (int d = ndim - 1; d >= 0; --d) {
         slice.out_stride[d] = step;

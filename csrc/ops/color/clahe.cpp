@@ -3,13 +3,12 @@
 
 #include <memory>
 
+#include "ndd/elementwise/lut_x86.h"
 #include "ndd/kernel.h"
-#include "ndd/lab.h"
-#include "ndd/lut_x86.h"
 #include "ndd/simd.h"
+#include "ops/color/lab.h"
 
-namespace ndd {
-namespace clahe {
+namespace ndd::clahe {
 namespace {
 
 // A VGA image of one channel takes 0.2 ms, of three with their lightness alone 1.7 ms.
@@ -103,7 +102,7 @@ void lab_of(const uint8_t* rgb, int64_t pixels, uint8_t* l, uint8_t* a, uint8_t*
     for (int64_t i = 0; i < n; ++i)
       for (int c = 0; c < 3; ++c) plane[c][i] = tables.light[rgb[3 * i + c]];
     with_simd([&]() NDD_ALWAYS_INLINE {
-      int32_t *__restrict x = plane[0], *__restrict y = plane[1], *__restrict z = plane[2];
+      int32_t* __restrict x = plane[0], * __restrict y = plane[1], * __restrict z = plane[2];
       const int64_t count = n;
       for (int64_t i = 0; i < count; ++i) {
         int32_t out[3];
@@ -114,8 +113,8 @@ void lab_of(const uint8_t* rgb, int64_t pixels, uint8_t* l, uint8_t* a, uint8_t*
     for (int c = 0; c < 3; ++c)
       for (int64_t i = 0; i < n; ++i) plane[c][i] = tables.root[plane[c][i]];
     with_simd([&]() NDD_ALWAYS_INLINE {
-      const int32_t *__restrict x = plane[0], *__restrict y = plane[1], *__restrict z = plane[2];
-      uint8_t *__restrict to_l = l + begin, *__restrict to_a = a + begin, *__restrict to_b = b + begin;
+      const int32_t* __restrict x = plane[0], * __restrict y = plane[1], * __restrict z = plane[2];
+      uint8_t* __restrict to_l = l + begin, * __restrict to_a = a + begin, * __restrict to_b = b + begin;
       const int64_t count = n;
       for (int64_t i = 0; i < count; ++i) lab::from_roots(x[i], y[i], z[i], to_l + i, to_a + i, to_b + i);
     });
@@ -128,8 +127,8 @@ void rgb_of(const uint8_t* l, const uint8_t* a, const uint8_t* b, int64_t pixels
   for (int64_t begin = 0; begin < pixels; begin += kRow, rgb += 3 * kRow) {
     const int64_t n = std::min(kRow, pixels - begin);
     with_simd([&]() NDD_ALWAYS_INLINE {
-      int32_t *__restrict red = plane[0], *__restrict green = plane[1], *__restrict blue = plane[2];
-      const uint8_t *__restrict from_l = l + begin, *__restrict from_a = a + begin, *__restrict from_b = b + begin;
+      int32_t* __restrict red = plane[0], * __restrict green = plane[1], * __restrict blue = plane[2];
+      const uint8_t* __restrict from_l = l + begin, * __restrict from_a = a + begin, * __restrict from_b = b + begin;
       const int64_t count = n;
       for (int64_t i = 0; i < count; ++i) lab::light_of(from_l[i], from_a[i], from_b[i], red + i, green + i, blue + i);
     });
@@ -159,13 +158,12 @@ void clahe_cpu(const Tensor& input, const MaybeTensor& input_shapes, double clip
   const Samples in(input, input_shapes), out(output, output_shapes);
   launch_cpu("clahe", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     const int64_t* shape = in.shape(i);
-    if (shape[2] != 1 && shape[2] != 3) throw Error(Error::Value, "clahe: images have 1 or 3 channels, sample " + std::to_string(i) + " has " + std::to_string(shape[2]));
+    if (shape[2] != 1 && shape[2] != 3) fail(Error::Value, "clahe: images have 1 or 3 channels, sample ", i, " has ", shape[2]);
     clahe_sample(Tiling(shape[0], shape[1], tiles_y, tiles_x, clip_limit), shape[2], luma_only, static_cast<const uint8_t*>(in.data(i)),
                  static_cast<uint8_t*>(out.data(i)));
   });
 }
 
 }  // namespace
-}  // namespace clahe
-}  // namespace ndd
+}  // namespace ndd::clahe
 NDD_KERNEL(clahe, CPU, ndd::clahe::clahe_cpu)

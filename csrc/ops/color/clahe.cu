@@ -3,10 +3,9 @@
 
 #include "ndd/cuda.h"
 #include "ndd/kernel.h"
-#include "ndd/lab.h"
+#include "ops/color/lab.h"
 
-namespace ndd {
-namespace clahe {
+namespace ndd::clahe {
 namespace {
 
 constexpr int kThreads = 256;
@@ -178,6 +177,5 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
 }
 
 }  // namespace
-}  // namespace clahe
-}  // namespace ndd
+}  // namespace ndd::clahe
 NDD_KERNEL(clahe, CUDA, ndd::clahe::clahe_cuda)

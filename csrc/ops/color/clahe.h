@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ndd/elementwise/lut.h"
 #include "ndd/hd.h"
-#include "ndd/lut.h"
 
 namespace ndd::clahe {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ndd/color_matrix.h"
+#include "ndd/color/matrix.h"
 #include "ndd/kernel.h"
 
 namespace ndd {

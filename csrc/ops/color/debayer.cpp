@@ -6,12 +6,11 @@
 #include <cstring>
 #include <vector>
 
-#include "ndd/interleave.h"
+#include "ndd/color/interleave.h"
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 
-namespace ndd {
-namespace debayer {
+namespace ndd::debayer {
 namespace {
 
 // A VGA image takes 0.06 ms, 0.6 ms with gradients.
@@ -54,7 +53,7 @@ template <Algorithm algorithm, class S, class T>
 void color_run(const S* centre, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* const rows[3]) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const S* __restrict row = centre + begin;
-    T *__restrict own = rows[0], *__restrict middle = rows[1], *__restrict other = rows[2];
+    T* __restrict own = rows[0], * __restrict middle = rows[1], * __restrict other = rows[2];
     const S* __restrict greens = by_turns<S>() + ((green ^ begin ^ 1) & 1);
     const int64_t step = stride, count = end - begin;
     const bool blue = blue_row;
@@ -103,7 +102,8 @@ void color_image(const T* src, int64_t height, int64_t width, int64_t blue_y, in
   const auto green_of = [&](int64_t y) { return y % 2 == blue_y ? 1 - blue_x : blue_x; };
   if constexpr (algorithm == vng) {
     const Bordered image(src, height, width);
-    for (int64_t y = 0; y < height; ++y) color_row<algorithm>(image.row(y), image.stride, 0, width, green_of(y), y % 2 == blue_y, dst + y * width * kChannels);
+    for (int64_t y = 0; y < height; ++y)
+      color_row<algorithm>(image.row(y), image.stride, 0, width, green_of(y), y % 2 == blue_y, dst + y * width * kChannels);
     return;
   }
   if (height < 4 || width < 4) {  // no pixel has all its neighbours
@@ -132,23 +132,17 @@ void color_sample(const Mosaics& mosaics, int64_t i) {
     const int64_t y = mosaics.blue_parity(i, f, 0), x = mosaics.blue_parity(i, f, 1);
     if (height == 0 || width == 0) continue;
     switch (mosaics.algorithm_of(i)) {
-      case bilinear:
-        color_image<bilinear>(src, height, width, y, x, dst);
-        break;
-      case edge_aware:
-        color_image<edge_aware>(src, height, width, y, x, dst);
-        break;
-      case gray:
-        color_image<gray>(src, height, width, y, x, dst);
-        break;
+      case bilinear: color_image<bilinear>(src, height, width, y, x, dst); break;
+      case edge_aware: color_image<edge_aware>(src, height, width, y, x, dst); break;
+      case gray: color_image<gray>(src, height, width, y, x, dst); break;
       case vng:
         if constexpr (sizeof(T) == 1) color_image<vng>(src, height, width, y, x, dst);
     }
   }
 }
 
-void debayer_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& blue_position, int64_t algorithm, int64_t first, const Tensor& output,
-                 const MaybeTensor& output_shapes) {
+void debayer_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& blue_position, int64_t algorithm, int64_t first,
+                 const Tensor& output, const MaybeTensor& output_shapes) {
   const Mosaics mosaics(input, input_shapes, blue_position, algorithm, first, output, output_shapes);
   launch_cpu("debayer", mosaics.in.size(), kNanosecondsPerElement * mosaics.in.mean_volume(), {}, [=](int64_t i) {
     mosaics.check(i);
@@ -158,6 +152,5 @@ void debayer_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Ten
 }
 
 }  // namespace
-}  // namespace debayer
-}  // namespace ndd
+}  // namespace ndd::debayer
 NDD_KERNEL(debayer, CPU, ndd::debayer::debayer_cpu)

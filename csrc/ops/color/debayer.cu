@@ -7,8 +7,7 @@
 #include "ndd/cuda.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
-namespace debayer {
+namespace ndd::debayer {
 namespace {
 
 constexpr int kThreads = 256;
@@ -91,8 +90,8 @@ __global__ void __launch_bounds__(kThreads) color_gpu(const Image* images, int64
   }
 }
 
-void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& blue_position, int64_t algorithm, int64_t first, const Tensor& output,
-                  const MaybeTensor& output_shapes) {
+void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& blue_position, int64_t algorithm, int64_t first,
+                  const Tensor& output, const MaybeTensor& output_shapes) {
   const Mosaics mosaics(input, input_shapes, blue_position, algorithm, first, output, output_shapes);
   std::vector<Image> images;
   int64_t most = 0;
@@ -100,8 +99,9 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
     mosaics.check(i);
     const int64_t height = mosaics.height(i), width = mosaics.width(i), bytes = height * width * mosaics.in.item_bytes();
     for (int64_t f = 0; f < mosaics.frames(i) && bytes > 0; ++f)
-      images.push_back({static_cast<const char*>(mosaics.in.data(i)) + f * bytes, static_cast<char*>(mosaics.out.data(i)) + f * bytes * mosaics.channels(), height,
-                        width, mosaics.blue_parity(i, f, 0), mosaics.blue_parity(i, f, 1), mosaics.algorithm_of(i)});
+      images.push_back({static_cast<const char*>(mosaics.in.data(i)) + f * bytes,
+                        static_cast<char*>(mosaics.out.data(i)) + f * bytes * mosaics.channels(), height, width, mosaics.blue_parity(i, f, 0),
+                        mosaics.blue_parity(i, f, 1), mosaics.algorithm_of(i)});
     most = std::max(most, height * width);
   }
   if (images.empty()) return;
@@ -116,6 +116,5 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
 }
 
 }  // namespace
-}  // namespace debayer
-}  // namespace ndd
+}  // namespace ndd::debayer
 NDD_KERNEL(debayer, CUDA, ndd::debayer::debayer_cuda)

@@ -174,18 +174,15 @@ struct Mosaics {
 
   void check(int64_t i) const {
     const std::string sample = "debayer: sample " + std::to_string(i);
-    if (in.ndim() == first + 3 && in.shape(i)[first + 2] != 1) throw Error(Error::Runtime, sample + " must have one channel");
-    if (height(i) % 2 || width(i) % 2)
-      throw Error(Error::Runtime, sample + " must have an even height and width, got " + std::to_string(height(i)) + " x " + std::to_string(width(i)));
-    if (blue.cols() > 2 && blue.cols() != 2 * frames(i))
-      throw Error(Error::Runtime, sample + " has " + std::to_string(frames(i)) + " frames, blue_position is for " + std::to_string(blue.cols() / 2));
+    if (in.ndim() == first + 3 && in.shape(i)[first + 2] != 1) fail(sample, " must have one channel");
+    if (height(i) % 2 || width(i) % 2) fail(sample, " must have an even height and width, got ", height(i), " x ", width(i));
+    if (blue.cols() > 2 && blue.cols() != 2 * frames(i)) fail(sample, " has ", frames(i), " frames, blue_position is for ", blue.cols() / 2);
   }
 
   // Parity of the row (d = 0) or column (d = 1) with blue pixels. The argument counts from the second row and column.
   int64_t blue_parity(int64_t i, int64_t frame, int64_t d) const {
     const int64_t position = blue(i, blue.cols() > 2 ? 2 * frame + d : d);
-    if (position != 0 && position != 1)
-      throw Error(Error::Runtime, "debayer: blue_position must be 0 or 1 in both directions, sample " + std::to_string(i) + " has " + std::to_string(position));
+    if (position != 0 && position != 1) fail("debayer: blue_position must be 0 or 1 in both directions, sample ", i, " has ", position);
     return 1 - position;
   }
 };

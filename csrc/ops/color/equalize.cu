@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
+#include "ndd/elementwise/lut.h"
 #include "ndd/hd.h"
 #include "ndd/kernel.h"
-#include "ndd/lut.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -228,7 +228,8 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
   const cudaStream_t stream = current_cuda_stream();
   check_cuda(cudaMemsetAsync(counts.data(), 0, tables * kLevels * 4, stream), "equalize");
   const auto grid = [&](int64_t per_thread) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * per_thread), 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    return dim3(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * per_thread), 1, 1 << 16)),
+                static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   };
   // The second pass finds the batch in the second-level cache where it fits.
   count_gpu<<<grid(128), kThreads, 0, stream>>>(table.data(), count, static_cast<uint32_t*>(counts.data()));

@@ -4,17 +4,16 @@
 #include <cstring>
 #include <vector>
 
-#include "ndd/interleave.h"
+#include "ndd/color/interleave.h"
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
-#include "ndd/transpose.h"
+#include "ndd/slice/transpose.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace ndd {
-namespace jpeg {
+namespace ndd::jpeg {
 namespace {
 
 // A VGA image takes 0.9 ms.
@@ -112,7 +111,7 @@ void distort(const int16_t* samples, int64_t width, const Lanes& table, uint8_t*
 void split(const uint8_t* pixels, int64_t count, int16_t* luma_row, int16_t* blue_row, int16_t* red_row) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const uint8_t* __restrict src = pixels;
-    int16_t *__restrict to_luma = luma_row, *__restrict to_blue = blue_row, *__restrict to_red = red_row;
+    int16_t* __restrict to_luma = luma_row, * __restrict to_blue = blue_row, * __restrict to_red = red_row;
     const int64_t n = count;
 #pragma GCC ivdep  // the lambda hides from gcc that the rows are apart
     for (int64_t x = 0; x < n; ++x) {
@@ -127,7 +126,7 @@ void split(const uint8_t* pixels, int64_t count, int16_t* luma_row, int16_t* blu
 // Means of two by two chroma samples.
 void halve(const int16_t* upper_row, const int16_t* lower_row, int64_t count, int16_t* means) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const int16_t *__restrict upper = upper_row, *__restrict lower = lower_row;
+    const int16_t* __restrict upper = upper_row, * __restrict lower = lower_row;
     int16_t* __restrict dst = means;
     const int64_t n = count;
 #pragma GCC ivdep
@@ -139,7 +138,7 @@ void halve(const int16_t* upper_row, const int16_t* lower_row, int64_t count, in
 // A row of chroma at full resolution from the nearest row at half of it and the next one.
 void upsample(const uint8_t* near_row, const uint8_t* far_row, int64_t count, uint8_t* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const uint8_t *__restrict near = near_row, *__restrict far = far_row;
+    const uint8_t* __restrict near = near_row, * __restrict far = far_row;
     uint8_t* __restrict dst = out;
     const int64_t last = count - 1;
     const auto column = [=](int64_t x) NDD_ALWAYS_INLINE { return 3 * int32_t{near[x]} + far[x]; };
@@ -157,8 +156,8 @@ void upsample(const uint8_t* near_row, const uint8_t* far_row, int64_t count, ui
 // Rows of luma and of chroma at full resolution to rows of colours.
 void colours(const uint8_t* luma_row, const uint8_t* blue_row, const uint8_t* red_row, int64_t count, uint8_t* const rgb[3]) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const uint8_t *__restrict y = luma_row, *__restrict cb = blue_row, *__restrict cr = red_row;
-    uint8_t *__restrict r = rgb[0], *__restrict g = rgb[1], *__restrict b = rgb[2];
+    const uint8_t* __restrict y = luma_row, * __restrict cb = blue_row, * __restrict cr = red_row;
+    uint8_t* __restrict r = rgb[0], * __restrict g = rgb[1], * __restrict b = rgb[2];
     const int64_t n = count;
 #pragma GCC ivdep
     for (int64_t x = 0; x < n; ++x) {
@@ -237,7 +236,8 @@ class Bands {
   uint8_t *luma_out_, *chroma_out_[2], *finished_[5];  // after it, with the row before the band; a row of both chromas and of three colours
 };
 
-void distortion_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output, const MaybeTensor& output_shapes) {
+void distortion_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output,
+                    const MaybeTensor& output_shapes) {
   const Frames frames(input, input_shapes, quality, output, output_shapes);
   launch_cpu("jpeg_compression_distortion", frames.in.size(), kNanosecondsPerElement * frames.in.mean_volume(), {}, [=](int64_t i) {
     frames.check(i);
@@ -252,6 +252,5 @@ void distortion_cpu(const Tensor& input, const MaybeTensor& input_shapes, const 
 }
 
 }  // namespace
-}  // namespace jpeg
-}  // namespace ndd
+}  // namespace ndd::jpeg
 NDD_KERNEL(jpeg_compression_distortion, CPU, ndd::jpeg::distortion_cpu)

@@ -7,8 +7,7 @@
 #include "ndd/cuda.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
-namespace jpeg {
+namespace ndd::jpeg {
 namespace {
 
 constexpr int kThreads = 256;
@@ -122,7 +121,8 @@ __global__ void __launch_bounds__(kThreads) colours_gpu(const Image* images, int
   }
 }
 
-void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output, const MaybeTensor& output_shapes) {
+void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output,
+                     const MaybeTensor& output_shapes) {
   const Frames frames(input, input_shapes, quality, output, output_shapes);
   std::vector<Image> images;
   int64_t squares = 0, most = 0;
@@ -154,6 +154,5 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace jpeg
-}  // namespace ndd
+}  // namespace ndd::jpeg
 NDD_KERNEL(jpeg_compression_distortion, CUDA, ndd::jpeg::distortion_cuda)

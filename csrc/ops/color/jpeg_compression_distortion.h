@@ -16,8 +16,8 @@ namespace ndd::jpeg {
 
 // Tables K.1 and K.2 of ITU-T T.81: steps of luma and chroma for quality 50.
 constexpr uint8_t kSteps[2][64] = {
-    {16, 11, 10, 16, 24,  40,  51,  61,  12, 12, 14, 19, 26,  58,  60,  55,  14, 13, 16, 24, 40,  57,  69,  56,  14, 17, 22, 29, 51,  87,  80, 62,
-     18, 22, 37, 56, 68,  109, 103, 77,  24, 35, 55, 64, 81,  104, 113, 92,  49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99},
+    {16, 11, 10, 16, 24, 40,  51,  61, 12, 12, 14, 19, 26, 58,  60,  55, 14, 13, 16, 24, 40,  57,  69,  56,  14, 17, 22, 29, 51,  87,  80,  62,
+     18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99},
     {17, 18, 24, 47, 99, 99, 99, 99, 18, 21, 26, 66, 99, 99, 99, 99, 24, 26, 56, 99, 99, 99, 99, 99, 47, 66, 99, 99, 99, 99, 99, 99,
      99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99, 99}};
 
@@ -130,9 +130,8 @@ struct Frames {
 
   void check(int64_t i) const {
     const std::string sample = "jpeg_compression_distortion: sample " + std::to_string(i) + " has ";
-    if (in.shape(i)[first + 2] != 3) throw Error(Error::Runtime, sample + std::to_string(in.shape(i)[first + 2]) + " channels, not 3");
-    if (qualities.cols() > 1 && qualities.cols() < count(i))
-      throw Error(Error::Runtime, sample + std::to_string(count(i)) + " frames, quality has " + std::to_string(qualities.cols()) + " numbers");
+    if (in.shape(i)[first + 2] != 3) fail(sample, in.shape(i)[first + 2], " channels, not 3");
+    if (qualities.cols() > 1 && qualities.cols() < count(i)) fail(sample, count(i), " frames, quality has ", qualities.cols(), " numbers");
   }
 };
 

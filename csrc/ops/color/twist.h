@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ndd/color_matrix.h"
+#include "ndd/color/matrix.h"
 
 namespace ndd::color {
 

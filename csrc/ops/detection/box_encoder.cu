@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ops/detection/box_encoder.h"
@@ -57,9 +57,8 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
     const float* box = sample.boxes + 4 * b;
     float most = -1.0f;
     with_simd([&]() NDD_ALWAYS_INLINE {
-      const float *__restrict left = anchors.data, *__restrict top = left + n, *__restrict right = top + n, *__restrict bottom = right + n,
-                  *__restrict areas = bottom + n;
-      float *__restrict overlaps = row.data(), *__restrict highest = best.data();
+      const float* __restrict left = anchors.data, * __restrict top = left + n, * __restrict right = top + n, * __restrict bottom = right + n, * __restrict areas = bottom + n;
+      float* __restrict overlaps = row.data(), * __restrict highest = best.data();
       int32_t* __restrict which = chosen.data();
       const float corners[4] = {box[0], box[1], box[2], box[3]}, area = box_area(box);
       const int32_t number = static_cast<int32_t>(b), count = static_cast<int32_t>(n);
@@ -140,7 +139,8 @@ __global__ void __launch_bounds__(kThreads) encode_gpu(const EncoderSample* samp
             const uint64_t other = __shfl_down_sync(0xFFFFFFFFu, key, step);
             key = other > key ? other : key;
           }
-          if (threadIdx.x % 32 == 0 && key > 0) atomicMax(reinterpret_cast<unsigned long long*>(sample.scratch + b), static_cast<unsigned long long>(key));
+          if (threadIdx.x % 32 == 0 && key > 0)
+            atomicMax(reinterpret_cast<unsigned long long*>(sample.scratch + b), static_cast<unsigned long long>(key));
         }
       }
       for (int k = 0; k < kPerThread && pass == 1; ++k) {
@@ -163,10 +163,10 @@ void box_encoder(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Ten
   std::memcpy(coding.means, numbers.data_ptr(), sizeof(coding.means) + sizeof(coding.stds));
   for (int64_t i = 0; i < in.size(); ++i)
     if (in_labels.volume(i) != in.volume(i) / 4)
-      throw Error(Error::Runtime, "box_encoder: sample " + std::to_string(i) + " has " + std::to_string(in.volume(i) / 4) + " boxes, but " +
-                                    std::to_string(in_labels.volume(i)) + " labels");
+      fail("box_encoder: sample ", i, " has ", in.volume(i) / 4, " boxes, but ", in_labels.volume(i), " labels");
   const auto sample_of = [=](int64_t i) {
-    return EncoderSample{static_cast<const float*>(in.data(i)), in_labels.data(i), static_cast<float*>(out.data(i)), out_labels.data(i), in.volume(i) / 4, nullptr};
+    return EncoderSample{
+        static_cast<const float*>(in.data(i)), in_labels.data(i), static_cast<float*>(out.data(i)), out_labels.data(i), in.volume(i) / 4, nullptr};
   };
 #ifdef __CUDACC__
   if (boxes.is_cuda()) {

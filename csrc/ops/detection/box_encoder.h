@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "ndd/hd.h"
-#include "ndd/normal.h"
+#include "ndd/random/normal.h"
 
 namespace ndd {
 

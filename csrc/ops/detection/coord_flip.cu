@@ -29,7 +29,7 @@ void coord_flip(const Tensor& input, const MaybeTensor& input_shapes, const Tens
   const auto width = [in](int64_t i) { return in.shape(i)[1]; };
   for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(in.size(), 1) : in.size()); ++i)
     if (width(i) > static_cast<int64_t>(axes.size()) || (!layout.empty() && width(i) != static_cast<int64_t>(axes.size())))
-      throw Error(Error::Runtime, "coord_flip: sample " + std::to_string(i) + " has " + std::to_string(width(i)) + " columns, layout is \"" + layout + "\"");
+      fail("coord_flip: sample ", i, " has ", width(i), " columns, layout is \"", layout, "\"");
   map_rows("coord_flip", in, {output, output_shapes}, width, [=](int64_t i) {
     FlipPoint point{static_cast<int>(width(i)), {}, {}};
     for (int64_t d = 0; d < point.dims; ++d) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // coord_transform: out = M in + T for every point.
 #include "ndd/args.h"
+#include "ndd/elementwise/saturate.h"
 #include "ndd/kernel.h"
-#include "ndd/saturate.h"
 #include "ndd/simd.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
@@ -192,8 +192,7 @@ void coord_transform(const Tensor& input, const MaybeTensor& input_shapes, const
   const Matrices matrices(m, mt, t, m_frames, mt_frames, t_frames);
   for (int64_t i = 0; i < in.size() && frames && matrices.frames() > 1; ++i)
     if (out.shape(i)[0] > matrices.frames())
-      throw Error(Error::Runtime, "coord_transform: sample " + std::to_string(i) + " has " + std::to_string(out.shape(i)[0]) +
-                                    " frames, its arguments are for " + std::to_string(matrices.frames()));
+      fail("coord_transform: sample ", i, " has ", out.shape(i)[0], " frames, its arguments are for ", matrices.frames());
   if (needs_double(in.dtype()) || needs_double(out.dtype())) transform<double>(in, out, matrices, frames);
   else transform<float>(in, out, matrices, frames);
 }

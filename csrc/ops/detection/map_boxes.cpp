@@ -29,7 +29,8 @@ struct BoxRule {
       low[d] = start * unit;
       high[d] = end * unit;
     }
-    const double centre[2] = {(low[0] + high[0]) * 0.5, (low[1] + high[1]) * 0.5}, half[2] = {std::abs(high[0] - low[0]) * 0.5, std::abs(high[1] - low[1]) * 0.5};
+    const double centre[2] = {(low[0] + high[0]) * 0.5, (low[1] + high[1]) * 0.5},
+                 half[2] = {std::abs(high[0] - low[0]) * 0.5, std::abs(high[1] - low[1]) * 0.5};
     // Turned by more than 45 degrees, a box of its own size changes width and height.
     const bool turned = std::abs(map.m[3]) > std::abs(map.m[0]);
     double left = 1.0, whole = 1.0;
@@ -59,8 +60,8 @@ struct BoxRule {
 };
 
 // `table` is double (1 or N, 10). `kept` is bool, one for each box, `counts` int64, how many of each sample are.
-void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Tensor& table, int64_t mode, bool normalized, bool with_size, bool cut,
-                       double threshold, const Tensor& made, const Tensor& kept, const Tensor& counts) {
+void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Tensor& table, int64_t mode, bool normalized, bool with_size,
+                       bool cut, double threshold, const Tensor& made, const Tensor& kept, const Tensor& counts) {
   const Samples in(boxes, boxes_shapes);
   const auto* rows = static_cast<const BoxMap*>(table.data_ptr());
   const bool shared = table.size(0) == 1;

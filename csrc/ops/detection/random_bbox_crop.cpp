@@ -7,7 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -66,7 +66,7 @@ struct CropRule {
 
 struct Crop {
   double anchor[kMostDims], shape[kMostDims];  // as the output has them
-  Extent window;                               // relative
+  Extent window;  // relative
 };
 
 class Search {
@@ -134,7 +134,7 @@ class Search {
       }
       return true;
     }
-    double extents[kMostDims];
+    double extents[kMostDims] = {};
     for (int d = 0; d < dims_; ++d)
       extents[d] = (rule_.scaling[0] + (rule_.scaling[1] - rule_.scaling[0]) * stream_.uniform()) * (image_ == nullptr ? 1.0 : image_[d]);
     if (!with_aspect(extents)) return false;
@@ -205,16 +205,18 @@ std::vector<double> numbers_of(const Tensor& tensor) {
 // `image` and `wanted` are double (1 or N, dims), x first. `anchors` and `shapes` are float32 (N, dims), `made` has the boxes in the window, `kept`
 // (bool) and `numbers` (int32) say for each box whether it is left and its number, `counts` (int64) how many are left of each sample, `results`
 // (int32) how each search ended.
-void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, const MaybeTensor& image, const MaybeTensor& wanted, const Tensor& thresholds,
-                      const Tensor& scaling, const Tensor& aspect, int64_t attempts, int64_t total_attempts, double prune, bool allow_no_crop,
-                      bool all_boxes, bool overlap, const std::string& layout, const Tensor& words, const Tensor& anchors, const Tensor& shapes,
-                      const Tensor& made, const Tensor& kept, const Tensor& numbers, const Tensor& counts, const Tensor& results) {
+void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, const MaybeTensor& image, const MaybeTensor& wanted,
+                      const Tensor& thresholds, const Tensor& scaling, const Tensor& aspect, int64_t attempts, int64_t total_attempts, double prune,
+                      bool allow_no_crop, bool all_boxes, bool overlap, const std::string& layout, const Tensor& words, const Tensor& anchors,
+                      const Tensor& shapes, const Tensor& made, const Tensor& kept, const Tensor& numbers, const Tensor& counts,
+                      const Tensor& results) {
   const std::string op = "random_bbox_crop";
   const Samples in(boxes, boxes_shapes);
   const BoxLayout where(layout);
   const int dims = where.dims;
   const int64_t* drawn = drawn_words(op, words);
-  const CropRule rule{numbers_of(thresholds), numbers_of(scaling), numbers_of(aspect), attempts, total_attempts, prune, allow_no_crop, all_boxes, overlap};
+  const CropRule rule{
+      numbers_of(thresholds), numbers_of(scaling), numbers_of(aspect), attempts, total_attempts, prune, allow_no_crop, all_boxes, overlap};
   const auto row_of = [dims](const MaybeTensor& tensor, int64_t i) -> const double* {
     return tensor ? static_cast<const double*>(tensor->data_ptr()) + (tensor->size(0) == 1 ? 0 : i * dims) : nullptr;
   };
@@ -226,15 +228,13 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
       extents[b] = where.read(rows + 2 * dims * b);
       for (int d = 0; d < dims; ++d)
         if (!(extents[b].low[d] >= -kLimitTolerance && extents[b].high[d] <= 1.0 + kLimitTolerance && extents[b].low[d] <= extents[b].high[d]))
-          throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + ", box " + std::to_string(b) + " is not within the image: it is " +
-                                        std::to_string(extents[b].low[d]) + " to " + std::to_string(extents[b].high[d]) + " along " + "xyz"[d] +
-                                        "; boxes are in parts of the image's size, from 0 to 1");
+          fail(op, ": sample ", i, ", box ", b, " is not within the image: it is ", extents[b].low[d], " to ", extents[b].high[d], " along ",
+               "xyz"[d], "; boxes are in parts of the image's size, from 0 to 1");
     }
     Crop crop{};
     Search search(rule, extents, dims, row_of(image, i), row_of(wanted, i), Philox(drawn, i));
     const Search::Result result = search.run(crop);
-    if (result == Search::none)
-      throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + ": no window within scaling has an aspect_ratio that is allowed");
+    if (result == Search::none) fail(op, ": sample ", i, ": no window within scaling has an aspect_ratio that is allowed");
     auto* anchor = static_cast<float*>(anchors.data_ptr()) + i * dims;
     auto* shape = static_cast<float*>(shapes.data_ptr()) + i * dims;
     for (int d = 0; d < dims; ++d) {

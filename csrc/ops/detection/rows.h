@@ -10,7 +10,7 @@
 #include "ndd/args.h"
 #include "ndd/hd.h"
 #include "ndd/samples.h"
-#include "ndd/stream.h"
+#include "ndd/stream/stream.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -46,7 +46,8 @@ template <class Make, class Width>
 void map_rows(const std::string& op, const Samples& in, const Samples& out, Width width, Make make) {
   const auto run_of = [=](int64_t i) {
     const int64_t n = width(i);
-    return RowsRun<decltype(make(i))>{static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), n > 0 ? in.volume(i) / n : 0, n, make(i)};
+    return RowsRun<decltype(make(i))>{static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), n > 0 ? in.volume(i) / n : 0, n,
+                                      make(i)};
   };
 #ifdef __CUDACC__
   if (in.values().is_cuda()) {
@@ -55,7 +56,8 @@ void map_rows(const std::string& op, const Samples& in, const Samples& out, Widt
     for (int64_t i = 0; i < in.size(); ++i) most = std::max(most, runs.emplace_back(run_of(i)).rows);
     if (most == 0) return;
     const CudaTable<decltype(run_of(0))> table(runs);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)),
+                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
     rows_detail::run_gpu<<<grid, 128, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch(op.c_str());
   }

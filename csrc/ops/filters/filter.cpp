@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/filters/filter.h"
 
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/stencil_taps.h"
-#include "ndd/stream.h"
+#include "ndd/stencil/cpu.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -11,11 +12,11 @@ namespace {
 // A VGA image of uint8 takes 0.15 ms and 15 us a weight.
 constexpr double kNanoseconds = 0.15, kNanosecondsPerWeight = 0.015;
 
-void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes, const MaybeTensor& fill_value,
-                const MaybeTensor& fill_shapes, const Tensor& anchor, int64_t border, bool valid, int64_t first_spatial, int64_t spatial,
-                const Tensor& output, const MaybeTensor& output_shapes) {
-  const filter::Arguments arguments(data, data_shapes, filter, filter_shapes, fill_value, fill_shapes, anchor, valid, {first_spatial, spatial}, output,
-                                    output_shapes);
+void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
+                const MaybeTensor& fill_value, const MaybeTensor& fill_shapes, const Tensor& anchor, int64_t border, bool valid,
+                int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+  const filter::Arguments arguments(data, data_shapes, filter, filter_shapes, fill_value, fill_shapes, anchor, valid, {first_spatial, spatial},
+                                    output, output_shapes);
   const double cost = arguments.out.mean_volume() * (kNanoseconds + kNanosecondsPerWeight * arguments.weights.mean_volume());
   launch_cpu("filter", arguments.in.size(), cost, {}, [=](int64_t i) {
     const Samples &in = arguments.in, &out = arguments.out, &weights = arguments.weights;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "ndd/stencil.h"
+#include "ndd/stencil/stencil.h"
 
 namespace ndd::filter {
 
@@ -46,8 +46,7 @@ struct Arguments {
     for (int64_t a = 0; a < axes.spatial; ++a) {
       const int64_t at = valid ? 0 : anchor(i, frame, a);
       if (at < -1 || at >= size[a])
-        throw Error(Error::Runtime, "filter: anchor must be -1 or within the filter, got " + std::to_string(at) + " along an axis of " +
-                                        std::to_string(size[a]) + " weights, for sample " + std::to_string(i));
+        fail("filter: anchor must be -1 or within the filter, got ", at, " along an axis of ", size[a], " weights, for sample ", i);
       made[3 - axes.spatial + a] = {static_cast<int32_t>(size[a]), static_cast<int32_t>(at < 0 ? size[a] / 2 : at)};
     }
     return made;
@@ -55,18 +54,15 @@ struct Arguments {
 
  private:
   void check_shapes(int64_t i) const {
-    const auto refused = [=](const std::string& reason) { return Error(Error::Runtime, "filter: sample " + std::to_string(i) + ": " + reason); };
+    const auto refuse = [=](const auto&... why) { fail("filter: sample ", i, ": ", why...); };
     const int64_t frames = out_axes.first > 0 ? out.shape(i)[0] : 1, outer = weights.ndim() - axes.spatial;
-    if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) throw refused("the filter has no weights");
-    if (outer > 0 && weights.shape(i)[0] != frames)
-      throw refused("there are " + std::to_string(frames) + " frames, but filters for " + std::to_string(weights.shape(i)[0]));
-    if (fill && fill->ndim() > 0 && fill->shape(i)[0] != frames)
-      throw refused("there are " + std::to_string(frames) + " frames, but fill values for " + std::to_string(fill->shape(i)[0]));
+    if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) refuse("the filter has no weights");
+    if (outer > 0 && weights.shape(i)[0] != frames) refuse("there are ", frames, " frames, but filters for ", weights.shape(i)[0]);
+    if (fill && fill->ndim() > 0 && fill->shape(i)[0] != frames) refuse("there are ", frames, " frames, but fill values for ", fill->shape(i)[0]);
     for (int64_t a = 0; a < axes.spatial; ++a) {
       const int64_t size = weights.shape(i)[outer + a], extent = in.shape(i)[axes.first + a];
-      if (size >= int64_t{1} << 31) throw refused("the filter is too large");
-      if (valid && size > extent)
-        throw refused("the filter (" + std::to_string(size) + ") is larger than the image (" + std::to_string(extent) + "), which mode=\"valid\" does not allow");
+      if (size >= int64_t{1} << 31) refuse("the filter is too large");
+      if (valid && size > extent) refuse("the filter (", size, ") is larger than the image (", extent, "), which mode=\"valid\" does not allow");
     }
   }
 };

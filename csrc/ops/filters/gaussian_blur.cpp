@@ -2,8 +2,8 @@
 #include "ops/filters/gaussian_blur.h"
 
 #include "ndd/kernel.h"
-#include "ndd/stencil_cpu.h"
-#include "ndd/stream.h"
+#include "ndd/stencil/cpu.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {

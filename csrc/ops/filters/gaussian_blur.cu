@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/stencil.cuh"
+#include "ndd/stencil/stencil.cuh"
 #include "ops/filters/gaussian_blur.h"
 
 namespace ndd {

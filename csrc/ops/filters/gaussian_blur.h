@@ -7,19 +7,19 @@
 #include <cstdint>
 #include <string>
 
-#include "ndd/stencil.h"
+#include "ndd/stencil/stencil.h"
 
 namespace ndd::gaussian_blur {
 
 // Weights exp(-k^2 / (2 sigma^2)), normalised. A sigma or a window size of 0 follows from the other one.
 inline Window window(float sigma, int64_t size, int64_t sample) {
   constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would be given gigabytes
-  const auto refused = [=](const std::string& reason) { return Error(Error::Runtime, "gaussian_blur: sample " + std::to_string(sample) + ": " + reason); };
-  if (!(sigma >= 0.0f)) throw refused("sigma must not be negative, got " + std::to_string(sigma));
-  if (size < 0 || (size > 0 && size % 2 == 0)) throw refused("window_size must be odd, got " + std::to_string(size));
-  if (sigma == 0.0f && size == 0) throw refused("sigma and window_size must not both be 0");
+  const auto refuse = [=](const auto&... why) { fail("gaussian_blur: sample ", sample, ": ", why...); };
+  if (!(sigma >= 0.0f)) refuse("sigma must not be negative, got ", sigma);
+  if (size < 0 || (size > 0 && size % 2 == 0)) refuse("window_size must be odd, got ", size);
+  if (sigma == 0.0f && size == 0) refuse("sigma and window_size must not both be 0");
   const float reach = size > 0 ? static_cast<float>((size - 1) / 2) : std::ceil(3.0f * sigma);
-  if (!(reach <= kMaxRadius)) throw refused("sigma or window_size is too large");
+  if (!(reach <= kMaxRadius)) refuse("sigma or window_size is too large");
   const int64_t radius = static_cast<int64_t>(reach);
   const double s = sigma > 0.0f ? double{sigma} : 0.3 * static_cast<double>(radius - 1) + 0.8;
   std::vector<double> half(radius + 1);

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/stencil_cpu.h"
-#include "ndd/stencil_taps.h"
-#include "ndd/stream.h"
+#include "ndd/stencil/cpu.h"
+#include "ndd/stencil/rows.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -67,7 +68,8 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
 
 void filter_image(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
   const laplacian::Sum sum(partials);
-  if (sum.taps <= laplacian::kMostTaps) return correlate(grid, grid, {sum.reach, sum.weight}, Border::reflect_101, 0.0f, in, in_dtype, out, out_dtype);
+  if (sum.taps <= laplacian::kMostTaps)
+    return correlate(grid, grid, {sum.reach, sum.weight}, Border::reflect_101, 0.0f, in, in_dtype, out, out_dtype);
   if (partials.size() == 2) return filter_plane(grid, partials, in, in_dtype, out, out_dtype);
   const int64_t volume = grid.volume();
   const stencil::Buffer<float> total(volume), one(volume);

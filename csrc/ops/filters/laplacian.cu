@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/stencil.cuh"
+#include "ndd/stencil/stencil.cuh"
 #include "ops/filters/laplacian.h"
 
 namespace ndd {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ndd/stencil.h"
+#include "ndd/stencil/stencil.h"
 
 namespace ndd::laplacian {
 
@@ -66,19 +66,18 @@ class Arguments {
  private:
   int64_t window(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = window_size_(i, frame, axis);
-    if (size < 3 || size > kLargestWindow || size % 2 == 0) throw refused("window_size", 3, size, i);
+    if (size < 3 || size > kLargestWindow || size % 2 == 0) refuse("window_size", 3, size, i);
     return size;
   }
 
   int64_t smoothing(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = (*smoothing_size_)(i, frame, axis);
-    if (size < 1 || size > kLargestWindow || size % 2 == 0) throw refused("smoothing_size", 1, size, i);
+    if (size < 1 || size > kLargestWindow || size % 2 == 0) refuse("smoothing_size", 1, size, i);
     return size;
   }
 
-  static Error refused(const char* name, int64_t least, int64_t size, int64_t i) {
-    return Error(Error::Runtime, std::string("laplacian: ") + name + " must be odd, from " + std::to_string(least) + " to " +
-                                     std::to_string(kLargestWindow) + ", got " + std::to_string(size) + " for sample " + std::to_string(i));
+  [[noreturn]] static void refuse(const char* name, int64_t least, int64_t size, int64_t i) {
+    fail("laplacian: ", name, " must be odd, from ", least, " to ", kLargestWindow, ", got ", size, " for sample ", i);
   }
 
   AxisArgs<int64_t> window_size_;
@@ -100,7 +99,9 @@ struct Sum {
       reach[axis] = {static_cast<int32_t>(2 * radius[axis] + 1), static_cast<int32_t>(radius[axis])};
       volume *= reach[axis].size;
     }
-    const auto at = [](const std::vector<double>& half, int64_t k) { return std::abs(k) < static_cast<int64_t>(half.size()) ? half[std::abs(k)] : 0.0; };
+    const auto at = [](const std::vector<double>& half, int64_t k) {
+      return std::abs(k) < static_cast<int64_t>(half.size()) ? half[std::abs(k)] : 0.0;
+    };
     weight.reserve(volume);
     for (int64_t z = -radius[0]; z <= radius[0]; ++z)
       for (int64_t y = -radius[1]; y <= radius[1]; ++y)

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/stencil_keys.h"
-#include "ndd/stencil_rows.h"
-#include "ndd/stream.h"
+#include "ndd/stencil/keys.h"
+#include "ndd/stencil/rows.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -46,8 +46,8 @@ void median_3x3(const K* sorted, int64_t stride, int64_t inner, int64_t n, K* ou
     const int64_t count = n, a = inner, b = 2 * inner;
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i)
-      dst[i] = middle(larger(larger(lo[i], lo[i + a]), lo[i + b]), middle(mid[i], mid[i + a], mid[i + b]),
-                      smaller(smaller(hi[i], hi[i + a]), hi[i + b]));
+      dst[i] =
+          middle(larger(larger(lo[i], lo[i + a]), lo[i + b]), middle(mid[i], mid[i + a], mid[i + b]), smaller(smaller(hi[i], hi[i + a]), hi[i + b]));
   });
 }
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "ndd/elementwise/order_keys.h"
 #include "ndd/kernel.h"
-#include "ndd/key_tiles.cuh"
-#include "ndd/order_keys.h"
-#include "ndd/stencil.cuh"
-#include "ndd/windows.cuh"
+#include "ndd/stencil/key_tiles.cuh"
+#include "ndd/stencil/stencil.cuh"
+#include "ndd/stencil/windows.cuh"
 
 namespace ndd {
 namespace {
@@ -32,7 +32,8 @@ struct Median {
     keys.stage(tile, pitch, from, plane, K{});
   }
 
-  __device__ void outputs(const K* from, int pitch, int inner, int down, int along, const float*, void* to, int64_t at, int64_t row, int count) const {
+  __device__ void outputs(const K* from, int pitch, int inner, int down, int along, const float*, void* to, int64_t at, int64_t row,
+                          int count) const {
     K* element = static_cast<K*>(to) + at;
     if (down == 3 && along == 3) outputs_3x3(from, pitch, inner, element, row, count);
     else if (down == 5 && along == 5) outputs_5x5(from, pitch, inner, element, row, count);
@@ -55,8 +56,8 @@ struct Median {
     for (int o = 0; o < kPiece; ++o, element += row) {
       if (o >= count) break;
       sorted_row<3>(v[(o + 2) % 3], from + (o + 2) * pitch, inner);
-      *element = keys.bits(middle(larger(larger(v[0][0], v[1][0]), v[2][0]), middle(v[0][1], v[1][1], v[2][1]),
-                                  smaller(smaller(v[0][2], v[1][2]), v[2][2])));
+      *element = keys.bits(
+          middle(larger(larger(v[0][0], v[1][0]), v[2][0]), middle(v[0][1], v[1][1], v[2][1]), smaller(smaller(v[0][2], v[1][2]), v[2][2])));
     }
   }
 
@@ -181,8 +182,17 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
       const void* from = static_cast<const char*>(in.data(i)) + image * bytes;
       void* to = static_cast<char*>(out.data(i)) + image * bytes;
       const Reach height = arguments.reach(i, frame, 1), width = arguments.reach(i, frame, 0);
-      const stencil::WindowImage tile{from,       to,         nullptr,     nullptr,    grid.height, grid.width, grid.height,
-                                      grid.width, grid.inner, {height.size, height.before}, {width.size, width.before}};
+      const stencil::WindowImage tile{from,
+                                      to,
+                                      nullptr,
+                                      nullptr,
+                                      grid.height,
+                                      grid.width,
+                                      grid.height,
+                                      grid.width,
+                                      grid.inner,
+                                      {height.size, height.before},
+                                      {width.size, width.before}};
       bool fits = false;
       for_key(in.dtype(), [&](auto tag) { fits = stencil::fits_window<Median<typename decltype(tag)::type>>(tile); });
       if (fits) {
@@ -196,7 +206,8 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
   if (!tiled.empty()) {
     for_key(in.dtype(), [&](auto tag) {
       using K = typename decltype(tag)::type;
-      stencil::launch_windows("experimental.median_blur", tiled, Border::clamp, Median<K>{stencil::KeyTiles<K>(in.dtype(), K{}, static_cast<K>(~K{}))});
+      stencil::launch_windows("experimental.median_blur", tiled, Border::clamp,
+                              Median<K>{stencil::KeyTiles<K>(in.dtype(), K{}, static_cast<K>(~K{}))});
     });
   }
   if (most == 0 || images.empty()) return;

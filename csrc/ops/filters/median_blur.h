@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ndd/hd.h"
-#include "ndd/stencil.h"
+#include "ndd/stencil/stencil.h"
 
 namespace ndd::median_blur {
 
@@ -18,8 +18,7 @@ struct Arguments {
 
   Reach reach(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = window_size(i, frame, axis);
-    if (size < 1 || size > 1024)
-      throw Error(Error::Runtime, "experimental.median_blur: window_size must be from 1 to 1024, got " + std::to_string(size) + " for sample " + std::to_string(i));
+    if (size < 1 || size > 1024) fail("experimental.median_blur: window_size must be from 1 to 1024, got ", size, " for sample ", i);
     return {static_cast<int32_t>(size), static_cast<int32_t>(size / 2)};
   }
 };

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "ndd/kernel.h"
-#include "ndd/stencil_keys.h"
-#include "ndd/stencil_rows.h"
-#include "ndd/stream.h"
+#include "ndd/stencil/keys.h"
+#include "ndd/stencil/rows.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -55,7 +55,8 @@ void best_of(const K* const* rows, int64_t n, K* out) {
 template <bool maximum, class K>
 void best_of_rows(const K* const* rows, int64_t count, int64_t n, K* out) {
   int64_t done = std::min<int64_t>(count, 4);
-  constexpr std::array first{best_of<maximum, K, 1, false>, best_of<maximum, K, 2, false>, best_of<maximum, K, 3, false>, best_of<maximum, K, 4, false>};
+  constexpr std::array first{best_of<maximum, K, 1, false>, best_of<maximum, K, 2, false>, best_of<maximum, K, 3, false>,
+                             best_of<maximum, K, 4, false>};
   first[done - 1](rows, n, out);
   for (; done + 4 <= count; done += 4) best_of<maximum, K, 4, true>(rows + done, n, out);
   for (; done < count; ++done) best_of<maximum, K, 1, true>(rows + done, n, out);
@@ -89,11 +90,11 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, Bor
 }
 
 template <bool maximum>
-void morphology_cpu(const char* op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                    int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void morphology_cpu(const char* op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size,
+                    int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor),    AxisArgs<int64_t>(op, mask_size),
-                                        iterations, static_cast<Border>(border), {first_spatial, 2}};
+  const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
+                                        iterations, static_cast<Border>(border),   {first_spatial, 2}};
   launch_cpu(op, in.size(), kNanosecondsPerByte * in.mean_volume() * static_cast<double>(in.item_bytes()), {input}, [=](int64_t i) {
     const Grid grid = arguments.axes.grid(in, i);
     if (grid.volume() == 0) return;
@@ -102,20 +103,21 @@ void morphology_cpu(const char* op, const Tensor& input, const MaybeTensor& inpu
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1, grid.height), width = arguments.reach(i, frame, 0, grid.width);
       for_key(in.dtype(), [&](auto tag) {
-        filter_image<maximum, typename decltype(tag)::type>(grid, height, width, arguments.border, static_cast<const char*>(in.data(i)) + image * bytes,
+        filter_image<maximum, typename decltype(tag)::type>(grid, height, width, arguments.border,
+                                                            static_cast<const char*>(in.data(i)) + image * bytes,
                                                             static_cast<char*>(out.data(i)) + image * bytes, in.dtype());
       });
     }
   });
 }
 
-void dilate_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations, int64_t border,
-                int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void dilate_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   morphology_cpu<true>("experimental.dilate", input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
 }
 
-void erode_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations, int64_t border,
-               int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void erode_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+               int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   morphology_cpu<false>("experimental.erode", input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
 }
 

@@ -3,11 +3,11 @@
 
 #include <vector>
 
+#include "ndd/elementwise/order_keys.h"
 #include "ndd/kernel.h"
-#include "ndd/key_tiles.cuh"
-#include "ndd/order_keys.h"
-#include "ndd/separable.cuh"
-#include "ndd/stencil.cuh"
+#include "ndd/stencil/key_tiles.cuh"
+#include "ndd/stencil/separable.cuh"
+#include "ndd/stencil/stencil.cuh"
 
 namespace ndd {
 namespace {
@@ -101,11 +101,12 @@ void launch(const char* op, const std::vector<Image>& images, bool maximum, Bord
 
 constexpr int32_t kMostAtOnce = 25;  // elements of a mask; larger ones go along one axis after the other
 
-void morphology_cuda(const char* op, bool maximum, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size,
-                     int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void morphology_cuda(const char* op, bool maximum, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor,
+                     const Tensor& mask_size, int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output,
+                     const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor),    AxisArgs<int64_t>(op, mask_size),
-                                        iterations, static_cast<Border>(border), {first_spatial, 2}};
+  const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
+                                        iterations, static_cast<Border>(border),   {first_spatial, 2}};
   std::vector<Image> images;  // those that no tile holds
   std::vector<stencil::TileImage> tiled;
   int64_t largest = 0;
@@ -117,8 +118,8 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
       const Reach height = arguments.reach(i, frame, 1, grid.height), width = arguments.reach(i, frame, 0, grid.width);
       const void* from = static_cast<const char*>(in.data(i)) + image * bytes;
       void* to = static_cast<char*>(out.data(i)) + image * bytes;
-      const stencil::TileImage tile{from,       to,          nullptr, nullptr, grid.height, grid.width, grid.inner, {height.size, height.before},
-                                    {width.size, width.before}};
+      const stencil::TileImage tile{
+          from, to, nullptr, nullptr, grid.height, grid.width, grid.inner, {height.size, height.before}, {width.size, width.before}};
       bool fits = false;
       for_key(in.dtype(), [&](auto tag) { fits = stencil::fits_tile<Extreme<typename decltype(tag)::type>>(tile); });
       if (fits) {
@@ -149,13 +150,13 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
   launch(op, images, maximum, arguments.border, in.dtype());
 }
 
-void dilate_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations, int64_t border,
-                 int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void dilate_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                 int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   morphology_cuda("experimental.dilate", true, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
 }
 
-void erode_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations, int64_t border,
-                int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void erode_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   morphology_cuda("experimental.erode", false, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
 }
 

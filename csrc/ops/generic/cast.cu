@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "ndd/convert.h"
+#include "ndd/elementwise/convert.h"
+#include "ndd/elementwise/streaming.h"
 #include "ndd/kernel.h"
-#include "ndd/streaming.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
-#include "ndd/saturate.h"
-#include "ndd/tiles.cuh"
-#include "ndd/vectors.cuh"
+#include "ndd/elementwise/saturate.h"
+#include "ndd/elementwise/tiles.cuh"
+#include "ndd/elementwise/vectors.cuh"
 #endif
 
 namespace ndd {

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "ndd/cuda.h"
+#include "ndd/elementwise/tiles.cuh"
 #include "ndd/kernel.h"
-#include "ndd/reduce.cuh"
-#include "ndd/tiles.cuh"
+#include "ndd/reduce/reduce.cuh"
 
-namespace ndd {
-namespace normalize {
+namespace ndd::normalize {
 namespace {
 
 constexpr int kThreads = tiles::kThreads;
@@ -79,7 +78,9 @@ __global__ void make_factors(const Run* runs, int64_t count, const double* means
     const Run& run = runs[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < run.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
       const double s = spread[run.first + o] / (scaling.squares ? static_cast<double>(max(run.divisor, int64_t{1})) : 1.0);
-      const double inverse = scaling.given_stddev ? inverse_of_given(s, scaling.epsilon) : run.divisor > 0 ? inverse_deviation(s, scaling.epsilon) : 0.0;
+      const double inverse = scaling.given_stddev ? inverse_of_given(s, scaling.epsilon)
+                             : run.divisor > 0    ? inverse_deviation(s, scaling.epsilon)
+                                                  : 0.0;
       factors[run.first + o] = make_float2(static_cast<float>(means[run.first + o]), static_cast<float>(inverse * scaling.scale));
     }
   }
@@ -181,7 +182,8 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   if (job.stddev) copy(given_values(job, job.stddev), spread);
   else if (!both) reduce_to(spread, reduce::GpuSum<true, true>{}, means);
   float2* factors = static_cast<float2*>(factor_buffer.data());
-  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread, {epsilon, scale, bool(job.stddev), both}, factors);
+  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
+                                                                        {epsilon, scale, bool(job.stddev), both}, factors);
   // With statistics the input is read twice; a batch that fits in the 50 MB of the second-level cache comes from there the second time.
   const dim3 grid(tiles::blocks<2>(most_elements), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
   apply<<<grid, kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
@@ -189,6 +191,5 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
 }
 
 }  // namespace
-}  // namespace normalize
-}  // namespace ndd
+}  // namespace ndd::normalize
 NDD_KERNEL(normalize, CUDA, ndd::normalize::normalize_cuda)

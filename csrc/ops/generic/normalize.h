@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ndd/hd.h"
-#include "ndd/reduce.h"
+#include "ndd/reduce/reduce.h"
 #include "ndd/samples.h"
 
 namespace ndd::normalize {
@@ -24,7 +24,7 @@ class Given {
     bool fits = (rows == 1 || rows == samples) && offsets_.back() == values->numel();
     if (rows == 1 && !scalar_)
       for (const Reduction& shape : shapes) fits = fits && shape.outputs == values->numel();
-    if (!fits) throw Error(Error::Runtime, std::string("normalize: ") + name + " does not have the shape of the reduced samples");
+    if (!fits) fail("normalize: ", name, " does not have the shape of the reduced samples");
   }
 
   explicit operator bool() const { return values_.has_value(); }
@@ -65,7 +65,7 @@ inline std::vector<Reduction> reductions(const Samples& in, int64_t axes, bool b
   for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(1, in.size()) : in.size()); ++i) shapes.emplace_back(in.shape(i), in.ndim(), axes);
   for (const Reduction& shape : shapes)
     if (batch && shape.outputs != shapes[0].outputs)
-      throw Error(Error::Runtime, "normalize: with batch=True the axes that are not reduced must have the same extents in all samples");
+      fail("normalize: with batch=True the axes that are not reduced must have the same extents in all samples");
   return shapes;
 }
 
@@ -74,8 +74,16 @@ inline Job job_of(const Tensor& input, const MaybeTensor& input_shapes, const Ma
                   const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes);
   const auto shapes = reductions(in, axes, batch);
-  return {in,    Samples(output, output_shapes), shapes, Given("mean", mean, mean_rows, shapes, in.size()), Given("stddev", stddev, stddev_rows, shapes, in.size()),
-          batch, ddof, epsilon, scale, shift};
+  return {in,
+          Samples(output, output_shapes),
+          shapes,
+          Given("mean", mean, mean_rows, shapes, in.size()),
+          Given("stddev", stddev, stddev_rows, shapes, in.size()),
+          batch,
+          ddof,
+          epsilon,
+          scale,
+          shift};
 }
 
 // Which output of the reduction an element belongs to.

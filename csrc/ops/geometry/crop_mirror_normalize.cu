@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 #include "ops/geometry/window.h"
 
 namespace ndd {
 namespace {
 
-void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad, const Tensor& mirror,
-                           const Tensor& mean, const Tensor& std, double scale, double shift, const std::string& layout, const std::string& output_layout,
-                           const Tensor& output, const MaybeTensor& output_shapes) {
+void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad,
+                           const Tensor& mirror, const Tensor& mean, const Tensor& std, double scale, double shift, const std::string& layout,
+                           const std::string& output_layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "crop_mirror_normalize";
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Window window(op, start, fill_values, pad, layout);
@@ -25,8 +25,8 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
       if (d != channel) window.check(i, order[d], to[d], from[order[d]]);
     }
     const bool mirrored = mirrors(i) != 0;
-    Slice slice = window_slice(in.data(i), from, out.data(i), to, order, ndim, [&](int a) { return window.start(i, a); },
-                               [&](int a) { return mirrored && a == width; });
+    Slice slice = window_slice(
+        in.data(i), from, out.data(i), to, order, ndim, [&](int a) { return window.start(i, a); }, [&](int a) { return mirrored && a == width; });
     // Channels that only pad the output are zero, or filled like everything outside where the window may leave the image.
     const int64_t channels = from[order[channel]], padded = to[channel];
     means.check(i, channels);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/layers.h"
+#include "ndd/slice/layers.h"
 #include "ops/geometry/window.h"
 
 namespace ndd {
@@ -22,9 +22,8 @@ struct Regions {
     };
     const int64_t anchors = given(anchor), shapes = given(shape);
     if (anchors != shapes || anchors % axis_count != 0)
-      throw Error(Error::Runtime, "erase: sample " + std::to_string(i) + " has " + std::to_string(anchors) + " numbers in 'anchor' and " +
-                                      std::to_string(shapes) + " in 'shape'; both must have " + std::to_string(axis_count) +
-                                      " for each region, one for each axis");
+      fail("erase: sample ", i, " has ", anchors, " numbers in 'anchor' and ", shapes, " in 'shape'; both must have ", axis_count,
+           " for each region, one for each axis");
     return anchors / axis_count;
   }
 
@@ -49,8 +48,9 @@ struct Regions {
   }
 };
 
-void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& shape, const Tensor& fill_value, const std::string& axes,
-           int64_t channel, bool normalized_anchor, bool normalized_shape, bool centered_anchor, const Tensor& output, const MaybeTensor& output_shapes) {
+void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& shape, const Tensor& fill_value,
+           const std::string& axes, int64_t channel, bool normalized_anchor, bool normalized_shape, bool centered_anchor, const Tensor& output,
+           const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Regions regions{Args<float>(anchor), Args<float>(shape), axes, normalized_anchor, normalized_shape, centered_anchor};
   const PerChannel fill("erase", "fill_value", fill_value);

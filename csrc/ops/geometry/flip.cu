@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
@@ -18,8 +18,7 @@ void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& de
     const int64_t frames = split ? shape[0] : 1;
     for (const auto* argument : {&d, &h, &v}) {
       if (argument->cols() > 1 && argument->cols() < frames)
-        throw Error(Error::Runtime, "flip: sample " + std::to_string(i) + " has " + std::to_string(frames) + " frames, its arguments are for " +
-                                        std::to_string(argument->cols()));
+        fail("flip: sample ", i, " has ", frames, " frames, its arguments are for ", argument->cols());
     }
     const int64_t bytes = frames > 0 ? in.volume(i) / frames * in.item_bytes() : 0;
     batch.channels.resize(1);
@@ -28,8 +27,9 @@ void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& de
         const char letter = layout[axis + split];
         return letter == 'W' ? h.of_frame(i, f) != 0 : letter == 'H' ? v.of_frame(i, f) != 0 : letter == 'D' && d.of_frame(i, f) != 0;
       };
-      batch.slices.push_back(window_slice(static_cast<const char*>(in.data(i)) + f * bytes, shape + split, static_cast<char*>(out.data(i)) + f * bytes,
-                                          shape + split, nullptr, static_cast<int>(in.ndim()) - split, [](int) { return 0; }, mirrored));
+      batch.slices.push_back(window_slice(
+          static_cast<const char*>(in.data(i)) + f * bytes, shape + split, static_cast<char*>(out.data(i)) + f * bytes, shape + split, nullptr,
+          static_cast<int>(in.ndim()) - split, [](int) { return 0; }, mirrored));
     }
   });
 }

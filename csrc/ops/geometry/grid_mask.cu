@@ -34,10 +34,21 @@ struct GridMask {
   }
 };
 
-GridMask mask_of(const Samples& in, const Samples& out, int64_t i, int64_t row_axis, int64_t tile, float ratio, float angle, float shift_x, float shift_y) {
-  if (tile <= 0) throw Error(Error::Runtime, "grid_mask: sample " + std::to_string(i) + ": Tile argument must be positive, got " + std::to_string(tile));
+GridMask mask_of(const Samples& in, const Samples& out, int64_t i, int64_t row_axis, int64_t tile, float ratio, float angle, float shift_x,
+                 float shift_y) {
+  if (tile <= 0) fail("grid_mask: sample ", i, ": Tile argument must be positive, got ", tile);
   const int64_t* shape = in.shape(i);
-  GridMask mask{static_cast<const char*>(in.data(i)), static_cast<char*>(out.data(i)), 1, shape[row_axis], shape[row_axis + 1], in.item_bytes(), 0, 0, 0, 0, ratio};
+  GridMask mask{static_cast<const char*>(in.data(i)),
+                static_cast<char*>(out.data(i)),
+                1,
+                shape[row_axis],
+                shape[row_axis + 1],
+                in.item_bytes(),
+                0,
+                0,
+                0,
+                0,
+                ratio};
   for (int64_t d = 0; d < row_axis; ++d) mask.planes *= shape[d];
   for (int64_t d = row_axis + 2; d < in.ndim(); ++d) mask.inner *= shape[d];
   const auto size = static_cast<float>(tile);
@@ -152,8 +163,8 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
 #endif
 
 // `row_axis` counts rows, the axis behind it the pixels of a row.
-void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& angle, const Tensor& ratio, const Tensor& shift_x, const Tensor& shift_y,
-               const Tensor& tile, int64_t row_axis, const Tensor& output, const MaybeTensor& output_shapes) {
+void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& angle, const Tensor& ratio, const Tensor& shift_x,
+               const Tensor& shift_y, const Tensor& tile, int64_t row_axis, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<float> angles(angle), ratios(ratio), xs(shift_x), ys(shift_y);
   const Args<int64_t> tiles(tile);
@@ -168,7 +179,8 @@ void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
     }
     if (most == 0) return;
     const CudaTable<GridMask> table(masks);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kWarps - 1) / kWarps, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kWarps - 1) / kWarps, 1 << 16)),
+                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
     grid_mask_gpu<<<grid, kWarps * 32, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch("grid_mask");
   }

@@ -3,7 +3,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/layers.h"
+#include "ndd/slice/layers.h"
 
 namespace ndd {
 namespace {
@@ -24,14 +24,12 @@ class Pairs {
 
   void check(int64_t sample, int64_t regions, int64_t frames) const {
     if (!given()) return;
-    if (per_frame_ && frames_ != 1 && frames > frames_)
-      throw Error(Error::Runtime, at(sample) + "is for " + std::to_string(frames_) + " frames, but there are " + std::to_string(frames));
+    if (per_frame_ && frames_ != 1 && frames > frames_) fail(at(sample), "is for ", frames_, " frames, but there are ", frames);
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     int64_t numbers = columns;
     while (!per_frame_ && numbers > 0 && is_nothing((*args_)(sample, numbers - 1))) --numbers;
     if (numbers != 2 * regions)
-      throw Error(Error::Runtime, at(sample) + "must have 2 numbers, for height and width, for each of the " + std::to_string(regions) +
-                                      " pasted regions, got " + std::to_string(numbers));
+      fail(at(sample), "must have 2 numbers, for height and width, for each of the ", regions, " pasted regions, got ", numbers);
   }
 
   // A position is rounded down, a size up.
@@ -39,7 +37,7 @@ class Pairs {
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     const double value = (*args_)(sample, (frames_ > 1 ? frame : 0) * columns + 2 * region + axis);
     if (!relative_) return static_cast<int64_t>(value);
-    if (!(value >= 0.0 && value <= 1.0)) throw Error(Error::Runtime, at(sample) + "must be in the range from 0 to 1, got " + std::to_string(value));
+    if (!(value >= 0.0 && value <= 1.0)) fail(at(sample), "must be in the range from 0 to 1, got ", value);
     const float scaled = static_cast<float>(value) * static_cast<float>(extent);
     return static_cast<int64_t>(is_size ? std::ceil(scaled) : std::floor(scaled));
   }
@@ -71,8 +69,7 @@ struct MultiPaste {
   // Region k of sample i, in one frame. `in` is the frame's source, (height, width, channels), `out` its extents.
   Layer region(int64_t i, int64_t f, int64_t k, const char* in, const int64_t* shape, const int64_t* extent) const {
     const std::string where = "multi_paste: sample " + std::to_string(i) + ", region " + std::to_string(k) + ": ";
-    if (shape[2] != extent[2])
-      throw Error(Error::Runtime, where + "has " + std::to_string(shape[2]) + " channels, the output has " + std::to_string(extent[2]));
+    if (shape[2] != extent[2]) fail(where, "has ", shape[2], " channels, the output has ", extent[2]);
     Layer layer;
     layer.in = in;
     layer.begin[2] = 0;
@@ -85,11 +82,9 @@ struct MultiPaste {
       const int64_t size = shapes.given() ? shapes(i, f, k, d, shape[d], true) : shape[d] - from;
       const int64_t to = out_anchors.given() ? out_anchors(i, f, k, d, extent[d], false) : 0;
       if (from < 0 || size < 0 || from + size > shape[d])
-        throw Error(Error::Runtime, where + "must lie within its input, but along axis " + std::to_string(d) + " it goes from " + std::to_string(from) + " to " +
-                                        std::to_string(from + size) + " of " + std::to_string(shape[d]));
+        fail(where, "must lie within its input, but along axis ", d, " it goes from ", from, " to ", from + size, " of ", shape[d]);
       if (to < 0 || to + size > extent[d])
-        throw Error(Error::Runtime, where + "must lie within the output, but along axis " + std::to_string(d) + " it goes from " + std::to_string(to) + " to " +
-                                        std::to_string(to + size) + " of " + std::to_string(extent[d]));
+        fail(where, "must lie within the output, but along axis ", d, " it goes from ", to, " to ", to + size, " of ", extent[d]);
       layer.origin += from * layer.stride[d];
       layer.begin[d] = to;
       layer.end[d] = to + size;
@@ -113,13 +108,11 @@ struct MultiPaste {
       const Samples& in = inputs[in_ids ? 0 : k];
       const int64_t source = in_ids ? static_cast<int64_t>((*in_ids)(i, k)) : i;
       if (source < 0 || source >= in.size())
-        throw Error(Error::Runtime, "multi_paste: sample " + std::to_string(i) + ": in_ids must be in the range from 0 to " + std::to_string(in.size() - 1) +
-                                        ", got " + std::to_string(source));
+        fail("multi_paste: sample ", i, ": in_ids must be in the range from 0 to ", in.size() - 1, ", got ", source);
       const bool moves = in.ndim() == 4;
       const int64_t* shape = in.shape(source) + (moves ? 1 : 0);
       if (moves && in.shape(source)[0] < frames)
-        throw Error(Error::Runtime, "multi_paste: sample " + std::to_string(i) + ": " + std::to_string(frames) + " frames are pasted, but an input has " +
-                                        std::to_string(in.shape(source)[0]));
+        fail("multi_paste: sample ", i, ": ", frames, " frames are pasted, but an input has ", in.shape(source)[0]);
       const int64_t bytes = moves ? shape[0] * shape[1] * shape[2] * in.item_bytes() : 0;
       for (int64_t f = 0; f < frames; ++f) {
         const Layer inner = region(i, f, k, static_cast<const char*>(in.data(source)) + f * bytes, shape, extent);
@@ -140,11 +133,13 @@ struct MultiPaste {
 };
 
 void multi_paste(const std::vector<Tensor>& inputs, const std::vector<Tensor>& input_shapes, const MaybeTensor& in_ids, const MaybeTensor& in_anchors,
-                 const MaybeTensor& shapes, const MaybeTensor& out_anchors, bool in_relative, bool shapes_relative, bool out_relative, const Tensor& output,
-                 const MaybeTensor& output_shapes) {
+                 const MaybeTensor& shapes, const MaybeTensor& out_anchors, bool in_relative, bool shapes_relative, bool out_relative,
+                 const Tensor& output, const MaybeTensor& output_shapes) {
   std::vector<Samples> ins;
   for (size_t k = 0; k < inputs.size(); ++k) ins.emplace_back(inputs[k], input_shapes[k].dim() == 2 ? MaybeTensor(input_shapes[k]) : std::nullopt);
-  const MultiPaste paste{ins, Samples(output, output_shapes), in_ids ? MaybeArgs(Args<double>(*in_ids)) : std::nullopt,
+  const MultiPaste paste{ins,
+                         Samples(output, output_shapes),
+                         in_ids ? MaybeArgs(Args<double>(*in_ids)) : std::nullopt,
                          Pairs(in_relative ? "in_anchors_rel" : "in_anchors", in_anchors, in_relative),
                          Pairs(shapes_relative ? "shapes_rel" : "shapes", shapes, shapes_relative),
                          Pairs(out_relative ? "out_anchors_rel" : "out_anchors", out_anchors, out_relative)};

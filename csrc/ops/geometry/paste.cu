@@ -5,7 +5,7 @@ namespace ndd {
 namespace {
 
 void paste(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad, const std::string& layout,
-          const Tensor& output, const MaybeTensor& output_shapes) {
+           const Tensor& output, const MaybeTensor& output_shapes) {
   copy_windows("paste", input, input_shapes, start, fill_values, pad, layout, output, output_shapes);
 }
 

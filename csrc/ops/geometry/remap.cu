@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // experimental.remap: from = (mapx[to], mapy[to]).
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/rows.h"
-#include "ndd/warp_driver.h"
+#include "ndd/warp/driver.h"
 
 namespace ndd {
 namespace {
@@ -74,7 +74,8 @@ class TableMaps {
 void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& mapx, const MaybeTensor& mapx_shapes, const Tensor& mapy,
            const MaybeTensor& mapy_shapes, int64_t interp, bool centred, int64_t first_spatial, bool frames, const Tensor& output,
            const MaybeTensor& output_shapes) {
-  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, std::nullopt, first_spatial, 2, frames);
+  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, std::nullopt, first_spatial, 2,
+                          frames);
   const TableMaps maps(images, {mapx, mapx_shapes}, {mapy, mapy_shapes}, centred ? 0.5f : 0.0f);
   warp_images<2, true>(images, static_cast<Interp>(interp), maps);
 }

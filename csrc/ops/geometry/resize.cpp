@@ -2,8 +2,8 @@
 #include "ops/geometry/resize.h"
 
 #include "ndd/kernel.h"
-#include "ndd/resample_cpu.h"
-#include "ndd/stream.h"
+#include "ndd/resample/cpu.h"
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
@@ -24,7 +24,6 @@ void resize(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
 }  // namespace
 }  // namespace ndd
 NDD_KERNEL(resize, CPU, ndd::resize<ndd::kResize>)
-NDD_KERNEL(experimental_resize, CPU, ndd::resize<ndd::kExperimentalResize>)
 NDD_KERNEL(resize_crop_mirror, CPU, ndd::resize<ndd::kResizeCropMirror>)
 NDD_KERNEL(tensor_resize, CPU, ndd::resize<ndd::kTensorResize>)
 NDD_KERNEL(random_resized_crop, CPU, ndd::resize<ndd::kRandomResizedCrop>)

@@ -7,10 +7,10 @@
 #include "ndd/cuda.h"
 #include "ndd/dtypes.h"
 #include "ndd/kernel.h"
-#include "ndd/resample_linear.cuh"
-#include "ndd/resample_nearest.cuh"
-#include "ndd/resample_pass.cuh"
-#include "ndd/resample_tile.cuh"
+#include "ndd/resample/linear.cuh"
+#include "ndd/resample/nearest.cuh"
+#include "ndd/resample/pass.cuh"
+#include "ndd/resample/tile.cuh"
 
 namespace ndd {
 namespace {
@@ -69,7 +69,8 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   s.out_pitch = s.horizontal.out * channels;
   s.out_plane = s.vertical.out * s.out_pitch;
   bool found = false;
-  for (int32_t width = 128; width >= 8 && !found; width /= 2) found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
+  for (int32_t width = 128; width >= 8 && !found; width /= 2)
+    found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
   for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMostSharedBytes;
   return found && s.tiles < 1 << 30;
 }
@@ -98,7 +99,8 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
     else x = std::min(tiles, across * std::max<int64_t>(1, kBlocks / (across * count * planes)));
   }
   const CudaTable<TiledSample> table(samples);
-  tile_kernel<In, kRounded><<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, alike, in, out);
+  tile_kernel<In, kRounded>
+      <<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, alike, in, out);
 }
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
@@ -169,7 +171,8 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
   int64_t unit = 8;  // the widest that all pixels and addresses are multiples of
   for (const Job& job : jobs) {
     samples.push_back({job.in, job.out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
-    const uintptr_t all = reinterpret_cast<uintptr_t>(job.in) | reinterpret_cast<uintptr_t>(job.out) | static_cast<uintptr_t>(job.channels * item_bytes);
+    const uintptr_t all =
+        reinterpret_cast<uintptr_t>(job.in) | reinterpret_cast<uintptr_t>(job.out) | static_cast<uintptr_t>(job.channels * item_bytes);
     while (all % unit != 0) unit /= 2;
   }
   for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
@@ -234,8 +237,8 @@ void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
 }
 
 template <const char* op>
-void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter,
-                 const Tensor& mag_filter, bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
+                 bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, axes);
   std::vector<Job> jobs;
@@ -257,7 +260,6 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
 }  // namespace
 }  // namespace ndd
 NDD_KERNEL(resize, CUDA, ndd::resize_cuda<ndd::kResize>)
-NDD_KERNEL(experimental_resize, CUDA, ndd::resize_cuda<ndd::kExperimentalResize>)
 NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_cuda<ndd::kResizeCropMirror>)
 NDD_KERNEL(tensor_resize, CUDA, ndd::resize_cuda<ndd::kTensorResize>)
 NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_cuda<ndd::kRandomResizedCrop>)

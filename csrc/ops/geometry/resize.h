@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[o] = sum over k of weight[o][k] * in[start[o] + k] along each resampled axis; weights and starts are those of ndd/resample.h.
+// out[o] = sum over k of weight[o][k] * in[start[o] + k] along each resampled axis; weights and starts are those of ndd/resample/resample.h.
 #pragma once
 #include <memory>
 #include <string>
 
 #include "ndd/args.h"
 #include "ndd/error.h"
-#include "ndd/resample.h"
+#include "ndd/resample/resample.h"
 #include "ndd/samples.h"
 
 namespace ndd {
 
 // The operators, whose errors name them.
-inline constexpr char kResize[] = "resize", kExperimentalResize[] = "experimental.resize", kResizeCropMirror[] = "resize_crop_mirror",
-                      kTensorResize[] = "tensor_resize", kRandomResizedCrop[] = "random_resized_crop";
+inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_mirror", kTensorResize[] = "tensor_resize",
+                      kRandomResizedCrop[] = "random_resized_crop";
 
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
 // whole sample is the source. `axes` has a bit for each resampled dimension.
@@ -47,7 +47,7 @@ class ResizeArgs {
         job.channels *= in[d];
       } else if (resampled(d)) {
         const int64_t n = checked(sample, in[d]);
-        if (n == 0 && out[d] > 0) throw Error(Error::Runtime, std::string(op_) + ": sample " + std::to_string(sample) + " has no pixels");
+        if (n == 0 && out[d] > 0) fail(op_, ": sample ", sample, " has no pixels");
         const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
         job.axes[a++] = make_axis(n, checked(sample, out[d]), lo, hi, reduce, enlarge, antialias);
         ++r;
@@ -69,14 +69,12 @@ class ResizeArgs {
   // make_axis keeps coordinates within this range, in which floats are exact to half an element.
   int64_t checked(int64_t sample, int64_t n) const {
     constexpr int64_t kMost = 4194304;
-    if (n > kMost)
-      throw Error(Error::Runtime, std::string(op_) + ": sample " + std::to_string(sample) + " has an axis of " + std::to_string(n) +
-                                      " elements; at most " + std::to_string(kMost) + " can be resampled, cut it into parts");
+    if (n > kMost) fail(op_, ": sample ", sample, " has an axis of ", n, " elements; at most ", kMost, " can be resampled, cut it into parts");
     return n;
   }
 
   Filter filter(int64_t f) const {
-    if (f < 0 || f > 5) throw Error(Error::Runtime, std::string(op_) + ": interpolation type " + std::to_string(f) + " is not one of 0 to 5");
+    if (f < 0 || f > 5) fail(op_, ": interpolation type ", f, " is not one of 0 to 5");
     return static_cast<Filter>(f);
   }
 

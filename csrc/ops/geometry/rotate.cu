@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rotate: from = r * (to - centre of the output) + centre of the input.
 #include "ndd/kernel.h"
-#include "ndd/warp_driver.h"
+#include "ndd/warp/driver.h"
 
 namespace ndd {
 namespace {
@@ -34,7 +34,7 @@ class RotationMaps {
   void operator()(WarpItem<D, Map>& item, int64_t i, int64_t f) const {
     images_.check_frames(i, angle_.cols(), "angle");
     const double degrees = angle_.of_frame(i, f);
-    if (!std::isfinite(degrees)) throw images_.error(i, "angle must be finite");
+    if (!std::isfinite(degrees)) images_.refuse(i, "angle must be finite");
     const double radians = degrees * (M_PI / 180.0), c = std::cos(radians);
     if constexpr (D == 2) {  // counter-clockwise as displayed, y pointing down
       const double s = std::sin(radians);
@@ -43,7 +43,7 @@ class RotationMaps {
       const double s = -std::sin(radians), v = 1.0 - c;
       const Point<3> axis = direction(i, f);
       const double x = axis.at[0], y = axis.at[1], z = axis.at[2], length = std::sqrt(x * x + y * y + z * z);
-      if (!(length > 0.0) || !std::isfinite(length)) throw images_.error(i, "axis must be finite and not zero");
+      if (!(length > 0.0) || !std::isfinite(length)) images_.refuse(i, "axis must be finite and not zero");
       const double a[3] = {x / length, y / length, z / length};
       item.map = about_centres<3>({{c + v * a[0] * a[0], v * a[0] * a[1] - s * a[2], v * a[0] * a[2] + s * a[1]},
                                    {v * a[0] * a[1] + s * a[2], c + v * a[1] * a[1], v * a[1] * a[2] - s * a[0]},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sphere: from = centre + d * |d| / r, where d is the distance from the centre and r half of the longer side.
 #include "ndd/kernel.h"
-#include "ndd/warp_driver.h"
+#include "ndd/warp/driver.h"
 
 namespace ndd {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // experimental.warp_perspective: from = the first two of matrix * (to, 1), divided by the third.
 #include "ndd/kernel.h"
-#include "ndd/warp_matrix.h"
+#include "ndd/warp/matrix.h"
 
 namespace ndd {
 namespace {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/sine.h"
-#include "ndd/warp_driver.h"
+#include "ndd/warp/driver.h"
+#include "ops/geometry/sine.h"
 
 namespace ndd {
 namespace {
@@ -33,7 +33,7 @@ struct WaterMap::OnHost {
     with_simd([&]() NDD_ALWAYS_INLINE {
       const float x = first.at[0] - 0.5f, y = first.at[1] - 0.5f, right = map.shift_x(y);
       const float* __restrict down = shift_y.data() + static_cast<int64_t>(x);
-      float *__restrict xs = coords.at[0], *__restrict ys = coords.at[1];
+      float* __restrict xs = coords.at[0], * __restrict ys = coords.at[1];
       const auto count = static_cast<int32_t>(n);
       for (int32_t j = 0; j < count; ++j) {
         xs[j] = x + static_cast<float>(j) + right;
@@ -69,7 +69,7 @@ void water(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
            const Tensor& freq_x, const Tensor& freq_y, int64_t interp_type, const Tensor& mask, const Tensor& phase_x, const Tensor& phase_y,
            int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
   const WarpImages images("water", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2, frames);
-  const WaterMaps maps{Args<float>(ampl_x), Args<float>(ampl_y),  Args<float>(freq_x),  Args<float>(freq_y),
+  const WaterMaps maps{Args<float>(ampl_x),  Args<float>(ampl_y),  Args<float>(freq_x), Args<float>(freq_y),
                        Args<float>(phase_x), Args<float>(phase_y), Args<int64_t>(mask)};
   warp_images<2, false>(images, static_cast<Interp>(interp_type), maps);
 }

@@ -7,7 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 
@@ -20,8 +20,7 @@ class PerChannel {
 
   void check(int64_t sample, int64_t channels) const {
     if (values_.cols() == 1 || values_.cols() == channels) return;
-    throw Error(Error::Runtime, op_ + ": argument '" + name_ + "' has " + std::to_string(values_.cols()) + " values, but sample " + std::to_string(sample) +
-                                    " has " + std::to_string(channels) + " channels");
+    fail(op_, ": argument '", name_, "' has ", values_.cols(), " values, but sample ", sample, " has ", channels, " channels");
   }
 
   bool single() const { return values_.cols() == 1; }
@@ -44,9 +43,8 @@ class Window {
   void check(int64_t i, int axis, int64_t extent, int64_t in_extent) const {
     const int64_t begin = start(i, axis);
     if (pad_ || (begin >= 0 && begin + extent <= in_extent)) return;
-    throw Error(Error::Runtime, op_ + ": sample " + std::to_string(i) + ": the window [" + std::to_string(begin) + ", " + std::to_string(begin + extent) +
-                                    ") leaves axis " + (layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1)) + " of extent " +
-                                    std::to_string(in_extent));
+    fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") leaves axis ",
+         layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1), " of extent ", in_extent);
   }
 
   bool pad() const { return pad_; }
@@ -61,8 +59,8 @@ class Window {
 };
 
 // The kernel of what only copies a window and converts its elements. `layout` is empty where there are no channels.
-inline void copy_windows(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad,
-                         const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
+inline void copy_windows(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values,
+                         bool pad, const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Window window(op, start, fill_values, pad, layout);
   const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(layout.find('C'));
@@ -70,7 +68,8 @@ inline void copy_windows(const std::string& op, const Tensor& input, const Maybe
   run_slices(op, in, out, copies, [=](int64_t i, SliceBatch& batch) {
     const int64_t *from = in.shape(i), *to = out.shape(i);
     for (int a = 0; a < ndim; ++a) window.check(i, a, to[a], from[a]);
-    Slice slice = window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, [&](int a) { return window.start(i, a); }, [](int) { return false; });
+    Slice slice =
+        window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, [&](int a) { return window.start(i, a); }, [](int) { return false; });
     slice.copies = copies;
     slice.channels = static_cast<int64_t>(batch.channels.size());
     if (pad && channel >= 0) window.fill.check(i, to[channel]);

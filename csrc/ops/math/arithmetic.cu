@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ndd/broadcast.h"
+#include "ndd/elementwise/broadcast.h"
+#include "ndd/elementwise/saturate.h"
+#include "ndd/elementwise/streaming.h"
 #include "ndd/kernel.h"
-#include "ndd/saturate.h"
-#include "ndd/streaming.h"
 #include "ops/math/expression.h"
 #ifdef __CUDACC__
 #include "ops/math/arithmetic.cuh"
@@ -27,23 +27,22 @@ constexpr double kFusedNanoseconds = 100'000;
 
 // Whether every element of the result has the one of the operand in the same place.
 bool in_order(const Samples& operand, const Samples& out, const Broadcasts& shapes) {
-  return operand.size() == out.size() &&
-         std::all_of(shapes->begin(), shapes->end(), [](const Broadcast& one) { return one.period() == one.count; });
+  return operand.size() == out.size() && std::all_of(shapes->begin(), shapes->end(), [](const Broadcast& one) { return one.period() == one.count; });
 }
 
 // What one operand is made of, instead of its elements, where that is still to be computed.
-void inline_pending(const std::vector<Samples>& operands, const Samples& out, std::vector<Term>& terms, std::vector<const void*>& inlined) {
+void compute_pending(const std::vector<Samples>& operands, const Samples& out, std::vector<Term>& terms, std::vector<const void*>& computed) {
   size_t steps = 1, leaves = terms.size();
   for (size_t k = 0; k < terms.size(); ++k) {
     const Samples& operand = operands[k];
     if (!in_order(operand, out, terms[k].shapes)) continue;
-    const ExpressionPtr formula = pending_formula(operand.data(0));
+    const auto formula = std::dynamic_pointer_cast<const Expression>(pending_formula(operand.data(0)));
     if (!formula || !formula->repeatable() || !formula->makes(operand)) continue;
     if (steps + formula->steps() > Expression::kMaxSteps || leaves + formula->leaves() > Expression::kMaxLeaves) continue;
     steps += formula->steps();
     leaves += formula->leaves();
     terms[k].expression = formula;
-    inlined.push_back(operand.data(0));
+    computed.push_back(operand.data(0));
   }
 }
 
@@ -55,7 +54,7 @@ Broadcasts broadcasts(const Samples& operand, const Samples& out, const std::vec
     if (broadcast(operand.shape(operand.size() == 1 ? 0 : i), operand.ndim(), out.shape(i), out.ndim(), (*made)[i])) continue;
     std::string text = "arithmetic: Can't broadcast shapes";
     for (const Samples& one : all) text += (&one == &all[0] ? " " : " and ") + shape_text(one.shape(one.size() == 1 ? 0 : i), one.ndim());
-    throw Error(Error::Runtime, text + (out.size() > 1 ? " (sample_idx=" + std::to_string(i) + ")" : ""));
+    fail(text, out.size() > 1 ? " (sample_idx=" + std::to_string(i) + ")" : "");
   }
   return made;
 }
@@ -92,14 +91,14 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
     return arithmetic_gpu::launch(special, computed_in(special, type, left, right), types, runs, others);
   }
 #endif
-  std::vector<const void*> inlined;
+  std::vector<const void*> computed;
   const bool large = kNanoseconds * out.mean_volume() * static_cast<double>(out.size()) >= kFusedNanoseconds;
-  if (large) inline_pending(operands, out, terms, inlined);
+  if (large) compute_pending(operands, out, terms, computed);
   const auto expression = std::make_shared<const Expression>(recipe(op, type, left, right, out.dtype()), terms);
   const bool streamed = exceeds_caches(out_values.numel() * out.item_bytes());
   const double nanoseconds = (kNanoseconds + expression->nanoseconds()) * out.mean_volume();
   auto work = [=](int64_t i) { expression->run(i, out.data(i), streamed); };
-  if (large) launch_formula(out.size(), nanoseconds, work, expression, out.data(0), inlined, expression->repeatable());
+  if (large) launch_fused("arithmetic", out.size(), nanoseconds, work, {expression, out.data(0), computed, expression->repeatable()});
   else launch_cpu("arithmetic", out.size(), nanoseconds, {}, work);
 }
 

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "ndd/broadcast.h"
 #include "ndd/cuda.h"
-#include "ndd/tiles.cuh"
+#include "ndd/elementwise/broadcast.h"
+#include "ndd/elementwise/tiles.cuh"
 #include "ops/math/arithmetic.h"
 
-namespace ndd {
-namespace arithmetic_gpu {
+namespace ndd::arithmetic_gpu {
 
 constexpr int kMostOperands = 3;
 
@@ -72,7 +71,8 @@ struct Store {
 };
 
 template <class T, int rows, int width>
-__device__ __forceinline__ void load_operand(const Operand& operand, DType dtype, const Broadcast* broadcasts, const tiles::Place<rows, width>& at, T number, T (&values)[rows][width]) {
+__device__ __forceinline__ void load_operand(const Operand& operand, DType dtype, const Broadcast* broadcasts, const tiles::Place<rows, width>& at,
+                                             T number, T (&values)[rows][width]) {
   if (operand.order == Order::same) return tiles::load(operand.data, dtype, at, values, Load<T>{});
   if (operand.order == Order::one_number) {
 #pragma unroll
@@ -98,7 +98,8 @@ __device__ __forceinline__ void load_operand(const Operand& operand, DType dtype
 template <class T>
 __device__ T load_number(const Operand& operand, DType dtype) {
   T value{};
-  if (operand.order == Order::one_number) for_dtype(dtype, [&](auto tag) { value = Load<T>{}(*static_cast<const typename decltype(tag)::type*>(operand.data)); });
+  if (operand.order == Order::one_number)
+    for_dtype(dtype, [&](auto tag) { value = Load<T>{}(*static_cast<const typename decltype(tag)::type*>(operand.data)); });
   return value;
 }
 
@@ -116,7 +117,8 @@ inline constexpr int kRows = slow ? 1 : 2;
 
 // The functions of the C library are in a kernel of their own, because their registers would halve the occupancy of the others.
 template <class T, bool slow>
-__global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4) run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
+__global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4)
+    run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
     const T first = load_number<T>(run.in[0], types.in[0]), second = operands > 1 ? load_number<T>(run.in[1], types.in[1]) : T{};
@@ -156,28 +158,19 @@ inline void launch(Op op, DType computed, const Types& types, const std::vector<
   const CudaTable<Broadcast> shapes(broadcasts);
   const auto count = static_cast<int64_t>(runs.size());
   const dim3 grid(tiles::blocks<2>(most), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  const auto launch = [&](auto kernel) { kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op)); };
+  const auto launch = [&](auto kernel) {
+    kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op));
+  };
   switch (computed) {
-    case DType::float32:
-      launch(is_slow(op) ? run_gpu<float, true> : run_gpu<float, false>);
-      break;
-    case DType::float64:
-      launch(is_slow(op) ? run_gpu<double, true> : run_gpu<double, false>);
-      break;
-    case DType::uint32:
-      launch(run_gpu<uint32_t, false>);
-      break;
-    case DType::int64:
-      launch(run_gpu<int64_t, false>);
-      break;
-    case DType::uint64:
-      launch(run_gpu<uint64_t, false>);
-      break;
+    case DType::float32: launch(is_slow(op) ? run_gpu<float, true> : run_gpu<float, false>); break;
+    case DType::float64: launch(is_slow(op) ? run_gpu<double, true> : run_gpu<double, false>); break;
+    case DType::uint32: launch(run_gpu<uint32_t, false>); break;
+    case DType::int64: launch(run_gpu<int64_t, false>); break;
+    case DType::uint64: launch(run_gpu<uint64_t, false>); break;
     default:  // int32 and everything narrower
       launch(run_gpu<int32_t, false>);
   }
   check_launch("arithmetic");
 }
 
-}  // namespace arithmetic_gpu
-}  // namespace ndd
+}  // namespace ndd::arithmetic_gpu

@@ -15,20 +15,69 @@ namespace ndd {
 
 // The numbers are an interface: torch_ndd/ops/arithmetic.py. `divide` is the float division, `quotient` and `remainder` those of integers in C.
 enum class Op : int64_t {
-  add, sub, mul, divide, quotient, remainder, fmod, ipow, fpow, atan2, min, max,
-  bit_and, bit_or, bit_xor, shift_left, shift_right, equal, not_equal, less, less_equal,
-  negate, invert, logical_not, copy, abs, clamp,
-  sqrt, rsqrt, cbrt, exp, log, log2, log10, floor, ceil,
-  sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
+  add,
+  sub,
+  mul,
+  divide,
+  quotient,
+  remainder,
+  fmod,
+  ipow,
+  fpow,
+  atan2,
+  min,
+  max,
+  bit_and,
+  bit_or,
+  bit_xor,
+  shift_left,
+  shift_right,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  negate,
+  invert,
+  logical_not,
+  copy,
+  abs,
+  clamp,
+  sqrt,
+  rsqrt,
+  cbrt,
+  exp,
+  log,
+  log2,
+  log10,
+  floor,
+  ceil,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
   // Comparisons of a signed 64-bit integer with an unsigned one, by value; the operands come as their bits. The kernel chooses them itself.
-  equal_mixed, not_equal_mixed, less_su, less_us, less_equal_su, less_equal_us,
+  equal_mixed,
+  not_equal_mixed,
+  less_su,
+  less_us,
+  less_equal_su,
+  less_equal_us,
 };
 
 constexpr bool is_comparison(Op op) { return (op >= Op::equal && op <= Op::less_equal) || op >= Op::equal_mixed; }
 constexpr bool is_bitwise(Op op) { return (op >= Op::bit_and && op <= Op::bit_xor) || op == Op::invert || op == Op::copy; }
 // Functions of the C library, which take 2 to 20 ns.
 constexpr bool is_slow(Op op) {
-  return op == Op::fmod || op == Op::fpow || op == Op::atan2 || op == Op::cbrt || (op >= Op::exp && op <= Op::log10) || (op >= Op::sin && op <= Op::atanh);
+  return op == Op::fmod || op == Op::fpow || op == Op::atan2 || op == Op::cbrt || (op >= Op::exp && op <= Op::log10) ||
+         (op >= Op::sin && op <= Op::atanh);
 }
 constexpr bool is_float_only(Op op) { return op == Op::divide || is_slow(op) || (op >= Op::sqrt && op <= Op::atanh); }
 constexpr bool is_division(Op op) { return op == Op::quotient || op == Op::remainder; }
@@ -104,8 +153,7 @@ NDD_HD ResultOf<op, T> function(T a, [[maybe_unused]] T b = T{}, [[maybe_unused]
   else if constexpr (op == Op::clamp) {
     const T low = a < b ? b : a;
     return low > c ? c : low;
-  }
-  else if constexpr (op == Op::equal) return a == b;
+  } else if constexpr (op == Op::equal) return a == b;
   else if constexpr (op == Op::not_equal) return a != b;
   else if constexpr (op == Op::less) return a < b;
   else if constexpr (op == Op::less_equal) return a <= b;
@@ -159,7 +207,8 @@ NDD_HD ResultOf<op, T> function(T a, [[maybe_unused]] T b = T{}, [[maybe_unused]
 template <class T>
 constexpr bool has_function(Op op) {
   if (is_float_only(op)) return std::is_floating_point_v<T>;
-  if (is_bitwise(op) || op == Op::logical_not || op == Op::shift_left || op == Op::shift_right || op == Op::ipow || is_division(op)) return std::is_integral_v<T>;
+  if (is_bitwise(op) || op == Op::logical_not || op == Op::shift_left || op == Op::shift_right || op == Op::ipow || is_division(op))
+    return std::is_integral_v<T>;
   if (op >= Op::equal_mixed) return std::is_same_v<T, int64_t>;
   return true;
 }
@@ -169,8 +218,8 @@ template <class F>
 NDD_HD void for_op(Op op, F&& f) {
   switch (op) {
 #define NDD_OP(name) \
-  case Op::name:     \
-    return f(std::integral_constant<Op, Op::name>{});
+  case Op::name: return f(std::integral_constant<Op, Op::name>{});
+    // clang-format off
     NDD_OP(add) NDD_OP(sub) NDD_OP(mul) NDD_OP(divide) NDD_OP(quotient) NDD_OP(remainder) NDD_OP(fmod) NDD_OP(ipow) NDD_OP(fpow) NDD_OP(atan2)
     NDD_OP(min) NDD_OP(max) NDD_OP(bit_and) NDD_OP(bit_or) NDD_OP(bit_xor) NDD_OP(shift_left) NDD_OP(shift_right)
     NDD_OP(equal) NDD_OP(not_equal) NDD_OP(less) NDD_OP(less_equal)
@@ -179,6 +228,7 @@ NDD_HD void for_op(Op op, F&& f) {
     NDD_OP(sin) NDD_OP(cos) NDD_OP(tan) NDD_OP(asin) NDD_OP(acos) NDD_OP(atan) NDD_OP(sinh) NDD_OP(cosh) NDD_OP(tanh)
     NDD_OP(asinh) NDD_OP(acosh) NDD_OP(atanh)
     NDD_OP(equal_mixed) NDD_OP(not_equal_mixed) NDD_OP(less_su) NDD_OP(less_us) NDD_OP(less_equal_su) NDD_OP(less_equal_us)
+    // clang-format on
 #undef NDD_OP
   }
 }

@@ -5,12 +5,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "ndd/saturate.h"
+#include "ndd/elementwise/saturate.h"
 #include "ndd/simd.h"
 #include "ops/math/float_functions.h"
 
-namespace ndd {
-namespace arithmetic_detail {
+namespace ndd::arithmetic_detail {
 namespace {
 
 // To float16, the nearest one, halves to even: without branches, so that it becomes vectors. c10::Half(float) takes 1.5 ns an element, this 0.1.
@@ -132,14 +131,10 @@ ApplyRow row_of(DType computed, int64_t bytes) {
 // The integer type without a sign that has as many bytes.
 DType bits_of(DType type) {
   switch (item_bytes(type)) {
-    case 1:
-      return DType::uint8;
-    case 2:
-      return DType::uint16;
-    case 4:
-      return DType::uint32;
-    default:
-      return DType::uint64;
+    case 1: return DType::uint8;
+    case 2: return DType::uint16;
+    case 4: return DType::uint32;
+    default: return DType::uint64;
   }
 }
 
@@ -149,16 +144,11 @@ Op mixed(Op op, DType left, DType right) {
   const bool signed_left = is_signed_integer(left) && right == DType::uint64, signed_right = left == DType::uint64 && is_signed_integer(right);
   if (!signed_left && !signed_right) return op;
   switch (op) {
-    case Op::equal:
-      return Op::equal_mixed;
-    case Op::not_equal:
-      return Op::not_equal_mixed;
-    case Op::less:
-      return signed_left ? Op::less_su : Op::less_us;
-    case Op::less_equal:
-      return signed_left ? Op::less_equal_su : Op::less_equal_us;
-    default:
-      return op;
+    case Op::equal: return Op::equal_mixed;
+    case Op::not_equal: return Op::not_equal_mixed;
+    case Op::less: return signed_left ? Op::less_su : Op::less_us;
+    case Op::less_equal: return signed_left ? Op::less_equal_su : Op::less_equal_us;
+    default: return op;
   }
 }
 
@@ -185,7 +175,7 @@ Recipe recipe(Op given, DType type, DType left, DType right, DType out) {
   const DType computed = computed_in(op, type, left, right), made = is_comparison(op) ? DType::boolean : computed;
   Recipe found{op, computed, made, out, nullptr, nullptr};
   for_op(op, [&](auto constant) { found.apply = row_of<decltype(constant)::value>(computed, item_bytes(computed)); });
-  if (!found.apply) throw Error(Error::Type, "arithmetic: no such operation for this element type");
+  if (!found.apply) fail(Error::Type, "arithmetic: no such operation for this element type");
   if (out == DType::float16) found.store = convert_row<float, Half>;
   else if (out == DType::bfloat16) found.store = convert_row<float, BFloat16>;
   else if (made == DType::float64 && out == DType::float32) found.store = convert_row<double, float>;
@@ -237,5 +227,4 @@ bool has_zero(const void* row, DType type, int64_t n) {
   return found;
 }
 
-}  // namespace arithmetic_detail
-}  // namespace ndd
+}  // namespace ndd::arithmetic_detail

@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "ndd/broadcast.h"
+#include "ndd/elementwise/broadcast.h"
 #include "ops/math/arithmetic.h"
 
-namespace ndd {
-namespace arithmetic_detail {
+namespace ndd::arithmetic_detail {
 
 constexpr int64_t kRow = 1024;  // elements
 constexpr int kOperands = 3;
@@ -71,17 +70,13 @@ class Rows {
 
   const void* at(int64_t begin, int64_t n) {
     switch (kind_) {
-      case Kind::in_place:
-        prefetch(begin + n);
-        return data_ + begin * in_bytes_;
+      case Kind::in_place: prefetch(begin + n); return data_ + begin * in_bytes_;
       case Kind::converted:
         prefetch(begin + n);
         convert_(data_ + begin * in_bytes_, n, row_);
         return row_;
-      case Kind::periodic:
-        return row_ + begin % period_ * bytes_;
-      case Kind::scattered:
-        break;
+      case Kind::periodic: return row_ + begin % period_ * bytes_;
+      case Kind::scattered: break;
     }
     gather(begin, n);
     return row_;
@@ -108,14 +103,10 @@ class Rows {
 
   static void repeat(const char* from, int64_t bytes, int64_t n, char* to) {
     switch (bytes) {
-      case 1:
-        return repeat<1>(from, n, to);
-      case 2:
-        return repeat<2>(from, n, to);
-      case 4:
-        return repeat<4>(from, n, to);
-      default:
-        return repeat<8>(from, n, to);
+      case 1: return repeat<1>(from, n, to);
+      case 2: return repeat<2>(from, n, to);
+      case 4: return repeat<4>(from, n, to);
+      default: return repeat<8>(from, n, to);
     }
   }
 
@@ -151,5 +142,4 @@ class Rows {
   alignas(64) char row_[2 * kRow * 8];
 };
 
-}  // namespace arithmetic_detail
-}  // namespace ndd
+}  // namespace ndd::arithmetic_detail

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "ndd/streaming.h"
+#include "ndd/elementwise/streaming.h"
 
 namespace ndd {
 
@@ -103,7 +103,7 @@ void Expression::run_step(const Step& step, Workspace& space, int64_t i, int64_t
     }
   }
   if (is_division(recipe.op) && has_zero(operands[1], recipe.computed, n))
-    throw Error(Error::Value, "arithmetic: Integer division by zero. (sample_idx=" + std::to_string(i) + ")");
+    fail(Error::Value, "arithmetic: Integer division by zero. (sample_idx=", i, ")");
   recipe.apply(operands, n, recipe.store ? space.made : result);
   if (recipe.store) recipe.store(space.made, n, result);
 }
@@ -115,7 +115,8 @@ void Expression::run(int64_t i, void* out, bool streamed) const {
   bool in_place = true;
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const Leaf& one = leaves_[k];
-    space.readers[k].reset(one.shape(i), one.samples.data(one.samples.size() == 1 ? 0 : i), one.samples.item_bytes(), one.convert, item_bytes(one.computed));
+    space.readers[k].reset(one.shape(i), one.samples.data(one.samples.size() == 1 ? 0 : i), one.samples.item_bytes(), one.convert,
+                           item_bytes(one.computed));
     in_place = in_place && space.readers[k].in_place();
   }
   const bool whole = steps_.size() == 1 && in_place && !streamed && !steps_[0].recipe.store;

@@ -7,8 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "ndd/broadcast.h"
+#include "ndd/elementwise/broadcast.h"
 #include "ndd/samples.h"
+#include "ndd/stream/stream.h"
 #include "ops/math/arithmetic_rows.h"
 
 namespace ndd {
@@ -24,7 +25,7 @@ struct Term {
   ExpressionPtr expression;  // null for samples that are there
 };
 
-class Expression {
+class Expression : public Formula {
  public:
   static constexpr size_t kMaxSteps = 8, kMaxLeaves = 12;
 

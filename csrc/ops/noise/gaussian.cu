@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
-#include "ndd/noise.h"
-#include "ndd/normal.h"
+#include "ndd/random/noise.h"
+#include "ndd/random/normal.h"
 
 namespace ndd {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -129,7 +129,10 @@ void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
   const CudaTable<Run> table(runs);
   const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 4 - 1) / (kThreads * 4);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  const auto kernel = item_bytes == 1 ? run_gpu<uint8_t> : item_bytes == 2 ? run_gpu<uint16_t> : item_bytes == 4 ? run_gpu<uint32_t> : run_gpu<uint64_t>;
+  const auto kernel = item_bytes == 1   ? run_gpu<uint8_t>
+                      : item_bytes == 2 ? run_gpu<uint16_t>
+                      : item_bytes == 4 ? run_gpu<uint32_t>
+                                        : run_gpu<uint64_t>;
   kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("noise.salt_and_pepper");
 }
@@ -152,8 +155,7 @@ uint64_t extreme_bits(int sign, DType dtype) {
 
 float probability(const Args<float>& given, const char* name, int64_t i) {
   const float p = given(i);
-  if (!(p >= 0.0f && p <= 1.0f))
-    throw Error(Error::Runtime, std::string("noise.salt_and_pepper: ") + name + " must be from 0 to 1, got " + std::to_string(p) + " for sample " + std::to_string(i));
+  if (!(p >= 0.0f && p <= 1.0f)) fail("noise.salt_and_pepper: ", name, " must be from 0 to 1, got ", p, " for sample ", i);
   return p;
 }
 
@@ -190,14 +192,10 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
   launch_cpu(op, in.size(), 1.0 * in.mean_volume(), {words}, [=](int64_t i) {
     const Run run = make(i);
     switch (in.item_bytes()) {
-      case 1:
-        return run_cpu<uint8_t>(run);
-      case 2:
-        return run_cpu<uint16_t>(run);
-      case 4:
-        return run_cpu<uint32_t>(run);
-      default:
-        return run_cpu<uint64_t>(run);
+      case 1: return run_cpu<uint8_t>(run);
+      case 2: return run_cpu<uint16_t>(run);
+      case 4: return run_cpu<uint32_t>(run);
+      default: return run_cpu<uint64_t>(run);
     }
   });
 }

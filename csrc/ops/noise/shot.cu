@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "ndd/kernel.h"
-#include "ndd/noise.h"
-#include "ndd/normal.h"
+#include "ndd/random/noise.h"
+#include "ndd/random/normal.h"
 
 namespace ndd {
 namespace {
@@ -100,8 +100,7 @@ void shot(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fa
   const Args<float> factor(factors);
   add_noise("noise.shot", words, Samples(input, input_shapes), Samples(output, output_shapes), 8.0, [=](int64_t i) {
     const float f = factor(i);
-    if (!(f >= 0.0f && f < INFINITY))
-      throw Error(Error::Runtime, "noise.shot: factor must be finite and not negative, got " + std::to_string(f) + " for sample " + std::to_string(i));
+    if (!(f >= 0.0f && f < INFINITY)) fail("noise.shot: factor must be finite and not negative, got ", f, " for sample ", i);
     return Shot{f};
   });
 }

@@ -2,9 +2,9 @@
 #include <numeric>
 #include <utility>
 
-#include "ndd/host_output.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
+#include "ndd/stream/host_output.h"
 
 namespace ndd {
 namespace {
@@ -48,9 +48,8 @@ void batch_permutation(bool allow_repetitions, bool no_fixed_points, const Tenso
   const std::string op = "batch_permutation";
   const int64_t* drawn = drawn_words(op, words);
   const auto count = static_cast<int32_t>(output.numel());
-  compute_on_host<int32_t>(op, count > 0 ? 1 : 0, 10.0 * count, {words}, output, [=](int64_t, int32_t* numbers) {
-    draw(Philox(drawn, 0), allow_repetitions, no_fixed_points, count, numbers);
-  });
+  compute_on_host<int32_t>(op, count > 0 ? 1 : 0, 10.0 * count, {words}, output,
+                           [=](int64_t, int32_t* numbers) { draw(Philox(drawn, 0), allow_repetitions, no_fixed_points, count, numbers); });
 }
 
 }  // namespace

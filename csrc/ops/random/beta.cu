@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
-#include "ndd/normal.h"
-#include "ndd/random.h"
+#include "ndd/random/normal.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -120,20 +121,12 @@ void try_row(const Beta<T>& functor, const uint32_t* words, T* values, T* certai
 }
 
 template <class T>
-void store(const T* values, int64_t n, DType dtype, void* out, int64_t offset) {
-  for_dtype(dtype, [&](auto tag) {
-    using Out = typename decltype(tag)::type;
-    Out* to = static_cast<Out*>(out) + offset;
-    for (int64_t e = 0; e < n; ++e) to[e] = saturate<Out>(values[e]);
-  });
-}
-
-template <class T>
 void run_cpu(const Beta<T>& f, const Philox& stream, int64_t count, DType dtype, void* out) {
   constexpr int kWords = 4 * Beta<T>::kBlocks;
   alignas(64) uint32_t words[kRow * kWords];
   alignas(64) T values[kRow];
   alignas(64) T certainty[kRow];
+  const StoreRowOf<T> store = row_storer<T>(dtype);
   const auto try_all = f.raised() ? try_row<true, T> : try_row<false, T>;
   for (int64_t begin = 0; begin < count; begin += kRow) {
     const int64_t n = std::min(kRow, count - begin);
@@ -142,7 +135,7 @@ void run_cpu(const Beta<T>& f, const Philox& stream, int64_t count, DType dtype,
     for (int64_t e = 0; e < n; ++e)
       if (!(certainty[e] > Beta<T>::kMargin) && (certainty[e] < -Beta<T>::kMargin || !f.surely(words + e * kWords, values[e])))
         values[e] = f.element(stream, begin + e, 1);
-    store(values, n, dtype, out, begin);
+    store(values, n, static_cast<char*>(out) + begin * item_bytes(dtype));
   }
 }
 
@@ -180,8 +173,7 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
   const auto make = [=](int64_t i) {
     const auto shape = [=](const Args<float>& given, const char* name) {
       const float value = given(i);
-      if (!(value > 0.0f && value < INFINITY))
-        throw Error(Error::Runtime, op + ": " + name + " must be positive and finite, got " + std::to_string(value) + " for sample " + std::to_string(i));
+      if (!(value > 0.0f && value < INFINITY)) fail(op, ": ", name, " must be positive and finite, got ", value, " for sample ", i);
       return Gamma<T>::of(value);
     };
     return Beta<T>{shape(alpha, "alpha"), shape(beta, "beta")};

@@ -7,7 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -38,21 +38,23 @@ struct Run {
   void* out;
 };
 
-[[noreturn]] void fail(const std::string& what, int64_t i) { throw Error(Error::Runtime, "random.choice: " + what + " for sample " + std::to_string(i)); }
+template <class... Why>
+[[noreturn]] void refuse(int64_t i, const Why&... why) {
+  fail("random.choice: ", why..., " for sample ", i);
+}
 
 // `given` has a row for all samples or one for each; shorter ones end in NaN.
 std::vector<uint64_t> interval_ends(const Args<float>& given, int64_t count, int64_t i) {
   std::vector<float> p(given.cols());
   for (int64_t k = 0; k < given.cols(); ++k) p[k] = given(i, k);
   while (!p.empty() && std::isnan(p.back())) p.pop_back();
-  if (static_cast<int64_t>(p.size()) != count)
-    fail("p must have a probability for each of the " + std::to_string(count) + " elements, got " + std::to_string(p.size()), i);
+  if (static_cast<int64_t>(p.size()) != count) refuse(i, "p must have a probability for each of the ", count, " elements, got ", p.size());
   double sum = 0.0;
   for (int64_t k = 0; k < count; ++k) {
-    if (!(p[k] >= 0.0f && p[k] <= 1.0f)) fail("p must be from 0 to 1, got " + std::to_string(p[k]), i);
+    if (!(p[k] >= 0.0f && p[k] <= 1.0f)) refuse(i, "p must be from 0 to 1, got ", p[k]);
     sum += p[k];
   }
-  if (!(std::fabs(sum - 1.0) < 1e-4)) fail("the sum of p must be 1, got " + std::to_string(sum), i);
+  if (!(std::fabs(sum - 1.0) < 1e-4)) refuse(i, "the sum of p must be 1, got ", sum);
   std::vector<uint64_t> ends(count);
   double below = 0.0;
   int64_t last = 0;
@@ -85,18 +87,10 @@ void run_cpu(const Run& run, DType dtype) {
       continue;
     }
     switch (run.row_bytes) {
-      case 1:
-        copy_rows<uint8_t>(run.pick, words, run.rows, n, to);
-        break;
-      case 2:
-        copy_rows<uint16_t>(run.pick, words, run.rows, n, to);
-        break;
-      case 4:
-        copy_rows<uint32_t>(run.pick, words, run.rows, n, to);
-        break;
-      case 8:
-        copy_rows<uint64_t>(run.pick, words, run.rows, n, to);
-        break;
+      case 1: copy_rows<uint8_t>(run.pick, words, run.rows, n, to); break;
+      case 2: copy_rows<uint16_t>(run.pick, words, run.rows, n, to); break;
+      case 4: copy_rows<uint32_t>(run.pick, words, run.rows, n, to); break;
+      case 8: copy_rows<uint64_t>(run.pick, words, run.rows, n, to); break;
       default:
         for (int64_t e = 0; e < n; ++e)
           std::memcpy(to + e * run.row_bytes, static_cast<const char*>(run.rows) + run.pick(words[e]) * run.row_bytes, run.row_bytes);
@@ -158,8 +152,8 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     const int64_t count = of_number ? number_at(numbers, in.dtype(), i) : in.shape(i)[0];
     const int64_t row_bytes = of_number ? in.item_bytes() : count > 0 ? in.volume(i) / count * in.item_bytes() : 0;
     const int64_t choices = row_bytes > 0 ? out.volume(i) * out.item_bytes() / row_bytes : 0;
-    if (count <= 0) fail("there is nothing to choose from: " + std::to_string(count) + " elements", i);
-    if (count >= int64_t{1} << 32) fail("more than 2^32 elements", i);
+    if (count <= 0) refuse(i, "there is nothing to choose from: ", count, " elements");
+    if (count >= int64_t{1} << 32) refuse(i, "more than 2^32 elements");
     if (weighted) ends = interval_ends(p, count, i);
     return Run{Philox(drawn, i), Picker{count, weighted ? ends.data() : nullptr}, choices, row_bytes, of_number ? nullptr : in.data(i), out.data(i)};
   };

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -19,8 +19,7 @@ void coin_flip(const MaybeTensor&, const MaybeTensor&, const Tensor& probabiliti
   const Args<float> probability(probabilities);
   fill_random("coin_flip", words, Samples(output, output_shapes), [=](int64_t i) {
     const float p = probability(i);
-    if (!(p >= 0.0f && p <= 1.0f))
-      throw Error(Error::Runtime, "random.coin_flip: probability must be from 0 to 1, got " + std::to_string(p) + " for sample " + std::to_string(i));
+    if (!(p >= 0.0f && p <= 1.0f)) fail("random.coin_flip: probability must be from 0 to 1, got ", p, " for sample ", i);
     return CoinFlip{static_cast<int32_t>(std::ceil(p * 0x1p24f))};
   });
 }

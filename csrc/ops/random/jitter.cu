@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ndd/kernel.h"
-#include "ndd/random.h"
-#include "ndd/warp_driver.h"
+#include "ndd/random/random.h"
+#include "ndd/warp/driver.h"
 
 namespace ndd {
 namespace {
@@ -41,7 +41,7 @@ struct JitterMap {
     stream.fill(static_cast<uint32_t>(pixel / 2), (n + 2 + 15) / 16 * 8, words);
     with_simd([&]() NDD_ALWAYS_INLINE {
       const uint32_t* __restrict w = words + pixel % 2 * 2;
-      float *__restrict x = coords.at[0], *__restrict y = coords.at[1];
+      float* __restrict x = coords.at[0], * __restrict y = coords.at[1];
       const JitterMap map = *this;
       const Point<2> start = first;
       const int32_t count = static_cast<int32_t>(n);
@@ -66,8 +66,8 @@ struct JitterMaps {
   }
 };
 
-void jitter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fill_value, int64_t interp_type, const Tensor& mask,
-            int64_t degree, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+void jitter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fill_value, int64_t interp_type, const Tensor& mask, int64_t degree,
+            const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const WarpImages images("jitter", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, 0, 2, false);
   const JitterMaps maps{words, drawn_words("jitter", words), static_cast<float>(degree), Args<int64_t>(mask)};
   warp_images<2, false>(images, static_cast<Interp>(interp_type), maps);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
-#include "ndd/normal.h"
-#include "ndd/random.h"
+#include "ndd/random/normal.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {

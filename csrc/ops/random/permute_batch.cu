@@ -53,8 +53,7 @@ void permute_batch(const Tensor& input, const MaybeTensor& input_shapes, const T
   const Args<int64_t> indices(numbers);
   const auto source = [=](int64_t i) {
     const int64_t k = indices(i);
-    if (k < 0 || k >= in.size())
-      throw Error(Error::Runtime, "permute_batch: indices must be from 0 to " + std::to_string(in.size() - 1) + ", got " + std::to_string(k) + " for sample " + std::to_string(i));
+    if (k < 0 || k >= in.size()) fail("permute_batch: indices must be from 0 to ", in.size() - 1, ", got ", k, " for sample ", i);
     return k;
   };
 #ifdef __CUDACC__

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 
 namespace ndd {
@@ -47,7 +47,9 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
   const Samples in(input, input_shapes), anchor(anchors, anchors_shapes), extent(extents, extents_shapes);
   const int64_t* drawn = drawn_words(op, words);
   const WindowLimits limits{{area_low, area_high}, {aspect_low, aspect_high}, num_attempts};
-  const auto make = [=](int64_t i) { return Run{Philox(drawn, i), in.data(i), static_cast<int32_t*>(anchor.data(i)), static_cast<int32_t*>(extent.data(i))}; };
+  const auto make = [=](int64_t i) {
+    return Run{Philox(drawn, i), in.data(i), static_cast<int32_t*>(anchor.data(i)), static_cast<int32_t*>(extent.data(i))};
+  };
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ndd/normal.h"
-#include "ndd/philox.h"
+#include "ndd/random/normal.h"
+#include "ndd/random/philox.h"
 
 namespace ndd {
 

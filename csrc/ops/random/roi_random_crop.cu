@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "ndd/args.h"
-#include "ndd/host_output.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
+#include "ndd/stream/host_output.h"
 
 namespace ndd {
 namespace {
@@ -29,11 +29,8 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
       int64_t first = std::min(start, end - crop), last = std::max(start, end - crop);
       if (inputs) {
         const int64_t size = of(*inputs, i, d);
-        if (crop > size)
-          throw Error(Error::Runtime, op + ": crop_shape is larger than the input: " + std::to_string(crop) + " and " + std::to_string(size) + at(d, i));
-        if (start < 0 || end > size)
-          throw Error(Error::Runtime, op + ": the region of interest leaves the input: it is " + std::to_string(start) + " to " + std::to_string(end) +
-                                        " of " + std::to_string(size) + at(d, i));
+        if (crop > size) fail(op, ": crop_shape is larger than the input: ", crop, " and ", size, at(d, i));
+        if (start < 0 || end > size) fail(op, ": the region of interest leaves the input: it is ", start, " to ", end, " of ", size, at(d, i));
         first = std::max<int64_t>(first, 0);
         last = std::max(first, std::min(last, size - crop));
       }

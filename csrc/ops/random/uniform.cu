@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 
 namespace ndd {
 namespace {
@@ -41,8 +41,7 @@ template <class F>
 F of_range(const Args<float>& range, int64_t i) {
   using T = typename F::Value;
   const T start = range(i, 0), end = range(i, 1);
-  if (!(end > start))
-    throw Error(Error::Runtime, "random.uniform: range: Invalid range [" + std::to_string(start) + ", " + std::to_string(end) + ") for sample " + std::to_string(i));
+  if (!(end > start)) fail("random.uniform: range: Invalid range [", start, ", ", end, ") for sample ", i);
   return F{start, end - start, std::nextafter(end, start)};
 }
 
@@ -62,7 +61,7 @@ void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const
     });
   }
   const Args<float> range(limits);
-  if (range.cols() != 2) throw Error(Error::Runtime, "random.uniform: range takes two numbers, start and end");
+  if (range.cols() != 2) fail("random.uniform: range takes two numbers, start and end");
   if (random_in_double(out.dtype())) fill_random("uniform", words, out, [=](int64_t i) { return of_range<UniformDouble>(range, i); });
   else fill_random("uniform", words, out, [=](int64_t i) { return of_range<UniformFloat>(range, i); });
 }

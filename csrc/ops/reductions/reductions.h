@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "ndd/kernel.h"
-#include "ndd/reduce_cpu.h"
+#include "ndd/reduce/cpu.h"
 #ifdef __CUDACC__
-#include "ndd/reduce.cuh"
+#include "ndd/reduce/reduce.cuh"
 #endif
 
 namespace ndd::reductions {
@@ -30,7 +30,7 @@ struct Job {
       : op(op), in(input, input_shapes), out(output, output_shapes), finish(finish), ddof(ddof) {
     for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(1, in.size()) : in.size()); ++i) {
       shapes.emplace_back(in.shape(i), in.ndim(), axes);
-      if (shapes.back().outputs != out.volume(i)) throw Error(Error::Runtime, std::string(op) + ": the output has the wrong shape");
+      if (shapes.back().outputs != out.volume(i)) fail(op, ": the output has the wrong shape");
     }
   }
 
@@ -43,11 +43,9 @@ struct Job {
     launch_cpu(op, in.size(), kNanoseconds * in.mean_volume(), {}, run);
   }
 
-  template <template <class> class Fold>
-  void launch() const {
-    launch([job = *this](int64_t i) {
-      reduce::reduce_sample<Fold>(job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(), [](int64_t) { return 0.0; }, job.out.data(i),
-                                  job.out.dtype());
+  void launch(reduce::Fold fold) const {
+    launch([job = *this, fold](int64_t i) {
+      reduce::reduce_sample(fold, job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(), {}, job.out.data(i), job.out.dtype());
     });
   }
 

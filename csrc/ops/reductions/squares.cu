@@ -14,7 +14,7 @@ void mean_of_squares(const Job& job) {
 #ifdef __CUDACC__
   if (job.in.values().is_cuda()) return job.launch_gpu(reduce::GpuSum<true, false>{});
 #endif
-  job.launch<reduce::AddSquare>();
+  job.launch(reduce::Fold::squares);
 }
 
 void mean_square(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
@@ -29,8 +29,7 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
   const Samples means(mean, mean_shapes);
   for (int64_t i = 0; i < job.in.size(); ++i)
     if (means.volume(i) != 1 && means.volume(i) != job.shape(i).outputs)
-      throw Error(Error::Runtime, std::string(job.op) + ": sample " + std::to_string(i) + ": the mean must be one number or as many as the " +
-                                      std::to_string(job.shape(i).outputs) + " results, got " + std::to_string(means.volume(i)));
+      fail(job.op, ": sample ", i, ": the mean must be one number or as many as the ", job.shape(i).outputs, " results, got ", means.volume(i));
 #ifdef __CUDACC__
   if (job.in.values().is_cuda()) {
     auto samples = job.gpu_samples();
@@ -47,9 +46,8 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
       const auto* given = static_cast<const typename decltype(tag)::type*>(means.data(i));
       for (size_t k = 0; k < centres.size(); ++k) centres[k] = widened<double>(given[k]);
     });
-    const bool one = centres.size() == 1;
-    reduce::reduce_sample<reduce::AddSquaredDistance>(job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(),
-                                                      [&](int64_t o) { return centres[one ? 0 : o]; }, job.out.data(i), job.out.dtype());
+    reduce::reduce_sample(reduce::Fold::distances, job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(),
+                          {centres.data(), centres.size() == 1 ? 0 : 1}, job.out.data(i), job.out.dtype());
   });
 }
 

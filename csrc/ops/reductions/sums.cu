@@ -10,17 +10,13 @@ namespace {
 
 using reductions::Job;
 
-template <class T>
-using ExactSum = reduce::Add<T, true>;
-template <class T>
-using MeanSum = reduce::Add<T, false>;
-
 void sum(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Job job("reductions.sum", input, input_shapes, axes, output, output_shapes, Finish::sum);
 #ifdef __CUDACC__
-  if (input.is_cuda()) return is_floating_dtype(job.in.dtype()) ? job.launch_gpu(reduce::GpuSum<false, false>{}) : job.launch_gpu(reduce::GpuWholeSum{});
+  if (input.is_cuda())
+    return is_floating_dtype(job.in.dtype()) ? job.launch_gpu(reduce::GpuSum<false, false>{}) : job.launch_gpu(reduce::GpuWholeSum{});
 #endif
-  job.launch<ExactSum>();
+  job.launch(reduce::Fold::sum);
 }
 
 void mean(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
@@ -31,7 +27,7 @@ void mean(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, co
     return whole ? job.launch_gpu(reduce::GpuWholeSum{}) : job.launch_gpu(reduce::GpuSum<false, false>{});
   }
 #endif
-  job.launch<MeanSum>();
+  job.launch(reduce::Fold::mean);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 #include "ndd/simd.h"
 #include "ops/random/random_window.h"
 
@@ -50,7 +50,8 @@ int64_t draw(const T* data, int64_t volume, const Foreground& foreground, Philox
   if (!foreground.any) {
     std::vector<int32_t> counts;
     int64_t total = 0;
-    for (int64_t first = 0; first < volume; first += kBlock) total += counts.emplace_back(count_block(data + first, std::min(kBlock, volume - first), foreground));
+    for (int64_t first = 0; first < volume; first += kBlock)
+      total += counts.emplace_back(count_block(data + first, std::min(kBlock, volume - first), foreground));
     if (total > 0) {
       int64_t left = below(stream.uniform_double(), total), first = 0;
       for (size_t k = 0; left >= counts[k]; ++k, first += kBlock) left -= counts[k];
@@ -90,7 +91,8 @@ __global__ void __launch_bounds__(kThreads) draw_gpu(const PixelRun* runs, const
     for (int64_t first = 0; first < run.volume && (pass == 0 || before <= wanted); first += kThreads) {
       const int64_t i = first + threadIdx.x;
       bool holds = false;
-      if (i < run.volume) for_dtype(dtype, [&](auto tag) { holds = run.foreground.holds(static_cast<const typename decltype(tag)::type*>(run.data)[i]); });
+      if (i < run.volume)
+        for_dtype(dtype, [&](auto tag) { holds = run.foreground.holds(static_cast<const typename decltype(tag)::type*>(run.data)[i]); });
       const int32_t here = __syncthreads_count(holds);
       if (pass == 1 && wanted < before + here) {  // the same for all threads
         const uint32_t ballot = __ballot_sync(0xFFFFFFFFu, holds);
@@ -125,9 +127,11 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
   const Args<int64_t> wanted(foreground);
   const auto thresholds = threshold ? std::optional<Args<float>>(*threshold) : std::nullopt;
   const auto values = value ? std::optional<Args<int64_t>>(*value) : std::nullopt;
-  const auto rule = [=](int64_t i) { return Foreground{wanted(i) == 0, values.has_value(), thresholds ? (*thresholds)(i) : 0.0f, values ? (*values)(i) : 0}; };
+  const auto rule = [=](int64_t i) {
+    return Foreground{wanted(i) == 0, values.has_value(), thresholds ? (*thresholds)(i) : 0.0f, values ? (*values)(i) : 0};
+  };
   for (int64_t i = 0; i < in.size(); ++i)
-    if (in.volume(i) == 0) throw Error(Error::Runtime, op + ": sample " + std::to_string(i) + " has no pixel");
+    if (in.volume(i) == 0) fail(op, ": sample ", i, " has no pixel");
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     if (in.size() == 0 || output.numel() == 0) return;
@@ -140,7 +144,7 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
     const CudaTable<PixelRun> table(runs);
     const CudaTable<int64_t> extents(shapes);
     draw_gpu<<<static_cast<unsigned>(in.size()), kThreads, 0, current_cuda_stream()>>>(table.data(), extents.data(), in.ndim(), in.dtype(),
-                                                                                     static_cast<int64_t*>(output.data_ptr()));
+                                                                                       static_cast<int64_t*>(output.data_ptr()));
     return check_launch(op.c_str());
   }
 #endif
@@ -148,7 +152,8 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
   launch_cpu(op, in.size(), 0.1 * in.mean_volume(), {words}, [=](int64_t i) {
     Philox stream(drawn, i);
     int64_t pixel = 0;
-    for_dtype(in.dtype(), [&](auto tag) { pixel = draw(static_cast<const typename decltype(tag)::type*>(in.data(i)), in.volume(i), rule(i), stream); });
+    for_dtype(in.dtype(),
+              [&](auto tag) { pixel = draw(static_cast<const typename decltype(tag)::type*>(in.data(i)), in.volume(i), rule(i), stream); });
     write_coordinates(pixel, in.shape(i), in.ndim(), static_cast<int64_t*>(out.data(i)));
   });
 }

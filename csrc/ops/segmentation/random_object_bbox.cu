@@ -7,7 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/random.h"
+#include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 #include "ops/segmentation/objects.h"
 #ifdef __CUDACC__
@@ -103,12 +103,12 @@ class Rules {
     for (int64_t k = 0; classes_ && k < classes_->cols() && (*classes_)(i, k) != kMissing; ++k) labels.push_back((*classes_)(i, k));
     for (int64_t k = 0; weights_ && k < weights_->cols() && !std::isnan((*weights_)(i, k)); ++k) weights.push_back((*weights_)(i, k));
     if (classes_ && weights_ && labels.size() != weights.size())
-      throw Error(Error::Runtime, error(i) + "classes has " + std::to_string(labels.size()) + " numbers, class_weights " + std::to_string(weights.size()));
+      fail(error(i), "classes has ", labels.size(), " numbers, class_weights ", weights.size());
     if (!classes_)
       for (int64_t label = 0; labels.size() < weights.size(); ++label)
         if (label != rule.background) labels.push_back(label);
     const bool clash = std::find(labels.begin(), labels.end(), rule.background) != labels.end();
-    if (clash && background_) throw Error(Error::Runtime, error(i) + "the background " + std::to_string(rule.background) + " is among the classes");
+    if (clash && background_) fail(error(i), "the background ", rule.background, " is among the classes");
     if (clash) rule.background = *std::min_element(labels.begin(), labels.end()) - 1;
     for (size_t k = 0; k < labels.size(); ++k) {
       const double weight = weights_ ? weights[k] : 1.0;
@@ -160,10 +160,12 @@ void random_object_bbox(const Tensor& input, const MaybeTensor& input_shapes, co
     std::vector<int32_t> firsts_made(first.numel() + 1), seconds_made(second.numel() + 1), labels_made(labels.numel() + 1);
     for (int64_t i = 0; i < in.size(); ++i)
       fill(i, mask.data() + in.offset(i) * in.item_bytes(), firsts_made.data(), seconds_made.data(), labels_made.data());
-    const std::pair<const Tensor*, const std::vector<int32_t>*> copies[] = {{&first, &firsts_made}, {&second, &seconds_made}, {&labels, &labels_made}};
+    const std::pair<const Tensor*, const std::vector<int32_t>*> copies[] = {
+        {&first, &firsts_made}, {&second, &seconds_made}, {&labels, &labels_made}};
     for (const auto& [to, from] : copies)
       if (to->numel() > 0)
-        check_cuda(cudaMemcpyAsync(to->data_ptr(), from->data(), to->numel() * sizeof(int32_t), cudaMemcpyHostToDevice, current_cuda_stream()), op.c_str());
+        check_cuda(cudaMemcpyAsync(to->data_ptr(), from->data(), to->numel() * sizeof(int32_t), cudaMemcpyHostToDevice, current_cuda_stream()),
+                   op.c_str());
     return;
   }
 #endif

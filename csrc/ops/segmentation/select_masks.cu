@@ -22,8 +22,8 @@ std::string at(int64_t i) { return "segmentation.select_masks: sample " + std::t
 
 // In the call, because it decides about the shapes of the outputs. `table` is int64 (polygons, 4); a sample's rows begin where its polygons do.
 // `vertices` is int64 (1 or N,), how many there are; `counts` int64 (N, 2), how many polygons and vertices are selected.
-void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tensor& polygons, const MaybeTensor& polygons_shapes, const Tensor& vertices,
-          bool reindex_masks, const Tensor& table, const Tensor& counts) {
+void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tensor& polygons, const MaybeTensor& polygons_shapes,
+          const Tensor& vertices, bool reindex_masks, const Tensor& table, const Tensor& counts) {
   const Samples ids(mask_ids, mask_ids_shapes), rows(polygons, polygons_shapes);
   const auto* available = static_cast<const int64_t*>(vertices.data_ptr());
   const bool shared = vertices.size(0) == 1;
@@ -37,15 +37,13 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
     for (int64_t k = 0; k < ids.volume(i); ++k) places.emplace_back(wanted[k], k);
     std::sort(places.begin(), places.end());
     for (size_t k = 1; k < places.size(); ++k)
-      if (places[k - 1].first == places[k].first)
-        throw Error(Error::Runtime, at(i) + ": mask_ids must not repeat a mask, got " + std::to_string(places[k].first) + " twice");
+      if (places[k - 1].first == places[k].first) fail(at(i), ": mask_ids must not repeat a mask, got ", places[k].first, " twice");
     std::vector<std::pair<int64_t, int64_t>> chosen;  // place and polygon
     chosen.reserve(count);
     for (int64_t p = 0; p < count; ++p) {
       const int32_t mask = row[3 * p], first = row[3 * p + 1], last = row[3 * p + 2];
       if (first < 0 || last > available[shared ? 0 : i] || first > last)
-        throw Error(Error::Runtime, at(i) + ": polygon " + std::to_string(p) + " has the vertices " + std::to_string(first) + " to " + std::to_string(last) +
-                                      ", but there are " + std::to_string(available[shared ? 0 : i]));
+        fail(at(i), ": polygon ", p, " has the vertices ", first, " to ", last, ", but there are ", available[shared ? 0 : i]);
       const auto found = std::lower_bound(places.begin(), places.end(), std::pair<int32_t, int64_t>(mask, 0));
       if (found != places.end() && found->first == mask) chosen.emplace_back(found->second, p);
     }
@@ -58,7 +56,7 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
       vertex += length;
       if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
     }
-    if (place < ids.volume(i)) throw Error(Error::Runtime, at(i) + ": there is no mask " + std::to_string(wanted[place]));
+    if (place < ids.volume(i)) fail(at(i), ": there is no mask ", wanted[place]);
     auto* made = static_cast<int64_t*>(counts.data_ptr()) + 2 * i;
     made[0] = polygon;
     made[1] = vertex;
@@ -92,7 +90,7 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
                   const MaybeTensor& vertices_shapes, const Tensor& table, const Tensor& out_polygons, const MaybeTensor& out_polygons_shapes,
                   const Tensor& out_vertices, const MaybeTensor& out_vertices_shapes) {
   const Samples given(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
-    to(out_vertices, out_vertices_shapes);
+      to(out_vertices, out_vertices_shapes);
   const auto* selected = static_cast<const SelectedPolygon*>(table.data_ptr());
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
 #ifdef __CUDACC__
@@ -101,14 +99,15 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
     for (int64_t i = 0; i < rows.size(); ++i) {
       const SelectedPolygon* one = selected + given.offset(i) / 3;
       for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++one)
-        copies.push_back({static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i), static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i),
-                          (one->end - one->begin) * vertex_bytes(i), static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(one->mask),
-                          static_cast<int32_t>(one->begin), static_cast<int32_t>(one->end)});
+        copies.push_back({static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i),
+                          static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i),
+                          static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(one->mask), static_cast<int32_t>(one->begin),
+                          static_cast<int32_t>(one->end)});
     }
     if (copies.empty()) return;
     const CudaTable<PolygonCopy> device(copies);
-    copy_polygons<<<static_cast<unsigned>(std::min<size_t>(copies.size(), 65535)), 64, 0, current_cuda_stream()>>>(device.data(),
-                                                                                                               static_cast<int64_t>(copies.size()));
+    copy_polygons<<<static_cast<unsigned>(std::min<size_t>(copies.size(), 65535)), 64, 0, current_cuda_stream()>>>(
+        device.data(), static_cast<int64_t>(copies.size()));
     return check_launch("segmentation.select_masks");
   }
 #endif
@@ -119,8 +118,8 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
       row[0] = static_cast<int32_t>(one->mask);
       row[1] = static_cast<int32_t>(one->begin);
       row[2] = static_cast<int32_t>(one->end);
-      std::memcpy(static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i), static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i),
-                  (one->end - one->begin) * vertex_bytes(i));
+      std::memcpy(static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i),
+                  static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i));
     }
   });
 }

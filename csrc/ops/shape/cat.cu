@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cat and stack: what lies behind the axis is a run in each input, and the runs of all inputs follow each other.
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
@@ -30,7 +30,8 @@ void cat(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, i
   join("cat", inputs, shapes, axis, output, output_shapes);
 }
 
-void stack(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output, const MaybeTensor& output_shapes) {
+void stack(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
+           const MaybeTensor& output_shapes) {
   join("stack", inputs, shapes, axis, output, output_shapes);
 }
 

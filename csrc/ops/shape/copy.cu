@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {

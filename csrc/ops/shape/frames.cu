@@ -2,20 +2,19 @@
 // Parts of the outermost axis: sequence_rearrange puts them in another order, element_extract makes a sample of each.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
 
 const char* part_of(const std::string& op, const char* argument, const Samples& in, int64_t i, int64_t index) {
   const int64_t count = in.shape(i)[0];
-  if (index < 0 || index >= count)
-    throw Error(Error::Runtime, op + ": argument '" + argument + "': sample " + std::to_string(i) + " has " + std::to_string(count) +
-                                    " frames, there is no frame " + std::to_string(index));
+  if (index < 0 || index >= count) fail(op, ": argument '", argument, "': sample ", i, " has ", count, " frames, there is no frame ", index);
   return static_cast<const char*>(in.data(i)) + index * (in.volume(i) / count) * in.item_bytes();
 }
 
-void sequence_rearrange(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& new_order, const Tensor& output, const MaybeTensor& output_shapes) {
+void sequence_rearrange(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& new_order, const Tensor& output,
+                        const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> order(new_order);
   run_slices("sequence_rearrange", in, out, true, [=](int64_t i, SliceBatch& batch) {
@@ -28,7 +27,8 @@ void sequence_rearrange(const Tensor& input, const MaybeTensor& input_shapes, co
 }
 
 // The output has `elements` times as many samples as the input: all first elements, then all second ones.
-void element_extract(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& element_map, const Tensor& output, const MaybeTensor& output_shapes) {
+void element_extract(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& element_map, const Tensor& output,
+                     const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> elements(element_map);
   run_slices("element_extract", in.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays of one value, or of a smaller array that is broadcast as in NumPy.
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
@@ -29,8 +29,12 @@ void broadcast(const std::string& op, const Tensor& value, const MaybeTensor& va
   });
 }
 
-void zeros(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) { broadcast("zeros", value, std::nullopt, output, output_shapes); }
-void ones(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) { broadcast("ones", value, std::nullopt, output, output_shapes); }
+void zeros(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("zeros", value, std::nullopt, output, output_shapes);
+}
+void ones(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("ones", value, std::nullopt, output, output_shapes);
+}
 void full(const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
   broadcast("full", value, value_shapes, output, output_shapes);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[before, c, behind] = in[before, behind] == c ? on : off
-#include "ndd/elements.cuh"
+#include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
-#include "ndd/slice_rows.h"
+#include "ndd/slice/rows.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -46,8 +46,8 @@ __global__ void one_hot_gpu(const OneHot* samples, int64_t count, DType in, DTyp
 }
 #endif
 
-void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t num_classes, double on_value, double off_value, const Tensor& output,
-             const MaybeTensor& output_shapes) {
+void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t num_classes, double on_value, double off_value,
+             const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const float on = static_cast<float>(on_value), off = static_cast<float>(off_value);
   const auto sample = [=](int64_t i) {
@@ -65,7 +65,8 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
     }
     if (most == 0) return;
     const CudaTable<OneHot> table(samples);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
+                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
     one_hot_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), in.dtype(), out.dtype(), on, off);
     return check_launch("one_hot");
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
 
 // Axis d of the output is axis order[d] of the input; `order` is digits.
-void transpose(const Tensor& input, const MaybeTensor& input_shapes, const std::string& order, const Tensor& output, const MaybeTensor& output_shapes) {
+void transpose(const Tensor& input, const MaybeTensor& input_shapes, const std::string& order, const Tensor& output,
+               const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const int ndim = static_cast<int>(in.ndim());
   check_slice_dims(ndim);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // transforms.combine: one affine map after the other.
-#include "ndd/affine.h"
 #include "ndd/kernel.h"
+#include "ops/transforms/affine.h"
 
 namespace ndd {
 namespace {

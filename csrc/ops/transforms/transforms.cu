@@ -2,9 +2,9 @@
 // transforms.crop, rotation, scale, shear and translation: an affine map from a few numbers, after another one if that is given.
 #include <cmath>
 
-#include "ndd/affine.h"
 #include "ndd/args.h"
 #include "ndd/kernel.h"
+#include "ops/transforms/affine.h"
 
 namespace ndd {
 namespace {
@@ -88,8 +88,7 @@ void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const T
       double a[3];
       for (int d = 0; d < 3; ++d) a[d] = numbers(1, i, f, d, 3);
       const double length = std::sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2]);
-      if (!(length > 0.0) || !std::isfinite(length))
-        throw Error(Error::Runtime, "transforms.rotation: axis must be finite and not zero, sample " + std::to_string(i));
+      if (!(length > 0.0) || !std::isfinite(length)) fail("transforms.rotation: axis must be finite and not zero, sample ", i);
       for (double& one : a) one /= length;
       for (int r = 0; r < 3; ++r) {
         for (int k = 0; k < 3; ++k) map.m[r][k] = (1.0 - c) * a[r] * a[k] + (r == k ? c : 0.0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samples of different shape in one dense buffer: each from the origin, filled up with `fill` behind.
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
@@ -23,8 +23,8 @@ void stack_padded(const Tensor& input, const MaybeTensor& input_shapes, double f
         to.push_back(b);
       }
     }
-    batch.slices.push_back(window_slice(in.data(i), from.data(), out.data(i), to.data(), nullptr, static_cast<int>(from.size()),
-                                        [](int) { return 0; }, [](int) { return false; }));
+    batch.slices.push_back(window_slice(
+        in.data(i), from.data(), out.data(i), to.data(), nullptr, static_cast<int>(from.size()), [](int) { return 0; }, [](int) { return false; }));
   });
 }
 

@@ -3,7 +3,7 @@
 // of `steps`, which have one row for all samples or one for each. A step of 0 picks one position and drops the axis.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/slice.h"
+#include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: ``python -m benchmarks main | ops | unusual | compiled | readers | training | graph | memory | report [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one benchmark; the exit status is 1 when torch_ndd itself failed in it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    suites = parser.add_subparsers(dest="suite", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--threads", type=int, default=2, help="threads of every competitor")
+    common.add_argument("--only", type=re.compile, metavar="REGEX", help="only competitors (main) or operators (ops, unusual) that match")
+    common.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where operators run: main, ops, compiled")
+    common.add_argument("--seconds", type=float, default=float("inf"), help="with --device cuda: ops and compiled leave out what does not fit")
+    common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
+    job = suites.add_parser("main", parents=[common], help="JPEG files to normalised training batches")
+    job.add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
+    job.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
+    job.add_argument("--rounds", type=int, default=7)
+    job.add_argument("--steps", type=int, default=12, help="batches a round")
+    operators = suites.add_parser("ops", parents=[common], help="every operator on 16 VGA photographs")
+    operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
+    operators.add_argument("--rounds", type=int, default=7)
+    operators.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
+    unusual_ones = suites.add_parser("unusual", parents=[common], help="operators with unusual arguments and inputs, against DALI")
+    unusual_ones.add_argument("--rounds", type=int, default=5)
+    unusual_ones.add_argument("--milliseconds", type=float, default=15, help="length of one measurement")
+    training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
+    training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
+    training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
+    training.add_argument("--batches", type=int, default=20_000, help="batches of the soak")
+    chains = suites.add_parser("compiled", parents=[common], help="chains of operators with torch.compile and without")
+    chains.add_argument("--rounds", type=int, default=7)
+    chains.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
+    reading = suites.add_parser("readers", parents=[common], help="readers and the image decoder alone")
+    reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
+    reading.add_argument("--rounds", type=int, default=7)
+    reading.add_argument("--steps", type=int, default=40, help="batches a round")
+    graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
+    graph.add_argument("--rounds", type=int, default=7)
+    memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
+    memory.add_argument("--batches", type=int, default=10_000)
+    pages = suites.add_parser("report", help="write files of --json and the tests' --junitxml into the page of their machine")
+    pages.add_argument("files", type=Path, nargs="+")
+    pages.add_argument("--folder", type=Path, help="where to write it, by default benchmarks/results")
+    options = parser.parse_args(arguments)
+
+    try:
+        return run(options)
+    except ModuleNotFoundError as error:
+        print(f"{error}: the benchmarks need `pip install .[bench]`", file=sys.stderr)
+        return 2
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the chosen benchmark, print and store its report."""
+    from rich.console import Console
+
+    from . import _report, _results, compiled, main_job, ops, readers, training, unusual
+
+    console = Console()
+    if options.suite == "report":
+        console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
+        return 0
+    suites: dict[str, Any] = {"main": main_job, "ops": ops, "unusual": unusual, "compiled": compiled, "readers": readers, "training": training}
+    if options.device == "cuda":
+        import torch
+
+        from . import cuda
+
+        if not torch.cuda.is_available():
+            console.print("--device cuda: torch sees no GPU", style="red")
+            return 2
+        suites = {"main": main_job, "ops": cuda.ops, "compiled": cuda.compiled, "graph": cuda.graph, "memory": cuda.memory}
+    if options.suite not in suites:
+        console.print(f"{options.suite} does not run with --device {options.device}", style="red")
+        return 2
+    facts = _report.environment(options.threads, options.device)
+    _report.print_environment(console, facts)
+    report = suites[options.suite].run(options, console)
+    if options.json is not None:
+        _report.write_json(options.json, {"suite": options.suite, "environment": facts, **report})
+        console.print(f"written to {options.json}")
+    return int(any(name.startswith("torch_ndd") for name in report["failed"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

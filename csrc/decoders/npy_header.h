@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The header of a .npy file: magic, version, length, and a dict of Python in text.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ndd/dtypes.h"
+
+namespace ndd {
+
+struct NpyHeader {
+  DType dtype = DType::uint8;
+  int64_t item_bytes = 1;
+  bool swapped = false;        // big-endian
+  bool fortran_order = false;  // the first axis is the contiguous one
+  std::vector<int64_t> shape;
+  int64_t data = 0;  // where the elements begin
+  int64_t volume = 1;
+};
+
+// Where the dict begins and how long it is.
+struct NpyPrefix {
+  int64_t bytes, length;
+};
+
+// Error says what is wrong, or what is not supported.
+// `available`: bytes of the file that are here.
+NpyPrefix parse_npy_prefix(const char* file, int64_t available);
+NpyHeader parse_npy_header(std::string_view dict);
+
+}  // namespace ndd

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements as unsigned numbers of their size that sort as they do: filters by rank (minimum, maximum, median) need four types and not thirteen, and
+// NaN has a place.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ndd/dtypes.h"
+#include "ndd/elementwise/saturate.h"
+#include "ndd/hd.h"
+
+namespace ndd {
+
+template <size_t bytes>
+struct KeyOfSize;
+template <>
+struct KeyOfSize<1> {
+  using type = uint8_t;
+};
+template <>
+struct KeyOfSize<2> {
+  using type = uint16_t;
+};
+template <>
+struct KeyOfSize<4> {
+  using type = uint32_t;
+};
+template <>
+struct KeyOfSize<8> {
+  using type = uint64_t;
+};
+
+template <class T>
+using Key = typename KeyOfSize<sizeof(T)>::type;
+
+// NaN becomes the key `nan`: 0 or the largest, which are NaN again when they come back.
+template <class T>
+NDD_HD Key<T> to_key(T value, Key<T> nan) {
+  using K = Key<T>;
+  constexpr K sign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
+  K bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if constexpr (is_floating<T>) {
+    const K key = static_cast<K>(bits & sign ? ~bits : bits | sign);
+    return static_cast<float>(value) == static_cast<float>(value) ? key : nan;
+  } else if constexpr (std::is_signed_v<T>) {
+    return static_cast<K>(bits ^ sign);
+  } else {
+    return bits;
+  }
+}
+
+template <class T>
+NDD_HD T from_key(Key<T> key) {
+  using K = Key<T>;
+  constexpr K sign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
+  K bits = key;
+  if constexpr (is_floating<T>) bits = static_cast<K>(key & sign ? key ^ sign : ~key);
+  else if constexpr (std::is_signed_v<T>) bits = static_cast<K>(key ^ sign);
+  T value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Calls f(TypeTag<K>{}) with the type of the keys of `dtype`.
+template <class F>
+void for_key(DType dtype, F&& f) {
+  switch (item_bytes(dtype)) {
+    case 1: return f(TypeTag<uint8_t>{});
+    case 2: return f(TypeTag<uint16_t>{});
+    case 4: return f(TypeTag<uint32_t>{});
+    default: return f(TypeTag<uint64_t>{});
+  }
+}
+
+// Single elements of a type known at run time, for device code.
+template <class K>
+NDD_HD K load_key(const void* data, DType dtype, int64_t i, K nan) {
+  K key{};
+  for_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (sizeof(T) == sizeof(K)) key = to_key<T>(static_cast<const T*>(data)[i], nan);
+  });
+  return key;
+}
+
+template <class K>
+NDD_HD void store_key(K key, void* data, DType dtype, int64_t i) {
+  for_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (sizeof(T) == sizeof(K)) static_cast<T*>(data)[i] = from_key<T>(key);
+  });
+}
+
+}  // namespace ndd

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Noise driver: out[e] = F::combine(in[e], noise of element e), in the type of the input, with a stream of Philox for each sample.
+//
+// f is a small struct, shared by CPU and CUDA, with
+//   bool keeps()                                                 the output is the input
+//   NDD_HD void operator()(const float* in, const uint32_t* words, int n, float* noise)   a word for each element; `in` is null unless F::kReadsInput
+//   template <class T> static NDD_HD T combine(T in, float noise)
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ndd/elementwise/rows.h"
+#include "ndd/random/random.h"
+#include "ndd/simd.h"
+
+namespace ndd {
+
+// The type to add in: float holds what has 24 bits.
+template <class T>
+using NoiseSum = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
+
+namespace noise_detail {
+
+constexpr int64_t kRow = 1024;
+
+template <class F>
+void noise_row(const F& functor, const float* in, const uint32_t* words, int n, float* noise) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const F f = functor;
+    f(in, words, n, noise);
+  });
+}
+
+template <class F, class T>
+void combine_row(const void* in, const float* noise, int64_t n, void* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const T* __restrict src = static_cast<const T*>(in);
+    const float* __restrict add = noise;
+    T* __restrict dst = static_cast<T*>(out);
+    const int64_t count = n;
+    for (int64_t e = 0; e < count; ++e) dst[e] = F::combine(src[e], add[e]);
+  });
+}
+
+template <class F>
+void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DType dtype, void* out) {
+  const int64_t bytes = item_bytes(dtype);
+  if (f.keeps()) {
+    if (count > 0) std::memcpy(out, in, count * bytes);
+    return;
+  }
+  void (*combine)(const void*, const float*, int64_t, void*) = nullptr;
+  for_dtype(dtype, [&](auto tag) { combine = combine_row<F, typename decltype(tag)::type>; });
+  const LoadRow load = row_loader(dtype);
+  alignas(64) uint32_t words[kRow];
+  alignas(64) float row[kRow], noise[kRow];
+  const char* from = static_cast<const char*>(in);
+  char* to = static_cast<char*>(out);
+  for (int64_t begin = 0; begin < count; begin += kRow, from += kRow * bytes, to += kRow * bytes) {
+    const int64_t n = std::min(kRow, count - begin);
+    stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
+    if (F::kReadsInput) load(from, n, row);
+    noise_row(f, row, words, static_cast<int>(n), noise);
+    combine(from, noise, n, to);
+  }
+}
+
+#ifdef __CUDACC__
+template <class F>
+struct Run {
+  F f;
+  Philox stream;
+  int64_t count;
+  const void* in;
+  void* out;
+};
+
+constexpr int kThreads = 256;
+
+// A block of Philox, four elements, for each thread: some 300 issue slots, so that the arithmetic bounds it: half of the bandwidth for float32, less for
+// narrower types. Every element is read and written once, four at a time.
+template <class F>
+__global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run<F> run = runs[k];
+    const int64_t stride = int64_t{gridDim.x} * kThreads * 4;
+    for (int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 4; begin < run.count; begin += stride) {
+      float values[4] = {}, noise[4] = {};
+      if (F::kReadsInput) {
+        for_dtype(dtype, [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          T in[4] = {};
+          load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) values[e] = static_cast<float>(in[e]);
+        });
+      }
+      if (!run.f.keeps()) {
+        uint32_t words[4];
+        run.stream.compute(static_cast<uint32_t>(begin / 4), words);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) run.f(values + e, words + e, 1, noise + e);
+      }
+      for_dtype(dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        T in[4] = {}, made[4];
+        load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) made[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
+        store_some(made, run.count - begin, static_cast<T*>(run.out) + begin);
+      });
+    }
+  }
+}
+
+template <class F>
+void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dtype) {
+  int64_t most = 0;
+  for (const Run<F>& run : runs) most = std::max(most, run.count);
+  if (most == 0) return;
+  const CudaTable<Run<F>> table(runs);
+  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 4 - 1) / (kThreads * 4);
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, dtype);
+  check_launch(op.c_str());
+}
+#endif
+
+}  // namespace noise_detail
+
+// Applies make_functor(i) to sample i. `words` are those that the call drew, `nanoseconds` is the cost of an element.
+template <class Make>
+void add_noise(const std::string& op, const Tensor& words, const Samples& in, const Samples& out, double nanoseconds, Make make_functor) {
+  using namespace noise_detail;
+  const int64_t* drawn = drawn_words(op, words);
+#ifdef __CUDACC__
+  if (in.values().is_cuda()) {
+    std::vector<Run<decltype(make_functor(0))>> runs;
+    for (int64_t i = 0; i < in.size(); ++i) runs.push_back({make_functor(i), Philox(drawn, i), in.volume(i), in.data(i), out.data(i)});
+    return launch_gpu(op, runs, in.dtype());
+  }
+#endif
+  launch_cpu(op, in.size(), nanoseconds * in.mean_volume(), {words},
+             [=](int64_t i) { run_cpu(make_functor(i), Philox(drawn, i), in.data(i), in.volume(i), in.dtype(), out.data(i)); });
+}
+
+}  // namespace ndd

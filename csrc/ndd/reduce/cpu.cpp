@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/reduce/cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ndd/elementwise/convert.h"
+#include "ndd/elementwise/rows.h"
+#include "ndd/reduce/fold.h"
+#include "ndd/simd.h"
+
+namespace ndd::reduce {
+namespace {
+
+// The type of loops that folds elements of a type without loss.
+DType lane_dtype(Fold fold, DType in) {
+  switch (in) {
+    case DType::uint8:
+    case DType::boolean:  // 0 and 1
+      return DType::uint8;
+    case DType::int8:
+    case DType::int16:
+    case DType::uint16:
+    case DType::int32: return DType::int32;
+    case DType::uint32:
+    case DType::int64: return DType::int64;
+    case DType::uint64:  // the bits of a sum modulo 2^64 are the same; extremes are those of numbers that are 2^63 less
+      return fold == Fold::sum || fold == Fold::smallest || fold == Fold::largest ? DType::int64 : DType::float64;
+    case DType::float16:
+    case DType::bfloat16:
+    case DType::float32: return DType::float32;
+    default: return DType::float64;
+  }
+}
+
+template <DType in, DType out>
+void convert_elements(const void* from, int64_t n, void* to) {
+  convert_run(from, in, n, to, out);
+}
+
+// Also back.
+void shift_unsigned(const void* from, int64_t n, void* to) {
+  const auto* values = static_cast<const uint64_t*>(from);
+  for (int64_t k = 0; k < n; ++k) static_cast<uint64_t*>(to)[k] = values[k] ^ (uint64_t{1} << 63);
+}
+
+StageElements stage_of(Fold fold, DType in) {
+  switch (in) {
+    case DType::int8: return convert_elements<DType::int8, DType::int32>;
+    case DType::int16: return convert_elements<DType::int16, DType::int32>;
+    case DType::uint16: return convert_elements<DType::uint16, DType::int32>;
+    case DType::uint32: return convert_elements<DType::uint32, DType::int64>;
+    case DType::uint64:
+      if (fold == Fold::sum) return nullptr;
+      return lane_dtype(fold, in) == DType::int64 ? shift_unsigned : convert_elements<DType::uint64, DType::float64>;
+    case DType::float16: return convert_elements<DType::float16, DType::float32>;
+    case DType::bfloat16: return convert_elements<DType::bfloat16, DType::float32>;
+    default: return nullptr;
+  }
+}
+
+bool is_extreme(Fold fold) { return fold == Fold::smallest || fold == Fold::largest; }
+
+// Results of totals that are int64 or double, as float, or as the doubles that a saturating store takes: integers are cut off, as DALI does.
+template <class Total, class Out>
+void finish_row(const Finisher& finisher, const void* totals, int64_t n, bool cut, Out* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const Total* __restrict from = static_cast<const Total*>(totals);
+    Out* __restrict to = out;
+    const Finisher finish = finisher;
+    const int64_t count = n;
+    for (int64_t k = 0; k < count; ++k) to[k] = static_cast<Out>(finish.value(static_cast<double>(from[k])));
+    if (!cut) return;
+    for (int64_t k = 0; k < count; ++k) to[k] = to[k] == to[k] ? std::trunc(to[k]) : Out{};
+  });
+}
+
+template <class Out>
+void finish_totals(const Finisher& finisher, const void* totals, DType type, int64_t n, bool cut, Out* out) {
+  if (type == DType::int64) finish_row<int64_t>(finisher, totals, n, cut, out);
+  else finish_row<double>(finisher, totals, n, cut, out);
+}
+
+constexpr int64_t kFinished = kLanes;  // totals that are handed over together, at most
+
+}  // namespace
+
+DType total_dtype(Fold fold, DType in) {
+  const DType lane = lane_dtype(fold, in);
+  if (is_extreme(fold)) return in == DType::uint64 ? in : lane;
+  if (is_floating_dtype(lane) || fold == Fold::distances) return DType::float64;
+  if (fold == Fold::sum) return DType::uint64;
+  if (fold == Fold::mean) return lane == DType::int64 ? DType::float64 : DType::int64;
+  return lane == DType::uint8 ? DType::int64 : DType::float64;
+}
+
+void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take) {
+  const Input input{in, lane_dtype(fold, dtype), item_bytes(dtype), stage_of(fold, dtype)};
+  switch (fold) {
+    case Fold::sum:
+    case Fold::mean: return fold_sums(fold == Fold::sum, shape, input, take);
+    case Fold::squares: return fold_squares(shape, input, take);
+    case Fold::distances: return fold_distances(shape, input, centres, take);
+    case Fold::smallest:
+    case Fold::largest:
+      if (dtype != DType::uint64) return fold_extremes(fold == Fold::largest, shape, input, take);
+      return fold_extremes(fold == Fold::largest, shape, input, [&](int64_t first, int64_t n, const void* totals) {
+        uint64_t shifted[kFinished];
+        shift_unsigned(totals, n, shifted);
+        take(first, n, shifted);
+      });
+  }
+}
+
+void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centres centres, void* out,
+                   DType out_dtype) {
+  const DType type = total_dtype(fold, in_dtype);
+  const bool exact = type == DType::uint64 || is_extreme(fold);
+  // Whole sums are signed where the elements are.
+  const DType from = fold == Fold::sum && exact && is_signed_dtype(in_dtype) ? DType::int64 : type;
+  const StoreRowOf<double> store = row_storer<double>(out_dtype);
+  fold_sample(fold, shape, in, in_dtype, centres, [&](int64_t first, int64_t n, const void* totals) {
+    char* const to = static_cast<char*>(out) + first * item_bytes(out_dtype);
+    if (exact) return convert_run(totals, from, n, to, out_dtype);
+    if (out_dtype == DType::float32) return finish_totals(finisher, totals, type, n, false, reinterpret_cast<float*>(to));
+    alignas(64) double values[kFinished];
+    finish_totals(finisher, totals, type, n, !is_floating_dtype(out_dtype) && out_dtype != DType::boolean, values);
+    store(values, n, to);
+  });
+}
+
+}  // namespace ndd::reduce

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA side of the reductions: every output is folded by a team of threads, long ones in several chunks whose totals a second launch folds in order.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ndd/cuda.h"
+#include "ndd/elementwise/order_keys.h"
+#include "ndd/reduce/reduce.h"
+
+namespace ndd {
+namespace reduce {
+
+struct GpuSample {
+  Reduction shape;
+  Finisher finisher;
+  const void* in;
+  void* out;
+  const void* centre;  // numbers of the type `centre_type`, one or one for each output; or null
+  int64_t centres;
+  int64_t first_partial, chunks;  // where the totals of its chunks lie
+  int64_t rows = 0, channels = 0;  // rows.cuh
+};
+
+struct GpuTypes {
+  DType in, out, centre;
+};
+
+// A fold adds elements of type T up in a Local<T>, at most kMostTaken of them, and makes a Total of it; `centre` is a number of the output. Totals are
+// merged in a fixed order.
+constexpr int64_t kMostTaken = 32768;
+
+// Whole sums modulo 2^64.
+struct GpuWholeSum {
+  using Total = uint64_t;
+  template <class T>
+  using Local = std::conditional_t<sizeof(T) <= 2, int32_t, uint64_t>;
+  static constexpr bool kCentred = false;
+
+  NDD_HD Total identity(DType) const { return 0; }
+  template <class T>
+  NDD_HD Local<T> start() const {
+    return 0;
+  }
+  template <class T>
+  NDD_HD void take(Local<T>& local, T value, double) const {
+    if constexpr (!is_floating<T>) local += static_cast<Local<T>>(value);
+  }
+  template <class T>
+  NDD_HD Total total(Local<T> local) const {
+    return static_cast<Total>(static_cast<int64_t>(local));
+  }
+  NDD_HD Total merge(Total a, Total b) const { return a + b; }
+  NDD_HD void store(const GpuSample& sample, Total total, const GpuTypes& types, int64_t o) const {
+    const bool is_signed = types.in == DType::int8 || types.in == DType::int16 || types.in == DType::int32 || types.in == DType::int64;
+    for_dtype(types.out, [&](auto tag) {
+      using Out = typename decltype(tag)::type;
+      static_cast<Out*>(sample.out)[o] = sample.finisher.whole<Out>(total, is_signed);
+    });
+  }
+};
+
+// Sums in double; of bytes in whole numbers, which is the same.
+template <bool squares, bool centred>
+struct GpuSum {
+  using Total = double;
+  template <class T>
+  using Local = std::conditional_t<sizeof(T) == 1 && !centred, std::conditional_t<squares, uint32_t, int32_t>, double>;
+  static constexpr bool kCentred = centred;
+
+  NDD_HD Total identity(DType) const { return 0.0; }
+  template <class T>
+  NDD_HD Local<T> start() const {
+    return 0;
+  }
+  template <class T>
+  NDD_HD void take(Local<T>& local, T value, double centre) const {
+    auto v = widened<std::conditional_t<sizeof(T) == 1 && !centred, int32_t, double>>(value);
+    if constexpr (centred) v -= centre;
+    local += squares ? v * v : v;
+  }
+  template <class T>
+  NDD_HD Total total(Local<T> local) const {
+    return static_cast<double>(local);
+  }
+  NDD_HD Total merge(Total a, Total b) const { return a + b; }
+  NDD_HD void store(const GpuSample& sample, Total total, const GpuTypes& types, int64_t o) const {
+    for_dtype(types.out, [&](auto tag) {
+      using Out = typename decltype(tag)::type;
+      static_cast<Out*>(sample.out)[o] = sample.finisher.operator()<Out>(total);
+    });
+  }
+};
+
+// Sums of the distances from an output's first element and of their squares, of which the mean and the squared distances from it follow; of bytes from
+// 0, in whole numbers. One pass over the input instead of two. In double, the squared distances lose digits only where the first element is thousands
+// of standard deviations from the mean.
+struct GpuMoments {
+  struct Total {
+    double sum, squares;
+  };
+  template <class T>
+  struct Local {
+    using Sum = std::conditional_t<sizeof(T) == 1, int32_t, double>;
+    Sum sum;
+    std::conditional_t<sizeof(T) == 1, uint32_t, double> squares;
+  };
+  static constexpr bool kCentred = true;
+  int64_t distance;  // of the squared distances from the means, in doubles
+
+  NDD_HD Total identity(DType) const { return {0.0, 0.0}; }
+  template <class T>
+  NDD_HD Local<T> start() const {
+    return {0, 0};
+  }
+  template <class T>
+  NDD_HD void take(Local<T>& local, T value, double centre) const {
+    auto v = widened<typename Local<T>::Sum>(value);
+    if constexpr (sizeof(T) > 1) v -= centre;
+    local.sum += v;
+    local.squares += v * v;
+  }
+  template <class T>
+  NDD_HD Total total(Local<T> local) const {
+    return {static_cast<double>(local.sum), static_cast<double>(local.squares)};
+  }
+  NDD_HD Total merge(const Total& a, const Total& b) const { return {a.sum + b.sum, a.squares + b.squares}; }
+  NDD_HD void store(const GpuSample& sample, const Total& total, const GpuTypes& types, int64_t o) const {
+    double first = 0.0;
+    if (sample.shape.count > 0)
+      for_dtype(types.in, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        if constexpr (sizeof(T) > 1) first = widened<double>(static_cast<const T*>(sample.in)[sample.shape.of_output(o)]);
+      });
+    // n * squares - sum^2, both products with the bits that a double does not hold.
+    const double n = static_cast<double>(sample.shape.count), product = total.sum * total.sum;
+    const double squares = (fma(n, total.squares, -product) - fma(total.sum, total.sum, -product)) / n;
+    static_cast<double*>(sample.out)[o] = first + total.sum / n;
+    static_cast<double*>(sample.out)[o + distance] = squares > 0.0 ? squares : squares == squares ? 0.0 : squares;
+  }
+};
+
+// The smallest or largest, as keys.
+struct GpuExtreme {
+  using Total = uint64_t;
+  template <class T>
+  using Local = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  static constexpr bool kCentred = false;
+  bool maximum;
+
+  template <class T>
+  NDD_HD Local<T> start() const {
+    using K = Key<T>;
+    if constexpr (is_floating<T>) return to_key<T>(static_cast<T>(maximum ? -INFINITY : INFINITY), K{});
+    else if constexpr (std::is_same_v<T, bool>) return maximum ? 0 : 1;
+    else return maximum ? K{} : static_cast<K>(~K{});
+  }
+  NDD_HD Total identity(DType dtype) const {
+    Total key = 0;
+    for_dtype(dtype, [&](auto tag) { key = start<typename decltype(tag)::type>(); });
+    return key;
+  }
+  template <class T>
+  NDD_HD void take(Local<T>& local, T value, double) const {
+    const Local<T> key = to_key<T>(value, static_cast<Key<T>>(local));  // NaN changes nothing
+    local = maximum ? (key > local ? key : local) : (key < local ? key : local);
+  }
+  template <class T>
+  NDD_HD Total total(Local<T> local) const {
+    return local;
+  }
+  NDD_HD Total merge(Total a, Total b) const { return (b > a) == maximum ? b : a; }
+  NDD_HD void store(const GpuSample& sample, Total total, const GpuTypes& types, int64_t o) const {
+    for_dtype(types.out, [&](auto tag) {
+      using Out = typename decltype(tag)::type;
+      static_cast<Out*>(sample.out)[o] = from_key<Out>(static_cast<Key<Out>>(total));
+    });
+  }
+};
+
+constexpr int kThreads = 256;
+
+// The number that distances of output o are measured from: the given one, or its first element.
+NDD_HD double centre_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
+  double value = 0.0;
+  if (!sample.centre && sample.shape.count == 0) return value;
+  const void* const from = sample.centre ? sample.centre : sample.in;
+  const int64_t at = !sample.centre ? sample.shape.of_output(o) : sample.centres > 1 ? o : 0;
+  for_dtype(sample.centre ? types.centre : types.in,
+            [&](auto tag) { value = widened<double>(static_cast<const typename decltype(tag)::type*>(from)[at]); });
+  return value;
+}
+
+// A team of threads, 1, a warp or a block, shares a chunk of an output; they fold in a fixed order. Single threads take neighbouring outputs and teams
+// neighbouring elements, so that either way a warp reads neighbouring bytes. For what rows.cuh does not take: few elements an output, or more
+// than one dimension to be reduced.
+template <class Fold>
+__global__ void __launch_bounds__(kThreads)
+    fold_kernel(const GpuSample* samples, int64_t count, Fold fold, int team, int64_t chunk, GpuTypes types, typename Fold::Total* partials) {
+  __shared__ typename Fold::Total shared[kThreads];
+  const int teams = kThreads / team, member = static_cast<int>(threadIdx.x) % team, own = static_cast<int>(threadIdx.x) / team;
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const GpuSample& sample = samples[k];
+    const int64_t outputs = sample.shape.outputs, units = outputs * sample.chunks;
+    for (int64_t first = int64_t{blockIdx.x} * teams; first < units; first += int64_t{gridDim.x} * teams) {
+      const int64_t unit = first + own, o = unit % outputs, part = unit / outputs;
+      auto total = fold.identity(types.in);
+      if (unit < units) {
+        const int64_t begin = part * chunk + member, end = min(sample.shape.count, (part + 1) * chunk), start = sample.shape.of_output(o);
+        const int64_t stride = sample.shape.reduced_stride[0];
+        const double centre = Fold::kCentred ? centre_of(sample, types, o) : 0.0;
+        const bool straight = sample.shape.reduced <= 1;
+        for_dtype(types.in, [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          const T* const from = static_cast<const T*>(sample.in) + start;
+          for (int64_t e = begin; e < end;) {
+            auto local = fold.template start<T>();
+            const int64_t stop = min(end, e + kMostTaken * team);
+            if (straight) {
+#pragma unroll 4
+              for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], centre);
+            } else {
+#pragma unroll 1
+              for (; e < stop; e += team) fold.template take<T>(local, from[sample.shape.of_element(e)], centre);
+            }
+            total = fold.merge(total, fold.template total<T>(local));
+          }
+        });
+      }
+      if (team > 1) {
+        shared[threadIdx.x] = total;
+        __syncthreads();
+        for (int half = team / 2; half > 0; half /= 2) {
+          if (member < half) shared[threadIdx.x] = fold.merge(shared[threadIdx.x], shared[threadIdx.x + half]);
+          __syncthreads();
+        }
+        total = shared[threadIdx.x - member];
+        __syncthreads();
+      }
+      if (member == 0 && unit < units) {
+        if (partials) partials[sample.first_partial + unit] = total;
+        else fold.store(sample, total, types, o);
+      }
+    }
+  }
+}
+
+template <class Fold>
+__global__ void __launch_bounds__(kThreads)
+    merge_kernel(const GpuSample* samples, int64_t count, Fold fold, GpuTypes types, const typename Fold::Total* partials) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const GpuSample& sample = samples[k];
+    for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < sample.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
+      auto total = fold.identity(types.in);
+      for (int64_t c = 0; c < sample.chunks; ++c) total = fold.merge(total, partials[sample.first_partial + c * sample.shape.outputs + o]);
+      fold.store(sample, total, types, o);
+    }
+  }
+}
+
+}  // namespace reduce
+}  // namespace ndd
+
+#include "ndd/reduce/rows.cuh"
+
+namespace ndd {
+namespace reduce {
+
+template <class Fold>
+void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold, const GpuTypes& types) {
+  int64_t outputs = 0, elements = 0, all = 0;
+  bool side_by_side = false;
+  for (const GpuSample& sample : samples) {
+    outputs = std::max(outputs, sample.shape.outputs);
+    elements = std::max(elements, sample.shape.count);
+    all += sample.shape.outputs;
+    side_by_side = side_by_side || (sample.shape.kept > 0 && sample.shape.kept_stride[0] == 1 && sample.shape.kept_extent[0] >= 32);
+  }
+  if (outputs == 0) return;
+  if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);
+  const int team = elements <= 64 || side_by_side ? 1 : elements <= 2048 ? 32 : kThreads;
+  // Enough threads for the whole device: 2048 for each of 132 processors.
+  const int64_t wanted = std::max<int64_t>(1, 270000 / (all * team)), most = std::max<int64_t>(1, elements / (64 * team));
+  const int64_t chunks = std::min({wanted, most, int64_t{4096}}), chunk = std::max<int64_t>(1, (elements + chunks - 1) / chunks);
+  int64_t partials = 0;
+  for (GpuSample& sample : samples) {
+    sample.first_partial = partials;
+    sample.chunks = std::max<int64_t>(1, (sample.shape.count + chunk - 1) / chunk);
+    partials += sample.shape.outputs * sample.chunks;
+  }
+  const CudaTable<GpuSample> table(samples);
+  const CudaBuffer buffer(chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
+  auto* totals = chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
+  const int64_t count = static_cast<int64_t>(samples.size());
+  const auto grid = [&](int64_t threads) {
+    return dim3(static_cast<unsigned>(std::clamp<int64_t>((threads + kThreads - 1) / kThreads, 1, 1 << 16)),
+                static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  };
+  const cudaStream_t stream = current_cuda_stream();
+  const dim3 blocks = grid(outputs * chunks * team);
+  fold_kernel<Fold><<<blocks, kThreads, 0, stream>>>(table.data(), count, fold, team, chunk, types, totals);
+  if (totals) merge_kernel<Fold><<<grid(outputs), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
+  check_launch(op);
+}
+
+// Each of these is compiled in one file only: sums.cu and squares.cu.
+extern template void launch_gpu(const char*, std::vector<GpuSample>, const GpuSum<false, false>&, const GpuTypes&);
+extern template void launch_gpu(const char*, std::vector<GpuSample>, const GpuSum<true, true>&, const GpuTypes&);
+
+}  // namespace reduce
+}  // namespace ndd

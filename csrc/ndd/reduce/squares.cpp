@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/reduce/fold.h"
+
+namespace ndd::reduce {
+
+void fold_squares(const Reduction& shape, const Input& in, const TakeTotals& take) { fold_input<AddSquare>(shape, in, {}, take); }
+
+void fold_distances(const Reduction& shape, const Input& in, Centres centres, const TakeTotals& take) {
+  fold_input<AddSquaredDistance>(shape, in, centres, take);
+}
+
+}  // namespace ndd::reduce

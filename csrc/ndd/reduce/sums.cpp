@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/reduce/fold.h"
+
+namespace ndd::reduce {
+namespace {
+
+template <class T>
+using ExactSum = Add<T, true>;
+template <class T>
+using MeanSum = Add<T, false>;
+
+}  // namespace
+
+void fold_sums(bool exact, const Reduction& shape, const Input& in, const TakeTotals& take) {
+  if (exact) fold_input<ExactSum>(shape, in, {}, take);
+  else fold_input<MeanSum>(shape, in, {}, take);
+}
+
+}  // namespace ndd::reduce

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Separable resampling: where an output element lies in the source and which source elements it mixes. Shared by the CPU and CUDA drivers.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "ndd/hd.h"
+
+namespace ndd {
+
+// The values of ndd's InterpType.
+enum class Filter : int32_t { nearest, linear, cubic, lanczos3, triangular, gaussian };
+
+// One resampled axis: output element i is centred at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
+struct Axis {
+  int64_t in, out;
+  float lo, scale;  // scale < 0 mirrors
+  Filter filter;
+  float stretch;  // the kernel is this many times wider than at unit scale
+  float shrink;   // 1 / stretch
+  float anchor;   // distance from the first tap's lower bound to the centre
+  int32_t taps;
+};
+
+// Products and sums are rounded one by one: a fused multiply-add would move a nearest neighbour that lies on a pixel boundary, and make
+// the backends disagree about it.
+NDD_HD float mul_then_add(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(__fmul_rn(a, b), c);
+#else
+  return static_cast<float>(static_cast<double>(a) * b) + c;
+#endif
+}
+
+NDD_HD float support_radius(Filter filter) { return filter == Filter::cubic ? 2.0f : filter == Filter::lanczos3 ? 3.0f : 1.0f; }
+
+// Source region [lo, hi) of an axis of `in` elements onto `out` elements. `min_filter` serves reduction and is widened when `antialias`.
+NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_filter, Filter mag_filter, bool antialias) {
+  const float limit = 4194304.0f;  // keeps coordinates exact to half an element and bounds the kernel; also replaces NaN
+  lo = fminf(fmaxf(lo, -limit), limit);
+  hi = fminf(fmaxf(hi, -limit), limit);
+  Axis a{};
+  a.in = in;
+  a.out = out;
+  a.lo = lo;
+  a.scale = out > 0 ? (hi - lo) / static_cast<float>(out) : 1.0f;
+  const bool reduces = fabsf(a.scale) > 1.0f;
+  a.filter = reduces ? min_filter : mag_filter;
+  a.stretch = reduces && antialias ? fabsf(a.scale) : 1.0f;
+  a.shrink = 1 / a.stretch;
+  if (a.filter == Filter::linear && a.stretch > 1.0f) a.filter = Filter::triangular;
+  if (a.filter == Filter::nearest || a.filter == Filter::linear) {
+    a.taps = a.filter == Filter::nearest ? 1 : 2;
+  } else if (a.filter == Filter::gaussian) {
+    // The radius by way of a float sigma: the rounding decides whether a tap exactly at the edge (weight e^-4) takes part.
+    const float sigma = static_cast<float>(static_cast<double>(a.stretch * 0.5f) / 1.4142135623730951);
+    a.anchor = 32.0f / (64.0f / fmaxf(1.0f, 5.656854249492381f * sigma));
+    a.taps = static_cast<int32_t>(ceilf(2 * a.anchor));
+  } else {
+    a.anchor = support_radius(a.filter) * a.stretch;
+    a.taps = static_cast<int32_t>(ceilf(2 * a.anchor));
+  }
+  return a;
+}
+
+// A kernel at distance x >= 0 from its centre, in units of source elements at unit scale.
+NDD_HD float kernel_knot(Filter filter, float x) {
+  switch (filter) {
+    case Filter::cubic:  // Catmull-Rom
+      return x < 1 ? (1.5f * x - 2.5f) * x * x + 1 : x < 2 ? ((-0.5f * x + 2.5f) * x - 4) * x + 2 : 0.0f;
+    case Filter::lanczos3: {
+      if (x < 1e-6f) return 1.0f;
+      if (x >= 3) return 0.0f;
+      const float t = x * 1.0471975512f;
+#ifdef __CUDA_ARCH__
+      const float s = sinpif(x * 0.333333333f);  // sinf has a path for large arguments, which keeps a table in memory
+#else
+      const float s = sinf(t);
+#endif
+      return s * (3 * s - 4 * s * s * s) / (3 * t * t);  // sin(pi x) = sin(3 t) = 3 s - 4 s^3; sinc(x) sinc(x / 3)
+    }
+    case Filter::gaussian: return x <= 1 ? expf(-4 * x * x) : 0.0f;
+    default: return x < 1 ? 1 - x : 0.0f;
+  }
+}
+
+// Knot n of a kernel, at distance n / 32. The CPU reads a table of these, which takes 75 us off two Lanczos axes of 224 elements.
+struct ComputedKnots {
+  Filter filter;
+  NDD_HD float operator[](int32_t n) const { return kernel_knot(filter, static_cast<float>(n) / 32); }
+};
+constexpr int32_t kMostKnots = 3 * 32 + 2;
+
+// DALI tabulates its kernels every 1/32 and interpolates: following it keeps float results equal to 1e-6 instead of 1e-3.
+template <class Knots>
+NDD_HD float kernel_value(Filter filter, const Knots& knots, float x) {
+  x = fabsf(x);
+  if (filter == Filter::triangular) return x < 1 ? 1 - x : 0.0f;
+  const float t = x * 32;
+  if (t >= 32 * support_radius(filter) + 1) return 0.0f;  // a Gaussian falls from e^-4 to 0 over the last 1/32
+  const int32_t n = static_cast<int32_t>(t);
+  return knots[n] + (knots[n + 1] - knots[n]) * (t - static_cast<float>(n));
+}
+
+NDD_HD int64_t round_down(float x) {  // floorf is a function call in baseline x86-64
+#ifdef __CUDA_ARCH__
+  return static_cast<int32_t>(floorf(x));  // 64-bit conversions take four times as long; coordinates stay below 2^25
+#else
+  const int64_t n = static_cast<int64_t>(x);
+  return n - (x < static_cast<float>(n));
+#endif
+}
+
+// First source element of output i (may lie outside the source: the caller clamps) and `base`, the argument of tap_weight.
+NDD_HD int64_t first_tap(const Axis& a, int64_t i, float* base) {
+  const float n = static_cast<float>(i);
+  if (a.filter == Filter::nearest) return round_down(mul_then_add(n + 0.5f, a.scale, a.lo));
+  const float x = mul_then_add(n, a.scale, mul_then_add(0.5f, a.scale, a.lo) - 0.5f - a.anchor);
+  const int64_t first = a.filter == Filter::linear ? round_down(x) : -round_down(-x);
+  *base = a.filter == Filter::linear ? x - static_cast<float>(first) : static_cast<float>(first) - x - a.anchor;
+  return first;
+}
+
+// Weight of tap k before normalisation to a sum of 1.
+template <class Knots>
+NDD_HD float tap_weight(const Axis& a, const Knots& knots, int32_t k, float base) {
+  if (a.filter == Filter::nearest) return 1.0f;
+  if (a.filter == Filter::linear) return k == 0 ? 1 - base : base;
+  return kernel_value(a.filter, knots, (base + static_cast<float>(k)) * a.shrink);
+}
+
+NDD_HD int64_t clamp_index(int64_t k, int64_t n) { return k < 0 ? 0 : k >= n ? n - 1 : k; }
+
+}  // namespace ndd

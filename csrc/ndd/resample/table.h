@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a whole axis for the CPU: in-range taps only, what lies outside is added to the border element.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ndd/resample/resample.h"
+
+namespace ndd {
+
+inline const float* tabulated_knots(Filter filter) {
+  struct Tables {
+    float knots[6][kMostKnots];
+    Tables() {
+      for (int f = 0; f < 6; ++f)
+        for (int32_t n = 0; n < kMostKnots; ++n) knots[f][n] = ComputedKnots{static_cast<Filter>(f)}[n];
+    }
+  };
+  static const Tables tables;
+  return tables.knots[static_cast<int>(filter)];
+}
+
+struct AxisTable {
+  Axis axis{};
+  int64_t stride = 0;  // weights per output element
+  int32_t most = 0;    // largest count
+  std::vector<int32_t> start, count;
+  std::vector<float> weight;
+  std::vector<uint32_t> weight14;  // weight * 2^14 rounded, as int16 in both halves; an element's weights sum to exactly 2^14
+
+  const float* weights(int64_t i) const { return weight.data() + i * stride; }
+  const uint32_t* weights14(int64_t i) const { return weight14.data() + i * stride; }
+
+  void build(const Axis& a) {
+    axis = a;
+    most = 0;
+    stride = std::min<int64_t>(a.taps, std::max<int64_t>(a.in, 1));
+    start.resize(a.out);
+    count.resize(a.out);
+    weight.resize(a.out * stride);
+    weight14.clear();
+    if (a.in == 0) return;
+    const float* knots = tabulated_knots(a.filter);
+    for (int64_t i = 0; i < a.out; ++i) build_element(i, knots);
+  }
+
+  void build_element(int64_t i, const float* knots) {
+    float base = 0, *w = weight.data() + i * stride;
+    const int64_t first = first_tap(axis, i, &base), begin = clamp_index(first, axis.in);
+    const int64_t end = clamp_index(first + axis.taps - 1, axis.in) + 1;
+    float sum = 0;
+    if (end - begin == axis.taps) {
+      for (int32_t k = 0; k < axis.taps; ++k) sum += w[k] = tap_weight(axis, knots, k, base);
+    } else {
+      std::fill_n(w, end - begin, 0.0f);
+      for (int32_t k = 0; k < axis.taps; ++k) {
+        const float v = tap_weight(axis, knots, k, base);
+        sum += v;
+        w[clamp_index(first + k, axis.in) - begin] += v;
+      }
+    }
+    int32_t skip = 0, n = static_cast<int32_t>(end - begin);
+    while (n > 1 && w[n - 1] == 0) --n;
+    while (skip + 1 < n && w[skip] == 0) ++skip;
+    n -= skip;
+    const float norm = 1 / sum;
+    for (int32_t k = 0; k < n; ++k) w[k] = w[k + skip] * norm;
+    start[i] = static_cast<int32_t>(begin) + skip;
+    count[i] = n;
+    most = std::max(most, n);
+  }
+
+  void build_weights14() {
+    if (!weight14.empty()) return;
+    weight14.resize(weight.size());
+    for (int64_t i = 0; i < axis.out; ++i) {
+      const float* w = weights(i);
+      uint32_t* q = weight14.data() + i * stride;
+      int32_t rest = 1 << 14, largest = 0;
+      for (int32_t k = 0; k < count[i]; ++k) {
+        const int32_t v = static_cast<int32_t>(w[k] * 16384 + (w[k] < 0 ? -0.5f : 0.5f));
+        if (w[k] > w[largest]) largest = k;
+        rest -= v;
+        q[k] = static_cast<uint16_t>(v) * 0x10001u;
+      }
+      q[largest] = static_cast<uint16_t>(q[largest] + rest) * 0x10001u;
+    }
+  }
+};
+
+inline bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+}
+
+// The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.
+inline AxisTable& axis_table(int slot, const Axis& a) {
+  static thread_local AxisTable tables[5];
+  AxisTable& t = tables[slot];
+  if (!same_axis(a, t.axis) || a.out == 0) t.build(a);
+  return t;
+}
+
+}  // namespace ndd

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers driver: an output is made of boxes that lie on each other, each a window of some input or filled. erase and multi_paste are such stacks.
+// On the CPU the boxes are copied one after the other; on the GPU every element looks for the uppermost box that it lies in.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ndd/elementwise/elements.cuh"
+#include "ndd/slice/slice.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#endif
+
+namespace ndd {
+
+// The box [begin, end) of the output.
+struct Layer {
+  const void* in = nullptr;  // null where the box is filled
+  int64_t origin = 0;        // where the box's first element comes from
+  int64_t fills = 0;         // the first of its values in Layers::fills: one for each channel, or one for all
+  int64_t begin[kSliceDims], end[kSliceDims];
+  int64_t stride[kSliceDims];  // in the input
+
+  NDD_HD bool contains(const int64_t* at, int ndim) const {
+    for (int d = 0; d < ndim; ++d)
+      if (at[d] < begin[d] || at[d] >= end[d]) return false;
+    return true;
+  }
+  NDD_HD int64_t source(const int64_t* at, int ndim) const {
+    int64_t from = origin;
+    for (int d = 0; d < ndim; ++d) from += (at[d] - begin[d]) * stride[d];
+    return from;
+  }
+};
+
+struct Layers {
+  void* out = nullptr;
+  int ndim = 0;
+  int channel = -1;  // the axis along which the fills differ
+  int64_t extent[kSliceDims];
+  std::vector<Layer> layers;  // the uppermost last
+  std::vector<float> fills;
+
+  // All of the output, filled or from an input of the same shape.
+  Layer whole(const void* in) const {
+    Layer layer;
+    layer.in = in;
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; stride *= extent[d--]) {
+      layer.begin[d] = 0;
+      layer.end[d] = extent[d];
+      layer.stride[d] = stride;
+    }
+    return layer;
+  }
+};
+
+// csrc/ndd/slice/layers.cpp
+void run_layers_cpu(const Layers& stack, DType in, DType out);
+#ifdef __CUDACC__
+// csrc/ndd/slice/layers.cu
+void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, DType in, DType out);
+#endif
+
+// make(i) gives the layers of sample i; the lowest one is all of the output.
+template <class Make>
+void run_layers(const std::string& op, const Samples& in, const Samples& out, Make make) {
+#ifdef __CUDACC__
+  if (in.values().is_cuda()) {
+    std::vector<Layers> stacks;
+    for (int64_t i = 0; i < out.size(); ++i) stacks.push_back(make(i));
+    return run_layers_cuda(op, stacks, in.dtype(), out.dtype());
+  }
+#endif
+  const double each = in.dtype() == out.dtype() ? 0.05 * static_cast<double>(out.item_bytes()) : 0.3;
+  launch_cpu(op, out.size(), each * out.mean_volume(), {}, [=](int64_t i) { run_layers_cpu(make(i), in.dtype(), out.dtype()); });
+}
+
+}  // namespace ndd

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of the slice driver on the CPU: moving items of a few bytes, mirrored or strided, and splitting uint8 pixels into normalised planes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "ndd/simd.h"
+#include "ndd/slice/slice.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ndd::slice {
+
+template <int bytes>
+void move_fixed(const char* src, int64_t in_step, char* dst, int64_t out_step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, src += in_step, dst += out_step) std::memcpy(dst, src, bytes);
+}
+
+#if defined(__x86_64__)
+
+// order[item][i]: which byte of `width` becomes byte i when as many items as fit change places; what is left over is at the beginning.
+template <int width>
+struct ReverseOrder {
+  alignas(64) uint8_t order[9][width] = {};
+
+  constexpr ReverseOrder() {
+    for (int item = 1; item <= 8; ++item) {
+      const int group = width / item, step = group * item;
+      for (int i = 0; i < step; ++i) order[item][i] = static_cast<uint8_t>(width - step + (group - 1 - i / item) * item + i % item);
+    }
+  }
+};
+inline constexpr ReverseOrder<16> kReverse16;
+inline constexpr ReverseOrder<64> kReverse64;
+
+// Items in reverse order, a shuffle for 5 RGB pixels in 16 bytes. Returns the number of bytes moved; the rest is too short for whole vectors.
+// What a store writes beyond its items is overwritten by the next one.
+__attribute__((target("avx2"))) inline int64_t reverse_16(const char* src_end, char* dst, int64_t bytes, int64_t item) {
+  const __m128i order = _mm_load_si128(reinterpret_cast<const __m128i*>(kReverse16.order[item]));
+  const int64_t step = 16 / item * item;
+  int64_t left = bytes;
+  for (; left >= 16; left -= step, src_end -= step, dst += step)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst), _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src_end - 16)), order));
+  return bytes - left;
+}
+
+// The same with 21 RGB pixels at a time.
+__attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline int64_t reverse_64(const char* src_end, char* dst, int64_t bytes, int64_t item) {
+  const __m512i order = _mm512_load_si512(kReverse64.order[item]);
+  const int64_t step = 64 / item * item;
+  int64_t left = bytes;
+  for (; left >= 64; left -= step, src_end -= step, dst += step)
+    _mm512_storeu_si512(dst, _mm512_maskz_permutexvar_epi8(~__mmask64{0}, order, _mm512_loadu_si512(src_end - 64)));
+  return bytes - left;
+}
+
+inline bool has_byte_permutation() {
+  static const bool has = cpu_isa() == Isa::avx512 && __builtin_cpu_supports("avx512vbmi");
+  return has;
+}
+
+// memcpy past the caches, for what is too large to stay in them: the line of the destination is not read first.
+__attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* dst, int64_t n) {
+  const int64_t head = std::min<int64_t>(n, -reinterpret_cast<intptr_t>(dst) & 31);
+  std::memcpy(dst, src, head);
+  int64_t i = head;
+  for (; i + 32 <= n; i += 32)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+  std::memcpy(dst + i, src + i, n - i);
+}
+
+#endif
+
+// n times the same item.
+inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
+  if (n <= 0) return;
+  if (bytes == 1) {
+    std::memset(dst, *item, n);
+    return;
+  }
+  std::memcpy(dst, item, bytes);
+  constexpr int64_t kCached = 1 << 14;  // what is doubled stays in the first-level cache
+  const int64_t all = n * bytes;
+  for (int64_t done = bytes; done < all;) {
+    const int64_t step = std::min({done, all - done, std::max(kCached / bytes, int64_t{1}) * bytes});
+    std::memcpy(dst + done, dst, step);
+    done += step;
+  }
+}
+
+// n items of `bytes` bytes; steps are in bytes.
+inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_step, int64_t n, int64_t bytes) {
+  if (in_step == bytes && out_step == bytes) {
+    std::memcpy(dst, src, n * bytes);
+    return;
+  }
+  if (in_step == 0 && out_step == bytes) return repeat_item(src, dst, n, bytes);
+#if defined(__x86_64__)
+  if (in_step == -bytes && out_step == bytes && bytes <= 8 && cpu_isa() != Isa::base) {
+    int64_t done = has_byte_permutation() ? reverse_64(src + bytes, dst, n * bytes, bytes) : 0;
+    done += reverse_16(src + bytes - done, dst + done, n * bytes - done, bytes);
+    src -= done, dst += done, n -= done / bytes;
+  }
+#endif
+  switch (bytes) {
+    case 1: return move_fixed<1>(src, in_step, dst, out_step, n);
+    case 2: return move_fixed<2>(src, in_step, dst, out_step, n);
+    case 3: return move_fixed<3>(src, in_step, dst, out_step, n);
+    case 4: return move_fixed<4>(src, in_step, dst, out_step, n);
+    case 6: return move_fixed<6>(src, in_step, dst, out_step, n);
+    case 8: return move_fixed<8>(src, in_step, dst, out_step, n);
+    case 12: return move_fixed<12>(src, in_step, dst, out_step, n);
+    case 16: return move_fixed<16>(src, in_step, dst, out_step, n);
+  }
+  for (int64_t i = 0; i < n; ++i, src += in_step, dst += out_step) std::memcpy(dst, src, bytes);
+}
+
+// Rows that are read from their end, or from the last row to the first, are not foreseen by the processor. Fetching those that come two rows later makes
+// a vertical flip of 16 VGA images take 0.37 ms instead of 0.9 on one thread, a horizontal one 0.37 instead of 2.0.
+constexpr int64_t kRowsAhead = 2;
+
+inline void fetch(const char* begin, int64_t bytes) {
+  for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(begin + b);
+}
+
+// Rows of items from one array to another. A sample that fills half of a second-level cache is written past it: a vertical flip of VGA images
+// takes 0.4 ms instead of 1.0.
+constexpr int64_t kStreamedBytes = int64_t{1} << 19;
+
+inline bool streams(int64_t output_bytes) {
+#if defined(__x86_64__)
+  return output_bytes >= kStreamedBytes && cpu_isa() != Isa::base;
+#else
+  (void)output_bytes;
+  return false;
+#endif
+}
+
+inline void move_streamed(const char* src, int64_t in_step, char* dst, int64_t n, int64_t bytes) {
+#if defined(__x86_64__)
+  if (in_step == bytes) return stream_bytes(src, dst, n * bytes);
+  constexpr int64_t kStaged = 4096;
+  alignas(64) char staged[kStaged];
+  const int64_t chunk = kStaged / bytes;
+  for (int64_t i = 0; i < n; i += chunk) {
+    const int64_t count = std::min(chunk, n - i);
+    move_items(src + i * in_step, in_step, staged, bytes, count, bytes);
+    stream_bytes(staged, dst + i * bytes, count * bytes);
+  }
+#else
+  move_items(src, in_step, dst, bytes, n, bytes);
+#endif
+}
+
+inline void finish_stream() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+// Pixels of three uint8 to three rows of normalised floats. `src` is the first pixel of the output; `mirrored`: the next one lies before it.
+struct Planes {
+  Channel channel[3];
+  bool mirrored;
+
+  void pixel(const uint8_t* src, int64_t x, float* const (&dst)[3]) const {
+    const uint8_t* from = src + (mirrored ? -3 * x : 3 * x);
+    for (int c = 0; c < 3; ++c) dst[c][x] = channel[c](static_cast<float>(from[c]));
+  }
+};
+
+#if defined(__x86_64__)
+
+// A shuffle of 12 bytes (four pixels) in every 128-bit lane: byte c of each pixel as a dword.
+inline void pixel_order(int c, bool mirrored, int8_t* order, int bytes) {
+  for (int i = 0; i < bytes; ++i) {
+    const int k = i % 16 / 4, pixel = mirrored ? 3 - k : k;
+    order[i] = static_cast<int8_t>(i % 4 == 0 ? 3 * pixel + c : -1);
+  }
+}
+
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_avx512(const Planes& planes, const uint8_t* src, int64_t n,
+                                                                                       float* const (&dst)[3]) {
+  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialised values in the forms without a mask
+  alignas(64) int8_t order[64];
+  __m512i shuffle[3];
+  __m512 mean[3], scale[3], shift[3];
+  for (int c = 0; c < 3; ++c) {
+    pixel_order(c, planes.mirrored, order, 64);
+    shuffle[c] = _mm512_load_si512(order);
+    mean[c] = _mm512_set1_ps(planes.channel[c].mean);
+    scale[c] = _mm512_set1_ps(planes.channel[c].scale);
+    shift[c] = _mm512_set1_ps(planes.channel[c].shift);
+  }
+  // 12 bytes to each lane, the lanes in reverse when mirrored
+  const __m512i spread = planes.mirrored ? _mm512_setr_epi32(9, 10, 11, 0, 6, 7, 8, 0, 3, 4, 5, 0, 0, 1, 2, 0)
+                                         : _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
+  for (int64_t x = 0; x < n; x = x + 32 <= n || x + 16 == n ? x + 16 : n - 16) {
+    const __m512i bytes = _mm512_maskz_loadu_epi32(0x0fff, src + (planes.mirrored ? -3 * (x + 15) : 3 * x));
+    const __m512i pixels = _mm512_maskz_permutexvar_epi32(kAll, spread, bytes);
+    for (int c = 0; c < 3; ++c) {
+      const __m512 v = _mm512_maskz_cvtepi32_ps(kAll, _mm512_shuffle_epi8(pixels, shuffle[c]));
+      _mm512_storeu_ps(dst[c] + x, _mm512_add_ps(_mm512_mul_ps(_mm512_sub_ps(v, mean[c]), scale[c]), shift[c]));
+    }
+  }
+}
+
+__attribute__((target("avx2"))) inline void split_avx2(const Planes& planes, const uint8_t* src, int64_t n, float* const (&dst)[3]) {
+  alignas(32) int8_t order[32];
+  __m256i shuffle[3];
+  __m256 mean[3], scale[3], shift[3];
+  for (int c = 0; c < 3; ++c) {
+    pixel_order(c, planes.mirrored, order, 32);
+    shuffle[c] = _mm256_load_si256(reinterpret_cast<const __m256i*>(order));
+    mean[c] = _mm256_set1_ps(planes.channel[c].mean);
+    scale[c] = _mm256_set1_ps(planes.channel[c].scale);
+    shift[c] = _mm256_set1_ps(planes.channel[c].shift);
+  }
+  const __m256i spread = planes.mirrored ? _mm256_setr_epi32(3, 4, 5, 0, 0, 1, 2, 0) : _mm256_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0);
+  const __m256i six = _mm256_setr_epi32(-1, -1, -1, -1, -1, -1, 0, 0);
+  for (int64_t x = 0; x < n; x = x + 16 <= n || x + 8 == n ? x + 8 : n - 8) {
+    const uint8_t* from = src + (planes.mirrored ? -3 * (x + 7) : 3 * x);
+    const __m256i pixels = _mm256_permutevar8x32_epi32(_mm256_maskload_epi32(reinterpret_cast<const int*>(from), six), spread);
+    for (int c = 0; c < 3; ++c) {
+      const __m256 v = _mm256_cvtepi32_ps(_mm256_shuffle_epi8(pixels, shuffle[c]));
+      _mm256_storeu_ps(dst[c] + x, _mm256_add_ps(_mm256_mul_ps(_mm256_sub_ps(v, mean[c]), scale[c]), shift[c]));
+    }
+  }
+}
+
+#endif
+
+inline void split_pixels(const Planes& planes, const uint8_t* src, int64_t n, float* const (&dst)[3]) {
+#if defined(__x86_64__)
+  if (n >= 16 && cpu_isa() == Isa::avx512) return split_avx512(planes, src, n, dst);
+  if (n >= 8 && cpu_isa() != Isa::base) return split_avx2(planes, src, n, dst);
+#endif
+  for (int64_t x = 0; x < n; ++x) planes.pixel(src, x, dst);
+}
+
+}  // namespace ndd::slice

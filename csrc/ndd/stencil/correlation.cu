@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Correlation of images with windows of weights: of planes in tiles in shared memory, of volumes and with windows that no tile holds one element a thread.
+#include <algorithm>
+#include <vector>
+
+#include "ndd/elementwise/elements.cuh"
+#include "ndd/stencil/stencil.cuh"
+#include "ndd/stencil/windows.cuh"
+
+namespace ndd {
+namespace stencil {
+namespace {
+
+// S: uint8_t for uint8, which are converted when they are loaded from the tile, or float.
+template <class S>
+struct WeightedSum {
+  using Staged = S;
+  static constexpr bool kWeighted = true;
+  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
+  DType in, out, weight_type, fill_type;
+
+  __device__ int64_t in_bytes() const { return item_bytes(in); }
+
+  // The weights column by column.
+  __device__ void prepare(float* weights, const WindowImage& image) const {
+    const int down = image.down.size, along = image.along.size;
+    for (int k = static_cast<int>(threadIdx.x); k < down * along; k += kTileThreads)
+      weights[k % along * down + k / along] = load_element(image.weights, weight_type, k);
+  }
+
+  __device__ void stage(S* tile, int pitch, const StagedRows& from, const Plane& plane, const WindowImage& image) const {
+    if constexpr (sizeof(S) == 1) {
+      stage_bytes(tile, pitch, from, plane, 0, 0);  // such images have no constant border
+    } else {
+      const float fill = image.fill ? load_element(image.fill, fill_type, 0) : 0.0f;
+      for_dtype(in, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        stage_elements<T>(tile, pitch, from, plane, fill, [](T value) { return static_cast<float>(value); });
+      });
+    }
+  }
+
+  static __device__ float value(S element) {
+    if constexpr (sizeof(S) == 1) return static_cast<float>(static_cast<uint32_t>(element));
+    else return element;
+  }
+
+  // Column by column of the window 16 values slide down, so that a value is loaded once for a column.
+  __device__ void outputs(const S* from, int pitch, int inner, int down, int along, const float* weights, void* to, int64_t at, int64_t row,
+                          int count) const {
+    float sum[kPiece];
+#pragma unroll
+    for (int o = 0; o < kPiece; ++o) sum[o] = 0.0f;
+    for (int dx = 0; dx < along; ++dx, from += inner, weights += down) {
+      float window[kPiece];
+      const S* next = from;
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o, next += pitch) window[o] = value(*next);
+      const auto add = [&](float weight, int shift) {
+        if (weight == 0.0f) return;  // takes no part, not even with infinite elements
+#pragma unroll
+        for (int o = 0; o < kPiece; ++o) sum[o] += weight * window[(o + shift) % kPiece];
+      };
+      add(weights[0], 0);
+      for (int first = 1; first < down; first += kPiece) {
+#pragma unroll
+        for (int u = 0; u < kPiece; ++u) {
+          if (first + u >= down) break;
+          window[u] = value(*next);
+          next += pitch;
+          add(weights[first + u], u + 1);
+        }
+      }
+    }
+    for_dtype(out, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* element = static_cast<T*>(to) + at;
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o, element += row)
+        if (o < count) *element = saturate<T>(sum[o]);
+    });
+  }
+};
+
+template <class Load>
+__device__ float correlated_element(const Correlation& c, int64_t element, DType weights, Border border, float fill, Load load) {
+  const int64_t channel = element % c.in_grid.inner, x = element / c.in_grid.inner % c.out_grid.width - c.reach[2].before;
+  const int64_t row = element / c.out_grid.row(), y = row % c.out_grid.height - c.reach[1].before, z = row / c.out_grid.height - c.reach[0].before;
+  float sum = 0.0f;
+  int64_t k = 0;
+  for (int32_t dz = 0; dz < c.reach[0].size; ++dz) {
+    const int64_t plane = border_index(border, z + dz, c.in_grid.depth);
+    for (int32_t dy = 0; dy < c.reach[1].size; ++dy) {
+      const int64_t line = border_index(border, y + dy, c.in_grid.height);
+      const int64_t start = (plane * c.in_grid.height + line) * c.in_grid.row() + channel;
+      for (int32_t dx = 0; dx < c.reach[2].size; ++dx, ++k) {
+        const float weight = load_element(c.weight, weights, k);
+        if (weight == 0.0f) continue;
+        const int64_t column = border_index(border, x + dx, c.in_grid.width);
+        sum += weight * (plane < 0 || line < 0 || column < 0 ? fill : load(start + column * c.in_grid.inner));
+      }
+    }
+  }
+  return sum;
+}
+
+// The general way, for what tiles are not made for: an element a thread, its window read through the first-level cache.
+__global__ void __launch_bounds__(256)
+    correlation_kernel(const Correlation* images, int64_t count, Border border, DType in, DType out, DType weights, DType fill_type) {
+  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const Correlation& c = images[n];
+    const float fill = c.fill ? load_element(c.fill, fill_type, 0) : 0.0f;
+    const int64_t elements = c.out_grid.volume();
+    for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < elements; e += int64_t{gridDim.x} * blockDim.x)
+      store_element(correlated_element(c, e, weights, border, fill, [&](int64_t i) { return load_element(c.in, in, i); }), c.out, out, e);
+  }
+}
+
+template <class S>
+void launch(const char* op, const std::vector<Correlation>& images, Border border, DType in, DType out, DType weights, DType fill_type) {
+  // Each image as if it were alone: its result does not depend on the others.
+  std::vector<WindowImage> tiled;
+  std::vector<Correlation> rest;
+  int64_t most = 0;
+  for (const Correlation& c : images) {
+    const Grid &from = c.in_grid, &to = c.out_grid;
+    if (to.volume() == 0) continue;
+    const WindowImage plane{c.in,
+                            c.out,
+                            c.weight,
+                            c.fill,
+                            from.height,
+                            from.width,
+                            to.height,
+                            to.width,
+                            from.inner,
+                            {c.reach[1].size, c.reach[1].before},
+                            {c.reach[2].size, c.reach[2].before}};
+    if (from.depth == 1 && c.reach[0].size == 1 && fits_window<WeightedSum<S>>(plane)) {
+      tiled.push_back(plane);
+    } else {
+      rest.push_back(c);
+      most = std::max(most, to.volume());
+    }
+  }
+  if (!tiled.empty()) launch_windows(op, tiled, border, WeightedSum<S>{in, out, weights, fill_type});
+  if (rest.empty()) return;
+  const CudaTable<Correlation> table(rest);
+  const int64_t count = static_cast<int64_t>(rest.size());
+  correlation_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, border, in, out, weights, fill_type);
+  check_launch(op);
+}
+
+}  // namespace
+}  // namespace stencil
+
+void launch_correlation(const char* op, const std::vector<stencil::Correlation>& images, Border border, DType in, DType out, DType weights,
+                        DType fill_type) {
+  if (in == DType::uint8 && border != Border::constant) stencil::launch<uint8_t>(op, images, border, in, out, weights, fill_type);
+  else stencil::launch<float>(op, images, border, in, out, weights, fill_type);
+}
+
+}  // namespace ndd

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of keys (ndd/elementwise/order_keys.h) in shared memory, for filters by rank.
+#pragma once
+
+#include <cstdint>
+
+#include "ndd/elementwise/order_keys.h"
+#include "ndd/stencil/tile.cuh"
+
+namespace ndd::stencil {
+
+// Keys of an element type that is known at run time, each xor `flip`: with all bits flipped a minimum is a maximum. NaN has the key `nan`.
+template <class K>
+struct KeyTiles {
+  using Wide = std::conditional_t<sizeof(K) == 8, uint64_t, uint32_t>;  // registers are at least that wide
+  static constexpr K kSign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
+  DType dtype;
+  K flip, nan;
+  K sign;         // what turns the keys of an integer type into its bits
+  bool floating;
+
+  KeyTiles(DType dtype, K flip, K nan) : dtype(dtype), flip(flip), nan(nan), sign{}, floating(is_floating_dtype(dtype)) {
+    for_dtype(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if (!is_floating<T> && std::is_signed_v<T>) sign = kSign;
+    });
+  }
+
+#ifdef __CUDACC__
+  // What lies beyond a constant border has the key `fill`, already flipped.
+  __device__ void stage(K* tile, int pitch, const StagedRows& from, const Plane& plane, K fill) const {
+    if constexpr (sizeof(K) == 1) {
+      stage_bytes(tile, pitch, from, plane, fill, static_cast<uint8_t>(flip ^ sign));
+    } else {
+      const K flipped = flip, of_nan = nan;
+      for_dtype(dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        if constexpr (sizeof(T) == sizeof(K))
+          stage_elements<T>(tile, pitch, from, plane, fill, [=](T value) { return static_cast<K>(to_key<T>(value, of_nan) ^ flipped); });
+      });
+    }
+  }
+
+  // The bits of the element with this key.
+  __device__ K bits(Wide flipped) const {
+    const K key = static_cast<K>(flipped) ^ flip;
+    if constexpr (sizeof(K) == 1) return static_cast<K>(key ^ sign);
+    return floating ? static_cast<K>(key & kSign ? key ^ kSign : ~key) : static_cast<K>(key ^ sign);
+  }
+#endif
+};
+
+}  // namespace ndd::stencil

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions with symmetric windows, one axis after the other. Height and width go through tiles in shared memory in one launch; the depth of
+// volumes, one-dimensional samples and windows that no tile holds take a launch an axis, with float results between them.
+#include "ndd/stencil/separable.cuh"
+
+#include <algorithm>
+#include <vector>
+
+#include "ndd/elementwise/elements.cuh"
+#include "ndd/stencil/stencil.cuh"
+
+namespace ndd {
+namespace stencil {
+namespace {
+
+// The sums of 16 outputs that lie one behind the other, `stride` apart, from the centre of the window outwards: two windows of 16 values slide apart,
+// so that a tap costs two loads of values and one of its weight for 32 operations. Indices are known at compile time, the windows stay in registers.
+__device__ inline float as_float(float value) { return value; }
+__device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
+
+template <class Load>  // Load: how many elements behind the first output -> float
+__device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
+  float left[kPiece], right[kPiece];
+#pragma unroll
+  for (int o = 0; o < kPiece; ++o) {
+    left[o] = right[o] = load(o);
+    sum[o] = half[0] * left[o];
+  }
+  for (int first = 1; first <= radius; first += kPiece) {
+#pragma unroll
+    for (int u = 0; u < kPiece; ++u) {
+      if (first + u > radius) break;
+      left[kPiece - 1 - u] = load(-first - u);
+      right[u] = load(kPiece - 1 + first + u);
+      const float weight = half[first + u];
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o) sum[o] += weight * (left[(o + kPiece - 1 - u) % kPiece] + right[(o + 1 + u) % kPiece]);
+    }
+  }
+}
+
+// S: uint8_t for uint8, which are converted when they are loaded from the tile, or float.
+template <class S>
+struct Blur {
+  using Staged = S;
+  using Between = float;
+  using Value = float;
+  static constexpr bool kWeighted = true;
+  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
+  DType in, out;
+
+  __device__ int64_t in_bytes() const { return item_bytes(in); }
+
+  __device__ void stage(S* tile, int pitch, const StagedRows& from, const Plane& plane) const {
+    if constexpr (sizeof(S) == 1) {
+      stage_bytes(tile, pitch, from, plane, 0, 0);
+    } else {
+      for_dtype(in, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        stage_elements<T>(tile, pitch, from, plane, 0.0f, [](T value) { return static_cast<float>(value); });
+      });
+    }
+  }
+
+  template <class From>
+  __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Span& reach, const float* half) const {
+    const From* centre = first + reach.before * stride;
+    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(centre[k * stride]); });
+  }
+
+  __device__ void store(float (&sum)[kPiece], void* to, const float* add, int64_t at, int64_t row, int count) const {
+    if (add) {
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o)
+        if (o < count) sum[o] += add[at + o * row];
+    }
+    for_dtype(out, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* element = static_cast<T*>(to) + at;
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o, element += row)
+        if (o < count) *element = saturate<T>(sum[o]);
+    });
+  }
+};
+
+// One image's pass over one axis: elements `stride` apart are neighbours.
+struct Pass {
+  const void* in;
+  void* out;
+  const float* half;  // radius + 1 weights, centre first
+  const float* add;   // added to the result, or null; may be `out`
+  int64_t elements, extent, stride;
+  int32_t radius;
+};
+
+// Along an axis of which neighbours are at least a warp apart, like the depth of volumes: 16 outputs a thread, neighbouring threads side by side.
+template <class In>
+__global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64_t count) {
+  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const Pass pass = passes[n];
+    if (pass.elements == 0) continue;
+    const int64_t pieces = (pass.extent + kPiece - 1) / kPiece, tasks = pass.elements / pass.extent * pieces;
+    for (int64_t task = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += int64_t{gridDim.x} * blockDim.x) {
+      const int64_t piece = task / pass.stride, position = piece % pieces * kPiece;
+      const int64_t first = piece / pieces * pass.stride * pass.extent + task % pass.stride;
+      const In* const column = static_cast<const In*>(pass.in) + first;
+      float sum[kPiece];
+      if (position >= pass.radius && position + kPiece + pass.radius <= pass.extent) {
+        const In* const centre = column + position * pass.stride;
+        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(centre + k * pass.stride)); });
+      } else {
+        weighted_sums(sum, pass.half, pass.radius,
+                      [&](int k) { return static_cast<float>(load_global(column + reflect_101(position + k, pass.extent) * pass.stride)); });
+      }
+      float* out = static_cast<float*>(pass.out) + first + position * pass.stride;
+#pragma unroll
+      for (int o = 0; o < kPiece; ++o, out += pass.stride)
+        if (position + o < pass.extent) *out = sum[o];
+    }
+  }
+}
+
+__device__ int64_t neighbour(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
+  return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
+}
+
+// The general way, for what tiles are not made for: an element a thread, its window read through the first-level cache.
+__global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
+  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const Pass pass = passes[n];
+    for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < pass.elements; e += int64_t{gridDim.x} * blockDim.x) {
+      const int64_t position = e / pass.stride % pass.extent;
+      float sum = pass.half[0] * load_element(pass.in, in, e);
+      for (int32_t k = 1; k <= pass.radius; ++k)
+        sum +=
+            pass.half[k] * (load_element(pass.in, in, neighbour(pass, e, position, -k)) + load_element(pass.in, in, neighbour(pass, e, position, k)));
+      store_element(pass.add ? sum + pass.add[e] : sum, pass.out, out, e);
+    }
+  }
+}
+
+// Images with the weights of their windows, of which equal ones in succession are uploaded once.
+class Weights {
+ public:
+  // Where the weights of the window stand.
+  int64_t add(const std::vector<float>& half) {
+    const auto size = static_cast<int64_t>(half.size());
+    const auto found = static_cast<int64_t>(values_.size()) - last_;
+    if (found == size && std::equal(half.begin(), half.end(), values_.end() - size)) return last_;
+    last_ = static_cast<int64_t>(values_.size());
+    values_.insert(values_.end(), half.begin(), half.end());
+    return last_;
+  }
+  const std::vector<float>& values() const { return values_; }
+
+ private:
+  std::vector<float> values_;
+  int64_t last_ = 0;
+};
+
+// Convolves along the axes [first, last) of depth, height and width: a launch for each.
+void launch_passes(const char* op, const std::vector<SeparableImage>& images, int64_t first_axis, int64_t last_axis, DType in, DType out) {
+  int64_t total = 0, most = 0;
+  for (const SeparableImage& image : images) {
+    total += image.grid.volume();
+    most = std::max(most, image.grid.volume());
+  }
+  if (total == 0) return;
+  // Between the axes the whole batch is float, in two buffers by turns.
+  const int64_t axes = last_axis - first_axis, staged_bytes = total * static_cast<int64_t>(sizeof(float)),
+                count = static_cast<int64_t>(images.size());
+  const CudaBuffer first_stage(axes > 1 ? staged_bytes : 0), second_stage(axes > 2 ? staged_bytes : 0);
+  float* staged[2] = {static_cast<float*>(first_stage.data()), static_cast<float*>(second_stage.data())};
+  for (int64_t a = 0; a < axes; ++a) {
+    const int64_t axis = first_axis + a;
+    const bool first = a == 0, last = a == axes - 1;
+    Weights weights;
+    std::vector<int64_t> at;
+    for (const SeparableImage& image : images) at.push_back(weights.add(image.windows[axis].half));
+    const CudaTable<float> weight_table(weights.values());
+    std::vector<Pass> passes;
+    int64_t offset = 0;
+    for (size_t k = 0; k < images.size(); ++k) {
+      const SeparableImage& image = images[k];
+      const Grid& grid = image.grid;
+      const int64_t extents[3] = {grid.depth, grid.height, grid.width}, strides[3] = {grid.height * grid.row(), grid.row(), grid.inner};
+      passes.push_back({first ? image.in : staged[(a - 1) % 2] + offset, last ? image.out : staged[a % 2] + offset, weight_table.data() + at[k],
+                        last ? image.add : nullptr, grid.volume(), extents[axis], strides[axis], static_cast<int32_t>(image.windows[axis].radius())});
+      offset += grid.volume();
+    }
+    const CudaTable<Pass> table(passes);
+    const DType from = first ? in : DType::float32, to = last ? out : DType::float32;
+    const auto far = [&](auto tag) {
+      using In = typename decltype(tag)::type;
+      far_pass_kernel<In><<<blocks(most / kPiece + 1, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
+    };
+    const bool is_far =
+        to == DType::float32 && std::all_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.stride >= 32 && !pass.add; });
+    if (is_far && from == DType::uint8) far(TypeTag<uint8_t>{});
+    else if (is_far && from == DType::float16) far(TypeTag<Half>{});
+    else if (is_far && from == DType::float32) far(TypeTag<float>{});
+    else pass_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, from, to);
+    check_launch(op);
+  }
+}
+
+Span span_of(const Window& window) {
+  const auto radius = static_cast<int32_t>(window.radius());
+  return {2 * radius + 1, radius};
+}
+
+TileImage tile_image(const SeparableImage& image) {
+  return {image.in,
+          image.out,
+          image.add,
+          nullptr,
+          image.grid.height,
+          image.grid.width,
+          image.grid.inner,
+          span_of(image.windows[1]),
+          span_of(image.windows[2])};
+}
+
+// Height and width, of every plane.
+template <class S>
+void launch_planes(const char* op, const std::vector<SeparableImage>& images, DType in, DType out) {
+  Weights weights;
+  std::vector<int64_t> at;
+  std::vector<float> both;
+  for (const SeparableImage& image : images) {
+    both = image.windows[1].half;
+    both.insert(both.end(), image.windows[2].half.begin(), image.windows[2].half.end());
+    at.push_back(weights.add(both));
+  }
+  const CudaTable<float> table(weights.values());
+  std::vector<TileImage> planes;
+  planes.reserve(images.size());
+  for (size_t k = 0; k < images.size(); ++k) {
+    const Grid& grid = images[k].grid;
+    TileImage plane = tile_image(images[k]);
+    plane.weights = table.data() + at[k];
+    const int64_t volume = grid.height * grid.row();
+    for (int64_t z = 0; z < grid.depth && volume > 0; ++z) {
+      planes.push_back(plane);
+      plane.in = static_cast<const char*>(plane.in) + volume * item_bytes(in);
+      plane.out = static_cast<char*>(plane.out) + volume * item_bytes(out);
+      if (plane.add) plane.add += volume;
+    }
+  }
+  launch_tiles(op, planes, Border::reflect_101, Blur<S>{in, out});
+}
+
+template <class S>
+void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
+  // Each image as if it were alone: its result does not depend on the others.
+  const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
+  if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);
+  std::vector<SeparableImage> tiled, rest;
+  for (const SeparableImage& image : images) (fits(image) ? tiled : rest).push_back(image);
+  if (!rest.empty()) launch_passes(op, rest, 3 - spatial, 3, in, out);
+  if (tiled.empty()) return;
+  if constexpr (sizeof(S) == sizeof(float)) {
+    if (spatial == 3) {
+      int64_t total = 0;
+      for (const SeparableImage& image : tiled) total += image.grid.volume();
+      const CudaBuffer staged(total * static_cast<int64_t>(sizeof(float)));
+      std::vector<SeparableImage> along_depth = tiled;
+      float* at = static_cast<float*>(staged.data());
+      for (size_t k = 0; k < tiled.size(); ++k) {
+        along_depth[k].out = at;
+        along_depth[k].add = nullptr;
+        tiled[k].in = at;
+        at += tiled[k].grid.volume();
+      }
+      launch_passes(op, along_depth, 0, 1, in, DType::float32);
+      return launch_planes<S>(op, tiled, DType::float32, out);
+    }
+  }
+  launch_planes<S>(op, tiled, in, out);
+}
+
+}  // namespace
+}  // namespace stencil
+
+void launch_separable(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
+  if (in == DType::uint8 && spatial < 3) stencil::launch<uint8_t>(op, images, spatial, in, out);
+  else stencil::launch<float>(op, images, spatial, in, out);
+}
+
+}  // namespace ndd

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stencil driver: every output element is made from a window of input elements around it. This header holds what both backends share: borders,
+// the images of a sample, arguments for each axis. CPU: rows.h walks the rows, cpu.h convolves one axis after the other. CUDA:
+// stencil.cuh.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ndd/args.h"
+#include "ndd/error.h"
+#include "ndd/hd.h"
+#include "ndd/samples.h"
+
+namespace ndd {
+
+// What lies outside an image. The numbers are an interface: torch_ndd/ops/filters.py has the names in this order.
+enum class Border : int32_t { reflect_101, reflect_1001, clamp, wrap, constant };
+
+// Index `i` mirrored into [0, n) without repeating the border element: ... 2 1 | 0 1 2 ... n-1 | n-2 ...
+NDD_HD int64_t reflect_101(int64_t i, int64_t n) {
+  if (i >= 0 && i < n) return i;
+  if (n == 1) return 0;
+  const int64_t period = 2 * n - 2;
+  i %= period;
+  if (i < 0) i += period;
+  return i < n ? i : period - i;
+}
+
+// The element of [0, n) that stands for element `i`; -1 where a constant does.
+NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
+  if (i >= 0 && i < n) return i;
+  if (border == Border::reflect_101) return reflect_101(i, n);
+  if (border == Border::clamp) return i < 0 ? 0 : n - 1;
+  if (border == Border::constant) return -1;
+  const int64_t period = border == Border::wrap ? n : 2 * n;
+  i %= period;
+  if (i < 0) i += period;
+  return i < n ? i : period - 1 - i;
+}
+
+// A symmetric window of 2 * radius() + 1 taps: half[k] weighs the two elements at distance k, half[0] the centre.
+struct Window {
+  std::vector<float> half{1.0f};
+  int64_t radius() const { return static_cast<int64_t>(half.size()) - 1; }
+};
+
+// An image as the driver sees it: fewer spatial axes have extent 1, `inner` is the interleaved channels.
+struct Grid {
+  int64_t depth = 1, height = 1, width = 1, inner = 1;
+
+  NDD_HD int64_t row() const { return width * inner; }
+  NDD_HD int64_t volume() const { return depth * height * width * inner; }
+};
+
+// How far a window reaches along an axis: `size` elements, of which `before` come before the output's own.
+struct Reach {
+  int32_t size = 1, before = 0;
+};
+
+// Which dimensions of a sample are filtered: `spatial` ones from `first`. Frames and planar channels stand before them and make images of their own,
+// interleaved channels behind.
+struct SpatialAxes {
+  int64_t first, spatial;
+
+  int64_t images(const Samples& in, int64_t i) const {
+    int64_t count = 1;
+    for (int64_t d = 0; d < first; ++d) count *= in.shape(i)[d];
+    return count;
+  }
+
+  // The frame that one of the images of sample i belongs to.
+  int64_t frame(const Samples& in, int64_t i, int64_t image) const {
+    const int64_t frames = first > 0 ? in.shape(i)[0] : 1;
+    return frames > 1 ? image / (images(in, i) / frames) : 0;
+  }
+
+  Grid grid(const Samples& in, int64_t i) const {
+    const int64_t* shape = in.shape(i) + first;
+    Grid grid;
+    grid.width = shape[spatial - 1];
+    if (spatial > 1) grid.height = shape[spatial - 2];
+    if (spatial > 2) grid.depth = shape[0];
+    for (int64_t d = spatial; d < in.ndim() - first; ++d) grid.inner *= shape[d];
+    return grid;
+  }
+};
+
+// Numbers for every axis and frame: a row of the tensor holds one, one per axis, or (frames, 1 or axes).
+template <class T>
+class AxisArgs {
+ public:
+  AxisArgs(const char* op, const Tensor& tensor)
+      : op_(op), values_(tensor), frames_(tensor.dim() > 2 ? tensor.size(1) : 1), axes_(tensor.dim() > 1 ? tensor.size(tensor.dim() - 1) : 1) {}
+
+  T operator()(int64_t i, int64_t frame, int64_t axis) const {
+    if (frames_ > 1 && frame >= frames_) fail(op_, ": sample ", i, " has more frames than the ", frames_, " of its arguments");
+    return values_(i, (frames_ > 1 ? frame * axes_ : 0) + (axes_ > 1 ? axis : 0));
+  }
+
+ private:
+  const char* op_;
+  Args<T> values_;
+  int64_t frames_, axes_;
+};
+
+}  // namespace ndd

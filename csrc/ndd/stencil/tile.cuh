@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of an image in shared memory, for filters whose windows overlap: every element is read once from memory, and what lies beyond the image is
+// found while the tile is staged, so that the loops over windows know no borders. Rows are rows of elements: with interleaved channels the neighbours of
+// an element are `inner` elements apart.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "ndd/dtypes.h"
+#include "ndd/hd.h"
+#include "ndd/stencil/stencil.h"
+
+namespace ndd::stencil {
+
+constexpr int kTileThreads = 192;  // six warps share the 12 pieces of a tile of 192 elements and 32 rows evenly
+constexpr int kTileRows = 32;  // a row for each lane where warps go along rows
+constexpr int kPiece = 16;  // outputs of a thread in a row or column: a value that it loads serves up to 16 of them
+constexpr int64_t kMostTileBytes = 96 << 10;  // of shared memory: 99 KB are the least that a block may have from compute capability 8.0 on
+constexpr int64_t kGoodTileBytes = 72 << 10;  // up to here three blocks share a multiprocessor of compute capability 9.0
+
+// How far a window reaches along an axis; a Reach that can lie in shared memory.
+struct Span {
+  int32_t size, before;
+};
+
+// An image that tiles are staged from.
+struct Plane {
+  const char* in;
+  int64_t height, width, inner;
+  NDD_HD int64_t row() const { return width * inner; }
+};
+
+// Elements from one row of a tile to the next. An odd number of words: lanes that go down a column are in banks of their own.
+NDD_HD int64_t tile_pitch(int64_t columns, int64_t bytes) {
+  const int64_t in_word = bytes < 4 ? 4 / bytes : 1;
+  return (((columns + in_word - 1) / in_word) | 1) * in_word;
+}
+
+#ifdef __CUDACC__
+__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / 32; }
+__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ inline int warp_count() { return static_cast<int>(blockDim.x) / 32; }
+
+// f(group, piece) for all of groups x pieces, shared among the warps; without the 20 instructions of a division by a number that is not a constant.
+template <class F>
+__device__ void for_warp_tasks(int groups, int pieces, F f) {
+  for (int group = warp_index(), piece = 0;; group += warp_count()) {
+    for (; group >= groups; group -= groups) ++piece;
+    if (piece >= pieces) return;
+    f(group, piece);
+  }
+}
+
+// Where `count` rows from `first` on begin; null where a constant stands for them.
+__device__ inline void locate_rows(const char** rows, int count, const Plane& plane, int64_t first, Border border, int64_t element_bytes) {
+  for (int r = static_cast<int>(threadIdx.x); r < count; r += static_cast<int>(blockDim.x)) {
+    const int64_t y = border_index(border, first + r, plane.height);
+    rows[r] = y < 0 ? nullptr : plane.in + y * plane.row() * element_bytes;
+  }
+}
+
+// The element of a row that stands for element x; -1 where a constant does.
+__device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane) {
+  if (x >= 0 && x < plane.row()) return x;
+  const int64_t pixel = x >= 0 ? x / plane.inner : -((plane.inner - 1 - x) / plane.inner);
+  const int64_t stands = border_index(border, pixel, plane.width);
+  return stands < 0 ? -1 : stands * plane.inner + (x - pixel * plane.inner);
+}
+
+// Through the read-only path: no kernel writes its input, and pointers that come from shared memory are not known to be of global memory.
+template <class T>
+__device__ T load_global(const T* from) {
+  using Short = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
+  using Word = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, Short>>;
+  const Word word = __ldg(reinterpret_cast<const Word*>(from));
+  T value;
+  memcpy(&value, &word, sizeof(T));
+  return value;
+}
+
+// Rows of an image that are staged together, `columns` elements of each from element x on. Rows that no constant stands for are not tested one by one.
+struct StagedRows {
+  const char* const* rows;
+  int count, columns;
+  bool no_constants;
+  int64_t x;
+  Border border;
+};
+
+__device__ inline bool rows_inside(const Plane& plane, int64_t first, int count) { return first >= 0 && first + count <= plane.height; }
+
+// tile[r * pitch + i] = make(element x + i of row r), or `fill`. A warp takes 32 columns and 16 rows: a column is found once, and 16 loads of a thread
+// are on their way together.
+template <class T, class S, class Make>
+__device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const Plane& plane, S fill, Make make) {
+  for_warp_tasks((from.columns + 31) / 32, (from.count + kPiece - 1) / kPiece, [&](int group, int piece) {
+    const int i = group * 32 + lane_index(), first = piece * kPiece, left = from.count - first;
+    if (i >= from.columns) return;
+    const int64_t column = column_of(from.border, from.x + i, plane);
+    S* to = tile + first * pitch + i;
+    if (from.no_constants && column >= 0 && left >= kPiece) {
+      S made[kPiece];
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u) made[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u, to += pitch) *to = made[u];
+    } else {
+#pragma unroll 4
+      for (int u = 0; u < (left < kPiece ? left : kPiece); ++u, to += pitch) {
+        const char* const row = from.rows[first + u];
+        *to = row && column >= 0 ? make(load_global(reinterpret_cast<const T*>(row) + column)) : fill;
+      }
+    }
+  });
+}
+
+// The same for bytes, xor `flip`: words where they lie in the image, and single bytes at its sides. Rows begin at any byte of memory, so a word of the tile
+// is made of two of memory, of which the second is in the first-level cache.
+__device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& from, const Plane& plane, uint8_t fill, uint8_t flip) {
+  const int words = (from.columns + 3) / 4, pieces = (from.count + kPiece - 1) / kPiece;
+  const auto inside = [&](int w) { return from.no_constants && from.x + 4 * w >= 3 && from.x + 4 * w + 8 <= plane.row(); };
+  for_warp_tasks((words + 31) / 32, pieces, [&](int group, int piece) {
+    const int w = group * 32 + lane_index(), first = piece * kPiece;
+    if (w >= words || !inside(w)) return;
+    const int64_t at = from.x + 4 * w;
+    const auto load = [&](int r) {
+      const auto address = reinterpret_cast<uintptr_t>(from.rows[r] + at);
+      const auto* aligned = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
+      const uint64_t both = load_global(aligned) | static_cast<uint64_t>(load_global(aligned + 1)) << 32;
+      return static_cast<uint32_t>(both >> (static_cast<unsigned int>(address & 3) * 8)) ^ (flip * 0x01010101u);
+    };
+    uint32_t* to = reinterpret_cast<uint32_t*>(tile) + first * (pitch / 4) + w;
+    const int left = from.count - first;
+    if (left >= kPiece) {
+      uint32_t word[kPiece];
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u) word[u] = load(first + u);
+#pragma unroll
+      for (int u = 0; u < kPiece; ++u, to += pitch / 4) *to = word[u];
+    } else {
+#pragma unroll 4
+      for (int u = 0; u < left; ++u, to += pitch / 4) *to = load(first + u);
+    }
+  });
+  if (inside(0) && inside(words - 1)) return;
+  for_warp_tasks((from.columns + 31) / 32, pieces, [&](int group, int piece) {
+    const int i = group * 32 + lane_index(), first = piece * kPiece;
+    if (i >= from.columns || inside(i / 4)) return;
+    const int64_t column = column_of(from.border, from.x + i, plane);
+    uint8_t* to = tile + first * pitch + i;
+#pragma unroll 8
+    for (int u = 0; u < (from.count - first < kPiece ? from.count - first : kPiece); ++u, to += pitch) {
+      const char* const row = from.rows[first + u];
+      *to = row && column >= 0 ? static_cast<uint8_t>(load_global(reinterpret_cast<const uint8_t*>(row) + column) ^ flip) : fill;
+    }
+  });
+}
+#endif
+
+}  // namespace ndd::stencil

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// ndd::pooled_bytes: large host buffers in pages of 2 MB that are kept when their tensor is freed. Writing 38 MB (64 normalised 224 images) into
+// fresh memory takes 11.8 ms, into a kept buffer 2.7 ms. Smaller ones glibc keeps as well, but in pages of 4 KB, which cost misses of the TLB: with
+// pages of 2 MB multi_paste of 16 VGA images takes 0.61 ms instead of 0.88, permute_batch 0.55 instead of 0.82, copy 0.42 instead of 0.48.
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/sysinfo.h>
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "ndd/error.h"
+#include "ndd/kernel.h"
+#include "ndd/samples.h"
+#include "ndd/stream/host_memory.h"
+
+namespace ndd {
+namespace {
+
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+
+// A limit in a file of a control group; "max" and files that are not there are none.
+size_t limit_in(const std::string& path) {
+  size_t value = 0;
+  std::ifstream file(path);
+  return file >> value ? value : kUnlimited;
+}
+
+// What the control groups of the process allow, each with all above it. `swap`: bytes that there are.
+size_t container_memory(size_t swap) {
+  size_t limit = kUnlimited;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string kinds = line.substr(first + 1, second - first - 1);
+    const bool unified = kinds.empty();
+    if (!unified && ("," + kinds + ",").find(",memory,") == std::string::npos) continue;
+    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (std::string group = line.substr(second + 1);; group.resize(group.rfind('/'))) {
+      if (group == "/") group.clear();
+      if (unified) {
+        const size_t memory = limit_in(root + group + "/memory.max");
+        if (memory < kUnlimited - swap) limit = std::min(limit, memory + std::min(swap, limit_in(root + group + "/memory.swap.max")));
+      } else {
+        const size_t memory = limit_in(root + group + "/memory.limit_in_bytes");
+        if (memory < kUnlimited - swap) limit = std::min({limit, memory + swap, limit_in(root + group + "/memory.memsw.limit_in_bytes")});
+      }
+      if (group.empty() || group.rfind('/') == std::string::npos) break;
+    }
+  }
+  return limit;
+}
+
+size_t memory_of_this_machine() {
+#if defined(__linux__)
+  struct sysinfo info;
+  if (sysinfo(&info) == 0) {
+    const size_t memory = static_cast<size_t>(info.totalram) * info.mem_unit, swap = static_cast<size_t>(info.totalswap) * info.mem_unit;
+    return std::min(memory + swap, container_memory(swap));
+  }
+#endif
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : kUnlimited;
+}
+
+std::string readable(double value) {
+  static constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+  int unit = 0;
+  for (; value >= 1000 && unit < 6; ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text, unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+std::string no_memory_text(double bytes, const char* use) {
+  return "no memory for " + readable(bytes) + use + "; there are " + readable(static_cast<double>(most_host_memory())) + " for this process";
+}
+
+[[noreturn]] void no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
+
+using Block = HostBlock;
+
+// A training loop holds a handful of batches; more than that goes back to the system.
+constexpr size_t kMaxIdleBlocks = 16;
+constexpr size_t kMaxIdleBytes = size_t{1} << 30;
+constexpr size_t kPage = size_t{2} << 20;
+constexpr size_t kSmallPage = size_t{64} << 10;  // no system has larger ones
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<Block> idle;  // oldest first
+};
+
+Pool& pool() {
+  static Pool* instance = new Pool;  // never destroyed: tensors may be freed while the process exits
+  // A child that was forked while another thread held the lock would wait for it for ever.
+  static const int at_fork = pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); }, [] { instance->mutex.unlock(); });
+  (void)at_fork;
+  return *instance;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kKeeps = false;  // or what is used after it was freed would not be found
+
+void* allocate(size_t bytes) {
+  void* data = std::malloc(bytes);
+  if (data == nullptr) no_memory(bytes);
+  return data;
+}
+
+void release(const Block& block) { std::free(block.data); }
+#else
+constexpr bool kKeeps = true;
+
+size_t whole_pages(size_t bytes) { return (bytes + kSmallPage - 1) / kSmallPage * kSmallPage; }
+
+// Not through glibc, which would keep what is released here in its own pages, behind any small block that was allocated later.
+void* allocate(size_t bytes) {
+  check_host_memory(bytes);
+  const size_t mapped = whole_pages(bytes) + kPage;
+  void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) no_memory(bytes);
+  char* const begin = static_cast<char*>(all);
+  const size_t head = (kPage - reinterpret_cast<uintptr_t>(all) % kPage) % kPage, tail = kPage - head;
+  if (head > 0) munmap(begin, head);
+  if (tail > 0) munmap(begin + mapped - tail, tail);
+#ifdef MADV_HUGEPAGE
+  madvise(begin + head, whole_pages(bytes), MADV_HUGEPAGE);
+#endif
+  return begin + head;
+}
+
+void release(const Block& block) { munmap(block.data, whole_pages(block.bytes)); }
+#endif
+
+Block take(size_t bytes) {
+  {
+    Pool& p = pool();
+    std::lock_guard<std::mutex> lock(p.mutex);
+    for (size_t k = p.idle.size(); k-- > 0;) {
+      const Block block = p.idle[k];
+      if (block.bytes < bytes || block.bytes > bytes + bytes / 4) continue;
+      p.idle.erase(p.idle.begin() + k);
+      return block;
+    }
+  }
+  return {allocate(bytes), bytes};
+}
+
+void give_back(const Block& block) {
+  if (!kKeeps) return release(block);
+  std::vector<Block> surplus;
+  {
+    Pool& p = pool();
+    std::lock_guard<std::mutex> lock(p.mutex);
+    p.idle.push_back(block);
+    size_t total = 0;
+    for (const Block& b : p.idle) total += b.bytes;
+    while (p.idle.size() > kMaxIdleBlocks || total > kMaxIdleBytes) {
+      total -= p.idle.front().bytes;
+      surplus.push_back(p.idle.front());
+      p.idle.erase(p.idle.begin());
+    }
+  }
+  for (const Block& b : surplus) release(b);
+}
+
+std::atomic<uint64_t> pinned_sizes{0};
+
+// The exponent of the power of two that torch rounds `bytes` of pinned memory up to.
+int size_class(size_t bytes) {
+  int exponent = 0;
+  while (exponent < 63 && (size_t{1} << exponent) < bytes) ++exponent;
+  return exponent;
+}
+
+Tensor pooled_bytes(int64_t bytes) {
+  const Block block = take(static_cast<size_t>(bytes));
+  return tensor_over(block.data, bytes, [block] { give_back(block); });
+}
+
+}  // namespace
+
+size_t most_host_memory() {
+  static const size_t of_the_machine = memory_of_this_machine();
+  rlimit limit;  // may change
+  const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? std::min(of_the_machine, static_cast<size_t>(limit.rlim_cur)) : of_the_machine;
+}
+
+void check_host_memory(size_t bytes) {
+  if (bytes > most_host_memory()) no_memory(bytes);
+}
+
+HostBlock take_host_memory(size_t bytes) { return take(bytes); }
+void give_back_host_memory(void* data, size_t bytes) { give_back({data, bytes}); }
+
+std::optional<Tensor> pinned_host_memory(size_t bytes) {
+  const uint64_t wanted = uint64_t{1} << size_class(bytes);
+  if (bytes < kPooledHostMemory || (pinned_sizes.load(std::memory_order_relaxed) & wanted) == 0) return std::nullopt;
+  try {
+    return pinned_tensor(static_cast<int64_t>(bytes));
+  } catch (const std::exception&) {
+    pinned_sizes.fetch_and(~wanted);  // torch writes each such error to stderr; copies to a GPU from other memory are counted there
+    return std::nullopt;
+  }
+}
+
+}  // namespace ndd
+
+// What the error says for an output, whose size can be more than 64 bits hold. Valid until the next call of the thread.
+extern "C" __attribute__((visibility("default"))) const char* ndd_no_memory(double bytes, const char* use) {
+  thread_local std::string text;
+  text = ndd::no_memory_text(bytes, use);
+  return text.c_str();
+}
+
+// Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
+extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
+
+NDD_FUNCTION(pooled_bytes, "(int bytes) -> Tensor", ndd::pooled_bytes)

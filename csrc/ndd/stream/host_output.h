@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outputs of a few numbers, such as crop windows: computed on the host, also when they go to a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ndd/stream/stream.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#endif
+
+namespace ndd {
+
+// work(i, data) for i below `tasks`; `data` is the start of the output. `inputs` are kept alive until then.
+template <class T, class Work>
+void compute_on_host(const std::string& op, int64_t tasks, double nanoseconds, const std::vector<Tensor>& inputs, const Tensor& output, Work work) {
+#ifdef __CUDACC__
+  if (output.is_cuda()) {
+    if (output.numel() == 0) return;
+    std::vector<T> made(output.numel());
+    for (int64_t i = 0; i < tasks; ++i) work(i, made.data());
+    upload(output.data_ptr(), made.data(), made.size() * sizeof(T), op.c_str());
+    return;
+  }
+#endif
+  launch_cpu(op, tasks, nanoseconds, inputs, [=, out = Tensor(output)](int64_t i) { work(i, static_cast<T*>(out.data_ptr())); });
+}
+
+}  // namespace ndd

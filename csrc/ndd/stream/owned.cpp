@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles that Python holds, as objects whose destructor is C code. A `__del__` or the callback of a weak reference can be interrupted before its first
+// line, and Python drops the KeyboardInterrupt that is raised there.
+#include "ndd/stream/owned.h"
+
+#include <unistd.h>
+
+#include <memory>
+
+namespace ndd {
+
+thread_local void* unowned_call = nullptr;
+
+namespace {
+
+constexpr const char* kName = "torch_ndd.handle";
+
+struct Owned {
+  void* handle;
+  void (*release)(void*);
+  pid_t process;  // that may release it; 0 for any
+};
+
+// PyCapsule_New and PyCapsule_GetPointer, which Python hands over: the library is linked to no Python.
+void* (*capsule_new)(void*, const char*, void (*)(void*)) = nullptr;
+void* (*capsule_pointer)(void*, const char*) = nullptr;
+
+void let_go(void* capsule) {
+  const std::unique_ptr<Owned> owned(static_cast<Owned*>(capsule_pointer(capsule, kName)));
+  if (owned && (owned->process == 0 || owned->process == getpid())) owned->release(owned->handle);
+}
+
+}  // namespace
+}  // namespace ndd
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+NDD_EXPORT void ndd_capsules(void* make, void* pointer) {
+  ndd::capsule_new = reinterpret_cast<decltype(ndd::capsule_new)>(make);
+  ndd::capsule_pointer = reinterpret_cast<decltype(ndd::capsule_pointer)>(pointer);
+}
+
+// A Python object that calls `release` when it goes; `only_here`: not in a process that was forked from this one.
+NDD_EXPORT void* ndd_own(void* handle, void* release, int only_here) {
+  auto owned = std::make_unique<ndd::Owned>(ndd::Owned{handle, reinterpret_cast<void (*)(void*)>(release), only_here ? getpid() : 0});
+  void* capsule = ndd::capsule_new(owned.get(), ndd::kName, &ndd::let_go);
+  if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
+  if (capsule == nullptr) {
+    owned->release(handle);
+    return nullptr;
+  }
+  owned.release();
+  return capsule;
+}
+
+// A file descriptor as a handle.
+NDD_EXPORT void ndd_close_file(void* file) { close(static_cast<int>(reinterpret_cast<intptr_t>(file))); }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between Python and the scheduler: the call that is being made on this thread, and the C functions that torch_ndd/_core/pending.py calls.
+#include "ndd/stream/stream.h"
+
+#include <algorithm>
+
+#include "ndd/stream/owned.h"
+#include "ndd/stream/scheduler.h"
+
+namespace ndd {
+namespace {
+
+// Waking a thread and back costs 9 us; smaller work whose inputs are ready runs on the spot.
+constexpr double kInlineNanoseconds = 20'000;
+// Chunks are made at least so large that taking one (0.3 us) does not count, and small enough to share out: cropping 16 images to 224 takes
+// 75 us; 95 with chunks of 6 or 25 us.
+constexpr double kChunkNanoseconds = 12'000;
+
+// Held back in eager mode, in case that the next call can compute it as well: large enough for the delay not to count.
+constexpr double kHeldNanoseconds = 200'000;
+
+// The numbers are an interface: torch_ndd/_core/pending.py.
+enum class Mode { deferred = 1, eager = 2, sync = 3 };
+
+// The call from Python that is under way on this thread.
+struct Call {
+  bool active = false;
+  Mode mode = Mode::eager;
+  std::vector<Dependency> reads;
+  OperationPtr operation;  // made by the kernel; none when the work is done
+};
+thread_local Call call;
+
+// The pool of the context that this thread has entered; null for the default one.
+thread_local PoolPtr entered_pool;
+
+OperationPtr failed_operation(const Failure& failure) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = failure.origin;
+  operation->state = Operation::done;
+  operation->failures.emplace(0, failure);
+  return operation;
+}
+
+void run_here(int64_t samples, const std::function<void(int64_t)>& work) {
+  for (int64_t i = 0; i < samples; ++i) work(i);
+}
+
+void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
+            Fusion fusion);
+
+OperationPtr make_operation(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs,
+                            std::function<void(int64_t)>&& work) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = scheduler().next_id();
+  operation->op = op;
+  operation->pool = entered_pool ? entered_pool : scheduler().default_pool();
+  operation->work = std::move(work);
+  operation->inputs = inputs;
+  operation->samples = samples;
+  operation->grain = std::max<int64_t>(1, static_cast<int64_t>(kChunkNanoseconds / std::max(nanoseconds, 1.0)));
+  return operation;
+}
+
+}  // namespace
+
+void launch_cpu(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
+  launch(op, samples, nanoseconds, inputs, std::move(work), {});
+}
+
+FormulaPtr pending_formula(const void* data) {
+  for (const Dependency& d : call.reads) {
+    const Operation& source = *d.operation;
+    const bool whole = d.sample == Dependency::same_sample || source.samples == 1;
+    if (source.result != data || !whole) continue;
+    if (FormulaPtr formula = scheduler().formula(source)) return formula;
+  }
+  return nullptr;
+}
+
+void launch_fused(const std::string& op, int64_t samples, double nanoseconds, std::function<void(int64_t)> work, Fusion fusion) {
+  launch(op, samples, nanoseconds, {}, std::move(work), std::move(fusion));
+}
+
+namespace {
+
+void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
+            Fusion fusion) {
+  const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
+  if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
+    if (small || samples == 1) return run_here(samples, work);
+    const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+    scheduler().wait(operation);
+    scheduler().free_finished();
+    if (operation->failures.empty()) return;
+    const Failure& failure = operation->failures.begin()->second;
+    fail(static_cast<Error::Kind>(failure.kind), failure.message);
+  }
+  if (call.operation) call.reads.assign(1, {call.operation, Dependency::all_samples});  // a kernel of several steps
+  const bool ready = call.reads.empty() || scheduler().ready(call.reads);
+  if (small && ready && call.mode != Mode::deferred) {
+    try {
+      run_here(samples, work);
+      call.operation = nullptr;
+    } catch (const Error& e) {
+      call.operation = failed_operation({e.kind(), e.what(), scheduler().next_id()});
+    } catch (const std::bad_alloc&) {
+      call.operation = failed_operation({Error::Memory, "out of memory", scheduler().next_id()});
+    } catch (const std::exception& e) {
+      call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
+    }
+    return;
+  }
+  const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+  const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
+  operation->formula = std::move(fusion.formula);
+  operation->result = fusion.result;
+  operation->droppable = fusion.droppable;
+  scheduler().connect(operation, std::move(call.reads), std::move(fusion.computed));
+  call.reads.clear();
+  for (Dependency& d : operation->reads) {
+    if (d.sample == Dependency::same_sample && d.operation->samples != samples) d.sample = Dependency::all_samples;
+    if (d.sample >= d.operation->samples) d.sample = Dependency::all_samples;
+  }
+  if (held && call.mode == Mode::eager) {
+    scheduler().submit_later(operation);
+  } else if (call.mode != Mode::deferred) {
+    scheduler().submit(operation);
+  }
+  call.operation = operation;
+}
+
+}  // namespace
+
+bool keep_error_of_call(const Error& error) {
+  if (!call.active) return false;
+  call.operation = failed_operation({error.kind(), error.what(), scheduler().next_id()});
+  call.operation->failed_at_call = true;
+  return true;
+}
+
+}  // namespace ndd
+
+using ndd::Operation;
+using ndd::OperationPtr;
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+NDD_EXPORT void ndd_release(void* handle) {
+  const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
+  if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
+  if (operation) ndd::scheduler().release(*operation);
+  ndd::scheduler().free_finished();
+}
+
+// Opens a call on this thread. Between begin and end a kernel's work is queued; `reads` is a handle from an earlier call or null.
+NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
+  if (ndd::unowned_call) ndd_release(ndd::unowned_call);
+  ndd::call.active = true;
+  ndd::call.mode = static_cast<ndd::Mode>(mode);
+  ndd::call.reads.clear();
+  ndd::call.operation = nullptr;
+  if (reads) ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample});
+}
+
+NDD_EXPORT void ndd_depend(void* reads, int64_t sample) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
+
+// Closes the call. Null when the work is done; else a handle, with its lowest bit set when the kernel failed at the call.
+NDD_EXPORT uintptr_t ndd_end() {
+  ndd::Call& call = ndd::call;
+  call.active = false;
+  call.reads.clear();
+  ndd::scheduler().free_finished();
+  if (!call.operation) return 0;
+  const bool at_call = call.operation->failed_at_call;
+  auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
+  call.operation = nullptr;
+  ndd::unowned_call = reinterpret_cast<void*>(handle);
+  return handle | (at_call ? 1 : 0);
+}
+
+// Waits, helping meanwhile. 0, 1 + the kind of the error, or -1 where the work takes longer: Python then looks for Ctrl-C and calls again.
+// Called without the GIL.
+NDD_EXPORT int ndd_wait(void* handle) {
+  const OperationPtr operation = *static_cast<OperationPtr*>(handle);
+  if (!ndd::scheduler().wait(operation, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
+  return operation->failures.empty() ? 0 : 1 + operation->failures.begin()->second.kind;
+}
+
+// Which of the values that the call read, in their order, it computes itself: bit k for value k.
+NDD_EXPORT uint32_t ndd_fused(void* handle) { return (*static_cast<OperationPtr*>(handle))->fused_reads; }
+NDD_EXPORT int ndd_done(void* handle) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
+NDD_EXPORT uint64_t ndd_id(void* handle) { return (*static_cast<OperationPtr*>(handle))->id; }
+NDD_EXPORT const char* ndd_error(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
+NDD_EXPORT uint64_t ndd_error_origin(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
+
+// A pool lives until it is released and none of its work is left.
+NDD_EXPORT void* ndd_pool_make(int threads) { return new ndd::PoolPtr(std::make_shared<ndd::Pool>(threads)); }
+NDD_EXPORT void ndd_pool_release(void* pool) { delete static_cast<ndd::PoolPtr*>(pool); }
+NDD_EXPORT void ndd_pool_enter(void* pool) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
+NDD_EXPORT void ndd_pool_set_default(void* pool) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
+// The largest number of chunks that ran at a time; for tests.
+NDD_EXPORT int ndd_pool_most_running(void* pool) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
+// How long all threads together have worked for each operator: lines of a name and nanoseconds. Valid until this thread asks again.
+NDD_EXPORT const char* ndd_worked() {
+  thread_local std::string text;
+  text.clear();
+  for (const auto& [op, time] : ndd::scheduler().worked()) text += op + " " + std::to_string(time.count()) + "\n";
+  return text.c_str();
+}
+NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/stream/threads.h"
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+namespace ndd {
+namespace {
+
+// Threads that run and threads that were wanted, when one was refused the first time: (running << 32) + wanted. 0: none was.
+std::atomic<uint64_t> refused{0};
+
+}  // namespace
+
+std::optional<std::thread> ThreadStarter::start(std::function<void()> work, int running, int wanted) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < not_before_) return std::nullopt;
+  try {
+    // As a std::function: std::thread of a lambda would make a visible symbol with our name.
+    return std::thread(std::move(work));
+  } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
+    not_before_ = now + std::chrono::seconds(1);
+    uint64_t none = 0;
+    refused.compare_exchange_strong(none, static_cast<uint64_t>(running) << 32 | static_cast<uint32_t>(wanted));
+    return std::nullopt;
+  }
+}
+
+}  // namespace ndd
+
+// What torch_ndd/_core/workers.py looks at whenever it has waited.
+extern "C" __attribute__((visibility("default"))) const std::atomic<uint64_t>* ndd_refused_threads() { return &ndd::refused; }

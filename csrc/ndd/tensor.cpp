@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/tensor.h"
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include "ndd/error.h"
+
+#ifdef USE_CUDA
+// One library for CUDA and CPU-only torch: under the latter these stay null, and no CUDA kernel is ever called. They resolve because libtorch.so
+// of a CUDA build needs libtorch_cuda.so.
+#pragma weak aoti_torch_get_current_cuda_stream
+#pragma weak torch_c10_cuda_check_msg
+#pragma weak torch_c10_cuda_free_error_msg
+#endif
+
+namespace ndd {
+namespace {
+
+using torch::headeronly::DeviceType;
+using torch::headeronly::ScalarType;
+using Device = torch::stable::Device;
+
+Tensor ours(const torch::stable::Tensor& tensor) {
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
+  return Tensor(handle);
+}
+
+}  // namespace
+
+Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle one) { aoti_torch_delete_tensor_object(one); }) {}
+
+void* Tensor::data_ptr() const {
+  void* data = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle(), &data));
+  return data;
+}
+
+DType Tensor::dtype() const {
+  int32_t number = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle(), &number));
+  return static_cast<DType>(static_cast<int>(torch::stable::detail::to<ScalarType>(torch::stable::detail::from(number))));
+}
+
+int64_t Tensor::dim() const {
+  int64_t count = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle(), &count));
+  return count;
+}
+
+const int64_t* Tensor::sizes() const {
+  int64_t* extents = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle(), &extents));
+  return extents;
+}
+
+int64_t Tensor::size(int64_t axis) const {
+  int64_t extent = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_size(handle(), axis, &extent));
+  return extent;
+}
+
+int64_t Tensor::stride(int64_t axis) const {
+  int64_t step = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_stride(handle(), axis, &step));
+  return step;
+}
+
+int64_t Tensor::numel() const {
+  int64_t count = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_numel(handle(), &count));
+  return count;
+}
+
+bool Tensor::is_cuda() const {
+  int32_t type = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle(), &type));
+  return type == aoti_torch_device_type_cuda();
+}
+
+int Tensor::device_index() const {
+  int32_t index = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle(), &index));
+  return index;
+}
+
+Tensor tensor_over(void* data, int64_t bytes, std::function<void()> release) {
+  return ours(
+      torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte, [release = std::move(release)](void*) { release(); }));
+}
+
+Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }
+
+#ifdef USE_CUDA
+Tensor cuda_tensor(int64_t bytes, int device) {
+  return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CUDA, device)));
+}
+
+void* current_stream_of(int device) {
+  void* stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream(device, &stream) != 0) fail("there is no current CUDA stream");
+  return stream;
+}
+#endif
+
+}  // namespace ndd

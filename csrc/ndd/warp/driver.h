@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the images of a batch to the warp of their device: frames and planes of a sample are images of their own.
+//
+// An operator gives a `Maps`, cheap to copy, with
+//   using Map = ...;                                                      the functor, see warp.h
+//   void operator()(WarpItem<D, Map>& item, int64_t sample, int64_t frame) const;    sets item.map; sizes and source of the item are known
+// and, where the maps come from device memory,
+//   void on_device(WarpItem<D, Map>* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames) const;
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ndd/args.h"
+#include "ndd/error.h"
+#include "ndd/samples.h"
+#include "ndd/stream/stream.h"
+#include "ndd/warp/cpu.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/warp/warp.cuh"
+#endif
+
+namespace ndd {
+
+// Samples as [frames][planes][spatial...][channels]; the first two and the last may be missing. An output with a dimension more than its input has one
+// frame for each map of that image; `first_spatial` is of the input, `frames` of the output.
+class WarpImages {
+ public:
+  WarpImages(const char* op, const Samples& in, const Samples& out, Border border, const MaybeTensor& fill, int64_t first_spatial, int64_t spatial,
+             bool frames)
+      : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames) {
+    if (fill) fill_ = std::make_shared<Args<float>>(*fill);
+  }
+
+  const char* op() const { return op_; }
+  const Samples& in() const { return in_; }
+  const Samples& out() const { return out_; }
+  int64_t frames(int64_t i) const { return frames_ ? out_.shape(i)[0] : 1; }
+  int64_t planes(int64_t i) const { return product(in_.shape(i), frames_ && lead_ == 0, first_); }
+  template <class... Why>
+  [[noreturn]] void refuse(int64_t i, const Why&... why) const {
+    fail(op_, ": ", why..., ", sample ", i);
+  }
+
+  // The fill values of the channels of sample i; nothing where one is for all.
+  std::vector<float> fills(int64_t i) const {
+    std::vector<float> values;
+    if (!fill_ || fill_->cols() == 1) return values;
+    const int64_t channels = planes(i) * product(in_.shape(i), first_ + spatial_, in_.ndim());
+    if (fill_->cols() != channels) refuse(i, "fill_value has ", fill_->cols(), " numbers, the image has ", channels, " channels");
+    for (int64_t c = 0; c < channels; ++c) values.push_back((*fill_)(i, c));
+    return values;
+  }
+
+  // Image k of sample i but for its map. `fills` has the fill values of the sample's channels, or is null.
+  template <int D, class Map>
+  WarpItem<D, Map> item(int64_t i, int64_t k, Interp interp, const float* fills) const {
+    const int64_t *from = in_.shape(i) + first_, *to = out_.shape(i) + lead_ + first_;
+    WarpItem<D, Map> item;
+    item.interp = interp;
+    item.src.border = border_;
+    item.src.fill = fills == nullptr && fill_ ? (*fill_)(i) : 0.0f;
+    item.src.channels = product(in_.shape(i), first_ + D, in_.ndim());
+    item.src.fills = nullptr;
+    if (fills != nullptr) item.src.fills = fills + (item.src.channels == 1 ? k % planes(i) : 0);
+    int64_t in_volume = item.src.channels, out_volume = item.src.channels;
+    for (int d = 0; d < D; ++d) {
+      item.src.size[d] = from[D - 1 - d];
+      item.size[d] = to[D - 1 - d];
+      item.src.stride[d] = in_volume;
+      in_volume *= item.src.size[d];
+      out_volume *= item.size[d];
+    }
+    if (in_volume == 0 && out_volume > 0) refuse(i, "the input has no pixels");
+    item.src.data = static_cast<const char*>(in_.data(i)) + (lead_ > 0 ? k % planes(i) : k) * in_volume * in_.item_bytes();
+    item.out = static_cast<char*>(out_.data(i)) + k * out_volume * out_.item_bytes();
+    return item;
+  }
+
+  // Of an argument with `given` values for the frames of sample i. Unless `exact` it may have more, which nothing reads: rows of a ragged batch.
+  void check_frames(int64_t i, int64_t given, const char* argument, bool exact = false) const {
+    if (given != 1 && (exact ? given != frames(i) : given < frames(i))) refuse(i, argument, " is for ", given, " frames, but there are ", frames(i));
+  }
+
+ private:
+  static int64_t product(const int64_t* shape, int64_t begin, int64_t end) {
+    int64_t n = 1;
+    for (int64_t d = begin; d < end; ++d) n *= shape[d];
+    return n;
+  }
+
+  const char* op_;
+  Samples in_, out_;
+  Border border_;
+  std::shared_ptr<const Args<float>> fill_;
+  int64_t first_, spatial_, lead_;
+  bool frames_;
+};
+
+// 1.5 ns a pixel for linear uint8 with three channels.
+constexpr double kWarpNanoseconds = 0.5;
+
+#ifdef __CUDACC__
+template <class Maps, class Items>
+auto set_device_maps(const Maps& maps, Items* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames, int)
+    -> decltype(maps.on_device(items, samples, frames)) {
+  maps.on_device(items, samples, frames);
+}
+template <class Maps, class Items>
+void set_device_maps(const Maps&, Items*, const std::vector<int64_t>&, const std::vector<int64_t>&, long) {}
+#endif
+
+// `wide`: the operator has filters of more than two taps.
+template <int D, bool wide, class Maps>
+void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
+  using Map = typename Maps::Map;
+  const Samples &in = images.in(), &out = images.out();
+#ifdef __CUDACC__
+  if (in.values().is_cuda()) {
+    std::vector<WarpItem<D, Map>> items;
+    std::vector<int64_t> samples, frames;
+    std::vector<float> all_fills;
+    for (int64_t i = 0; i < in.size(); ++i) {
+      const std::vector<float> fills = images.fills(i);
+      all_fills.insert(all_fills.end(), fills.begin(), fills.end());
+    }
+    const CudaTable<float> fill_table(all_fills.empty() ? std::vector<float>(1) : all_fills);
+    int64_t tiles = 0;
+    const float* fills = all_fills.empty() ? nullptr : fill_table.data();
+    for (int64_t i = 0; i < in.size(); ++i) {
+      const int64_t planes = images.planes(i), count = images.frames(i) * planes;
+      for (int64_t k = 0; k < count; ++k) {
+        items.push_back(images.item<D, Map>(i, k, interp, fills));
+        maps(items.back(), i, k / planes);
+        tiles = std::max(tiles, warp::tile_count(items.back()));
+        samples.push_back(i);
+        frames.push_back(k / planes);
+      }
+      if (fills != nullptr) fills += images.fills(i).size();
+    }
+    if (tiles == 0) return;
+    const CudaTable<WarpItem<D, Map>> table(items);
+    set_device_maps(maps, const_cast<WarpItem<D, Map>*>(table.data()), samples, frames, 0);
+    launch_warp<D, wide>(table.data(), items.data(), static_cast<int64_t>(items.size()), tiles, in.dtype(), out.dtype(), current_cuda_stream());
+    return check_launch(images.op());
+  }
+#endif
+  const double cost = kWarpNanoseconds * out.mean_volume() * (wide && interp > Interp::linear ? 8 : 1);
+  launch_cpu(images.op(), in.size(), cost, {in.values()}, [=](int64_t i) {
+    const std::vector<float> fills = images.fills(i);
+    const int64_t planes = images.planes(i), count = images.frames(i) * planes;
+    for (int64_t k = 0; k < count; ++k) {
+      WarpItem<D, Map> item = images.item<D, Map>(i, k, interp, fills.empty() ? nullptr : fills.data());
+      maps(item, i, k / planes);
+      warp_cpu(item, in.dtype(), out.dtype());
+    }
+  });
+}
+
+}  // namespace ndd

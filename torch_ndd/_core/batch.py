@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Batch``: samples of equal type, dimensions and layout, each with its own shape, in one buffer."""
+
+import copy
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, overload
+
+import numpy as np
+import torch
+
+from .. import types
+from . import ragged
+from .arithmetic import Arithmetic
+from .collect import collected, fence, is_array
+from .device import Device, DeviceLike, torch_device
+from .dispatch import run
+from .extents import Fixed, confirmed, joined, lasting, left
+from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
+from .native import check_samples, empty, kernel, unfilled
+from .operand import Operand, TorchTensor
+from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from .printing import of_batch, shapes_text
+from .samples import Samples, SampleSlicer, sample_index
+from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, unusable
+from .upload import moved
+
+# Inside Batch `slice` is a property.
+Slice: TypeAlias = slice
+
+_stack_padded = kernel("stack_padded")
+
+
+class Padded(NamedTuple):
+    """The result of :meth:`Batch.padded`: the samples in one tensor, their extents, and a mask of the data."""
+
+    values: Tensor
+    lengths: Tensor
+    mask: Tensor
+
+
+class Batch(Arithmetic):
+    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise one after the other.
+
+    Created by :func:`batch` and :func:`as_batch`, by readers and by operators. Shapes, dtype and layout are known at once; whatever needs the values
+    waits for them and raises the error of the call that should have produced them.
+
+    >>> b = batch([[1, 2, 3], [4, 5]])
+    >>> b.batch_size, b.shape, b.select(1).torch().tolist(), (b + 1).tensors[0].torch().tolist()
+    (2, [(3,), (2,)], [4, 5], [2, 3, 4])
+    """
+
+    # int64 on the CPU (N, ndim), or None if the buffer is dense.
+    _is_batch = True
+    _shapes: TorchTensor | None
+    _fixed: Fixed | None  # of a ragged batch: see extents.py
+    _samples: list[Tensor | None] | None
+    __array_ufunc__ = None  # Batch computes ndarray + Batch
+
+    def __init__(
+        self, tensors: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
+    ) -> None:
+        if tensors is None:
+            raise ValueError("Batch: tensors must be given")
+        made = (batch if copy else as_batch)(tensors, dtype, device, layout)
+        self.__dict__.update({**made.__dict__, "_samples": None})
+
+    @property
+    def batch_size(self) -> int:
+        """Number of samples."""
+        return (self._values if self._shapes is None else self._shapes).shape[0]
+
+    @property
+    def shape(self) -> list[tuple[int, ...]]:
+        """Shape of every sample; known before the values."""
+        if self._shapes is None:
+            return [tuple(self._values.shape[1:])] * self._values.shape[0]
+        rows = [tuple(row) for row in self._shapes.tolist()]
+        if self._fixed is not None and torch.compiler.is_compiling():  # a graph that knows a number need not read it
+            rows = [tuple(n if known is None else known for n, known in zip(row, self._fixed, strict=True)) for row in rows]
+        return rows
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of a sample."""
+        return self._values.dim() - 1 if self._shapes is None else self._shapes.shape[1]
+
+    def _extent(self, axis: int) -> int | None:
+        """Return the extent that all samples share along an axis, or None if they differ, or if it is unknown before a compiled graph runs."""
+        if self._shapes is None:
+            return self._values.shape[1:][axis]
+        if self._fixed is not None and (extent := self._fixed[axis]) is not None:
+            return extent
+        if torch.compiler.is_compiling() or not len(self._shapes):
+            return None
+        column = self._shapes.numpy()[:, axis]
+        return int(column[0]) if (column == column[0]).all() else None
+
+    def _frames(self) -> "int | TorchTensor":
+        """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample."""
+        return self._values.shape[1] if self._shapes is None else self._shapes[:, 0]
+
+    # --- samples ---
+
+    @property
+    def kept(self) -> list[int]:
+        """Indices of the decoder's input samples that it could decode; see :attr:`errors`. All samples for any other batch.
+
+        After ``images = decoders.image(files, on_error="skip")`` the labels of the images are ``labels.select(images.kept)``.
+        """
+        self._ready()
+        return self._failures.kept() if self._failures else list(range(self.batch_size))
+
+    @property
+    def tensors(self) -> Samples:
+        """The samples as a list of Tensors that share the batch's memory."""
+        return Samples(self, range(self.batch_size))
+
+    @property
+    def slice(self) -> SampleSlicer:
+        """``batch.slice[key]`` indexes every sample, like :meth:`Tensor.__getitem__`; a Batch of numbers in the key has one per sample.
+
+        >>> b = batch([[1, 2, 3], [4, 5]])
+        >>> b.slice[:-1].shape, b.slice[batch([2, 0])].torch().tolist()
+        ([(2,), (1,)], [3, 4])
+        """
+        return SampleSlicer(self)
+
+    @overload
+    def select(self, key: int) -> Tensor: ...
+    @overload
+    def select(self, key: Slice | Sequence[int]) -> "Batch": ...
+    def select(self, key: Any) -> "Tensor | Batch":
+        """Return one sample for an int, a Batch for a slice or a list of ints, in the given order. Raise IndexError out of range.
+
+        >>> batch([10, 20, 30]).select([2, 0]).torch().tolist()
+        [30, 10]
+        """
+        if key is Ellipsis:
+            return self
+        if isinstance(key, slice):
+            return self._selected(range(self.batch_size)[key])
+        if isinstance(key, Sequence) or (isinstance(key, np.ndarray) and key.ndim):
+            return self._selected([sample_index(k, self.batch_size) for k in key])
+        return self._nth(sample_index(key, self.batch_size))
+
+    def _selected(self, keys: Sequence[int]) -> "Batch":
+        self = self._settled()
+        size = self.batch_size
+        if isinstance(keys, range) and keys == range(size):
+            return self
+        if not keys:
+            keys = range(0)
+        if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
+            first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
+            if self._shapes is None:
+                made = new_batch(self._values[first:last], None, self._layout, pending, self._external)
+            else:
+                begins = self._offsets()
+                values = self._values[begins[first] : begins[last]]
+                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external, self._fixed).densified()
+        else:
+            index = torch.tensor(keys, dtype=torch.int64)
+            if self._shapes is None:
+                made = new_batch(empty([len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
+            else:
+                made = empty_packed(self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
+            self._take(index, *whole(self.ndim), made)
+        if self._sources:
+            made._sources = tuple(self._sources[k] for k in keys)
+        return made
+
+    def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
+        """Fill ``out`` with parts of samples."""
+        arguments = (self._values, self._shapes, index, starts, steps, out._values, out._shapes)
+        out._pending = run(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
+
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Batch":
+        return new_batch(values, shapes, layout, pending, fixed=fixed)
+
+    def _over(self, values: TorchTensor) -> "Batch":
+        return new_batch(values, self._shapes, self._layout, fixed=self._fixed)
+
+    def _copied(self) -> "Batch":
+        self = self._settled()
+        made = self._with(empty(self._values.shape, self._values.dtype, self._values.device), None)
+        if self._pending is None:
+            made._values.copy_(self._values)
+        else:
+            self._take(None, *whole(self.ndim), made)
+        return made
+
+    def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
+        """Return the same samples in other memory."""
+        made = new_batch(values, self._shapes, self._layout, pending, external, self._fixed)
+        made._sources, made._failures = self._sources, self._failures
+        return made
+
+    def _nth(self, i: int) -> Tensor:
+        if torch.compiler.is_compiling() and self._shapes is None:
+            return new_tensor(self._settled()._values[i], self._layout)
+        samples = self._samples
+        if samples is None:
+            samples = list[Tensor | None]([None] * self.batch_size)
+            self._samples = samples
+        made = samples[i]
+        if made is None:
+            values = self._values[i] if self._shapes is None else self._part(i).view(self._shapes[i].tolist())
+            made = samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
+            if self._sources:
+                made._sources = self._sources[i : i + 1]
+        return made
+
+    def _part(self, i: int) -> TorchTensor:
+        begin, end = self._offsets()[i : i + 2]
+        return self._values[begin:end]
+
+    def _offsets(self) -> list[int]:
+        assert self._shapes is not None
+        offsets = self.__dict__.get("_begins")
+        if offsets is None:
+            offsets = self.__dict__["_begins"] = [0, *self._shapes.prod(1).cumsum(0).tolist()]
+        return offsets
+
+    def densified(self) -> "Batch":
+        """Return the same samples, as a dense buffer if their shapes turn out equal."""
+        shapes = self._shapes
+        if shapes is not None and len(shapes) and bool((shapes == shapes[0]).all()):
+            made = new_batch(self._values.view(len(shapes), *shapes[0].tolist()), None, self._layout, self._pending, self._external)
+            made._sources = self._sources
+            return made
+        return self
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self._nth(i) for i in range(self.batch_size))
+
+    # --- parts of samples ---
+
+    def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
+        if takes_all(keys):
+            return self
+        self = self._settled()
+        varying = has_varying(keys, self.batch_size)
+        keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
+        layout = layout_left(self._layout, keys)
+        values = self._values
+        if self._shapes is None and not varying:
+            try:
+                part = window(values.shape[1:], keys)
+            except IndexError as error:
+                raise IndexError(f"{error}, in sample 0 of the batch") from None
+            view = part.view(values, 1)
+            if view is not None and torch.compiler.is_compiling():
+                return new_batch(view.contiguous(), None, layout)
+            if view is not None and view.is_contiguous() and not self._external:
+                made = new_batch(view, None, layout, self._pending)
+            else:
+                made = new_batch(empty([values.shape[0], *part.extents], values.dtype, values.device), None, layout)
+                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
+        else:
+            starts, steps, extents = windows(self._extents(), with_numbers(keys))
+            fixed = left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
+            made = empty_packed(extents, values.dtype, values.device, layout, fixed)
+            self._take(None, starts, steps, made)
+        made._sources = self._sources
+        return made
+
+    def _extents(self) -> TorchTensor:
+        """Return the shapes of the samples, int64 (N, ndim), dense or not."""
+        if self._shapes is not None:
+            return self._shapes
+        return torch.tensor([self._values.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self._values.shape[0], -1)
+
+    def _parts_of(self, whole: Tensor, keys: tuple[Any, ...]) -> "Batch":
+        """Return ``whole[keys]``, where a key has one number for each sample of this batch."""
+        size = self.batch_size
+        has_varying(keys, size)
+        keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
+        shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
+        starts, steps, extents = windows(shapes, with_numbers(keys))
+        made = empty_packed(extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), left(whole.shape, keys))
+        index = torch.zeros(size, dtype=torch.int64)
+        arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
+        made._pending = run(take, arguments, [(whole, whole._sample)], made._values)
+        return made
+
+    # --- elsewhere ---
+
+    @staticmethod
+    def broadcast(sample: Any, batch_size: int, device: DeviceLike | None = None, dtype: Any = None) -> "Batch":
+        """Return a batch that repeats the same sample ``batch_size`` times.
+
+        Raises:
+            ValueError: ``sample`` is a Batch, or the size is negative.
+            TypeError: the size is not an integer, or ``sample`` is not a tensor.
+
+        >>> Batch.broadcast([1, 2], 3).torch().tolist()
+        [[1, 2], [1, 2], [1, 2]]
+        """
+        if isinstance(sample, Batch):
+            raise ValueError("Cannot broadcast a Batch")
+        size = operator.index(batch_size)
+        if size < 0:
+            raise ValueError(f"batch_size must not be negative, got {size}")
+        check_samples("Batch.broadcast", size)
+        if sample is None:
+            raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
+        return repeated(as_tensor(sample, dtype, device), size)
+
+    def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
+        """Return this batch on a device: itself if it is already there and no copy is forced."""
+        target = torch_device(device)
+        if target == self._values.device:
+            return self._copied() if force_copy else self
+        self = self._settled()
+        values, pending = moved(self._values, self._pending, self._external, target)
+        return self._with(values, pending)
+
+    def cpu(self) -> "Batch":
+        """Return this batch in host memory."""
+        return self.to_device("cpu")
+
+    def gpu(self, index: int | None = None) -> "Batch":
+        """Return this batch on a GPU, by default the current one."""
+        return self.to_device(Device("gpu", index))
+
+    def torch(self, copy: bool | None = None, pad: bool = False) -> TorchTensor:
+        """Return all samples as one torch tensor (N, ...), which shares memory with this batch if possible.
+
+        Args:
+            copy: True always copies; False raises ValueError if a copy is needed.
+            pad: Pad samples of different shapes with zeros (:meth:`padded` also returns their lengths); without it they raise ValueError.
+        """
+        if self._shapes is not None and copy is False:
+            raise ValueError("The batch cannot be converted to a tensor without a copy.")
+        self._shared()  # raises the error of the call that made this batch, not of the padding
+        values = self._stacked(pad, lazily=False)._ready()
+        return values.clone() if copy and values is self._values else values
+
+    def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
+        """Return all samples as one Tensor. If that is impossible, raise ValueError, when the result is used or, not ``lazily``, at once."""
+        self = self._settled()
+        layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
+        if self._shapes is None:
+            return new_tensor(self._values, layout, self._pending, ALL_SAMPLES, self._external)
+        if not pad and self.batch_size:
+            error = ValueError(
+                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True fills the samples up with zeros, .padded() tells their "
+                "lengths as well, .nested() keeps them as they are"
+            )
+            if not lazily or self._external or torch.compiler.is_compiling():
+                raise error
+            return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
+        out = empty([self.batch_size, *ragged.largest(self._shapes)], self._values.dtype, self._values.device)
+        pending = run(_stack_padded, (self._values, self._shapes, value, out, None), [(self, SAME_SAMPLE)], out)
+        return new_tensor(out, layout, pending, ALL_SAMPLES)
+
+    def padded(self, value: float = 0) -> Padded:
+        """Pad all samples with ``value`` to the largest extents, in one Tensor, and return it with lengths and a mask.
+
+        Args:
+            value: A number that float32 represents exactly; it is saturated if the dtype is smaller.
+
+        Returns:
+            ``values`` (N, ...); ``lengths``, the extents of each sample, int64 (N, ndim); ``mask``, bool of the shape of ``values``, True for data.
+            On the device of this batch.
+
+        >>> values, lengths, mask = batch([[1, 2], [3]]).padded(-1)
+        >>> values.torch().tolist(), lengths.torch().tolist(), mask.torch().tolist()
+        ([[1, 2], [3, -1]], [[2], [1]], [[True, True], [True, False]])
+        """
+        if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
+            raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
+        values, extents, device = self._stacked(True, float(value)), self._extents(), self._values.device
+        mask = ragged.mask(extents, values.shape).to(device)
+        return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
+
+    def nested(self) -> TorchTensor:
+        """Return all samples as one NestedTensor: in torch's jagged layout if at most one dimension differs, else in its strided one.
+
+        It shares memory with this batch if the dimension that differs is the first one. Raise ValueError for samples without dimensions.
+
+        >>> batch([[1, 2], [3]]).nested().unbind()
+        (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
+        """
+        return ragged.nested(self._shared(), self._shapes, self.ndim)
+
+    def __copy__(self) -> "Batch":
+        return self._with(self._values, self._pending, self._external)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
+        return self._copied().evaluate()
+
+    def __getstate__(self) -> dict[str, Any]:
+        shapes = None if self._shapes is None else own_memory(self._shapes)
+        sources = tuple(self._sources)
+        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self._fixed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Operand.__init__(self, state["values"], state["layout"], None, False)
+        self._shapes, self._samples, self._sources = state["shapes"], None, state["sources"]
+        self._fixed = None if self._shapes is None else confirmed(state.get("fixed"), self._shapes.tolist())  # do not trust what a file says
+
+    def __repr__(self) -> str:
+        return of_batch(self)
+
+
+def new_batch(
+    values: torch.Tensor,
+    shapes: torch.Tensor | None = None,
+    layout: str | None = None,
+    pending: Pending | None = None,
+    external: bool = False,
+    fixed: Fixed | None = None,
+) -> Batch:
+    """Create a Batch over values and shapes that are valid; ``fixed`` is what ragged samples share."""
+    made = Batch.__new__(Batch)
+    made._values = values
+    made._shapes = shapes
+    made._fixed = fixed
+    made._layout = layout
+    made._pending = pending
+    made._external = external
+    made._samples = None
+    return made
+
+
+def repeated(sample: Tensor, batch_size: int) -> Batch:
+    """Return a batch of this many copies of a sample."""
+    sample = sample._settled()
+    made = new_batch(empty([batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
+    index = torch.zeros(batch_size, dtype=torch.int64)
+    arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
+    made._pending = run(take, arguments, [(sample, sample._sample)], made._values)
+    made._sources = tuple(sample._sources) * batch_size
+    return made
+
+
+def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
+    """Return an unfilled batch. An extent is a number, or an int64 tensor (N,) with one per sample; equal ones make the batch dense."""
+    plain = [not isinstance(extent, torch.Tensor) for extent in shape]
+    if all(plain):
+        return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
+    fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
+    if torch.compiler.is_compiling():
+        unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
+        if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
+            sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
+            return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
+        columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
+        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
+    rows = np.empty((batch_size, len(shape)), np.int64)
+    for k, extent in enumerate(shape):
+        rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
+    return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
+
+
+def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
+    """Return an unfilled batch with these shapes, int64 (N, ndim), of which ``fixed`` is known to be common; dense if they are equal."""
+    values, kept = unfilled(shapes, dtype, device)
+    return new_batch(values, kept, layout, fixed=None if kept is None else fixed)
+
+
+def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = None) -> Batch:
+    """Return a ragged batch over contiguous samples with these shapes, int64 (N, ndim)."""
+    return new_batch(values, torch.from_numpy(shapes), layout, fixed=lasting(shapes.tolist(), layout))
+
+
+def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
+    """Create a Batch with its own memory. See :func:`as_batch`."""
+    made = _made(tensors, dtype, device, layout, share=False)
+    return made._copied() if made._external or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
+
+
+def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
+    """Create a Batch from samples, without a copy if possible.
+
+    An array is split along its first dimension and shares its memory; each element of a list or another iterable becomes a sample, converted to the
+    dtype and device of the first one; a Batch is returned unchanged. ``layout`` describes a sample. Samples that are contiguous in memory, like those
+    of ``batch.tensors`` or ``torch.Tensor.unbind``, share their memory; all others are copied into one buffer.
+
+    Raises:
+        TypeError: an object that cannot be iterated over, or an element that is not a tensor.
+        ValueError: no elements and no dtype, a scalar, or a layout that does not fit.
+        RuntimeError: text, or samples with different numbers of dimensions.
+        OverflowError: a number that does not fit the type.
+
+    >>> as_batch(torch.zeros(4, 2, 3), layout="HW").shape[0]
+    (2, 3)
+    """
+    return _made(tensors, dtype, device, layout, share=True)
+
+
+def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
+    if isinstance(tensors, Batch):
+        return _changed(tensors, dtype, device, layout)
+    if isinstance(tensors, Samples):
+        return _changed(tensors.as_batch(), dtype, device, layout)
+    if isinstance(tensors, str | bytes):
+        raise RuntimeError(f"a Batch is made from tensors, not from {type(tensors).__name__}")
+    if tensors is None:
+        raise TypeError("a Batch is made from tensors, not from None")
+    if is_array(tensors):
+        array = as_tensor(tensors)
+        if array.ndim == 0:
+            raise ValueError("Cannot create a batch from a scalar")
+        return _changed(_split(array), dtype, device, layout)
+    samples = list(tensors)
+    if not samples:
+        if dtype is None:
+            raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
+        target = torch.device("cpu") if device is None else torch_device(device)
+        shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
+        return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
+    return new_batch(*collected(samples, dtype, device, layout, share))
+
+
+def _split(array: Tensor) -> Batch:
+    """Return the batch of an array's parts along its first dimension."""
+    pending = array._pending if array._pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+    return new_batch(array._values, None, (array.layout or "N")[1:] or None, pending, array._external)
+
+
+def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
+    if device is not None:
+        made = made.to_device(device)
+    wanted = made.dtype if dtype is None else types.to_dtype(dtype)
+    if wanted != made.dtype:
+        made = made._settled()
+        made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
+    if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
+        made = copy.copy(made)
+        made._layout = layout or None
+        if made._shapes is not None and not torch.compiler.is_compiling():
+            made._fixed = joined(made._fixed, lasting(made._shapes.tolist(), made._layout))
+    return made

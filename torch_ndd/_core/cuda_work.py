@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on CUDA streams: operators run on the stream of the current context, and the stream that uses a result waits on its CUDA event.
+
+The host does not block. torch's allocator is told of every stream that uses a tensor, so that memory is not reused too early.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+
+from . import streams
+from .modes import EvalMode, current_mode
+from .pending import Pending
+from .weak import WeakValues
+
+_numbers = itertools.count(1)
+
+
+class StreamWork(Pending):
+    """The work of one call on a CUDA stream, in place of a :class:`Pending`."""
+
+    stays = True  # each stream that uses the result waits for itself
+
+    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None) -> None:
+        self._stream = stream
+        self._tensors = tensors
+        self._captured = torch.cuda.is_current_stream_capturing()
+        self._event = recorded(stream) if event is None else event
+        self._joined: set[int] = set()
+        self._handle = next(_numbers)
+        _alive[self._handle] = self
+
+    def wait(self) -> None:
+        """Make the current torch stream of the device wait for the work."""
+        current = torch.cuda.current_stream(self._stream.device)
+        if current == self._stream or current.cuda_stream in self._joined:
+            return
+        # Events do not order work inside a CUDA graph and outside: torch.cuda.graph() has waited for all work when the capture begins, and a replay
+        # is work of the stream that replays.
+        if self._captured or torch.cuda.is_current_stream_capturing():
+            return
+        current.wait_event(self._event)
+        for tensor in self._tensors:
+            tensor.record_stream(current)
+        self._joined.add(current.cuda_stream)
+
+    @property
+    def captured(self) -> bool:
+        """Whether it is part of a CUDA graph: its results are filled by replays."""
+        return self._captured
+
+    @property
+    def event(self) -> torch.cuda.Event:
+        """The event recorded after the work."""
+        return self._event
+
+    def done(self) -> bool:
+        """Return False: other streams have to wait, whether the work has ended or not."""
+        return False
+
+
+_alive: WeakValues[StreamWork] = WeakValues()  # by handle
+
+# Copies values that were pending on a GPU when a compiled graph was called, after the work that fills them. A copy for the reason given at
+# `ndd::waited_for`: nothing in the graph can read it too early.
+_library = torch.library.Library("ndd", "FRAGMENT")
+_library.define("behind(Tensor values, SymInt handle) -> Tensor")
+
+
+@torch.library.impl("ndd::behind", "CompositeExplicitAutograd", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    if (pending := _alive.get(handle)) is not None:
+        pending.wait()
+    return values.clone()
+
+
+@torch.library.register_fake("ndd::behind", lib=_library)
+def _(values: torch.Tensor, handle: int) -> torch.Tensor:
+    return torch.empty_like(values)
+
+
+class DecodeWork(StreamWork):
+    """Work that CPU threads issue to a stream, and ``event``, which the last of them records there."""
+
+    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> None:
+        super().__init__(stream, tensors, event)
+        self._host = host
+
+    def wait(self) -> None:
+        """Wait until everything has been issued, which is the CPU's part of it; then like any launch. Raise the errors of the CPU's part."""
+        if self._host is not None:
+            self._host.wait()
+        super().wait()
+
+
+def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """Record an event after what is on the stream so far."""
+    event = torch.cuda.Event()
+    event.record(stream)
+    return event
+
+
+@contextlib.contextmanager
+def on_stream(device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), external: bool = False) -> Iterator[None]:
+    """Make the context's stream torch's current stream on ``device`` within this block, except while torch's is captured into a CUDA graph.
+
+    Args:
+        device: A CUDA device.
+        used: The tensors that the block reads, with the work that fills them. Tensors without pending work belong to torch's current stream.
+        external: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
+    """
+    theirs = torch.cuda.current_stream(device)
+    ours = theirs if torch.cuda.is_current_stream_capturing() else streams.launch_stream(device.index).torch
+    if ours == theirs:
+        yield
+    else:
+        foreign = [tensor for tensor, pending in used if tensor.device == device and (not isinstance(pending, StreamWork) or pending.captured)]
+        if foreign:
+            ours.wait_stream(theirs)
+        with torch.cuda.stream(ours):
+            yield
+        for tensor in foreign:
+            tensor.record_stream(ours)
+        if external and foreign:
+            theirs.wait_stream(ours)
+    if current_mode() == EvalMode.sync_full:
+        ours.synchronize()
+
+
+def stream_work(tensors: Sequence[torch.Tensor]) -> StreamWork:
+    """Return the work launched within :func:`on_stream` to fill these tensors."""
+    return StreamWork(torch.cuda.current_stream(tensors[0].device), tensors)
+
+
+_decode_streams: dict[int, torch.cuda.Stream] = {}
+
+
+@contextlib.contextmanager
+def on_decode_stream(device: torch.device) -> Iterator[None]:
+    """Make the decoders' stream torch's current stream on ``device`` within this block.
+
+    It is a separate one, so that decoding ahead does not delay the work of the context. Raise RuntimeError while torch's is captured into a CUDA
+    graph, which has no part for the CPU.
+    """
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("images cannot be decoded within a CUDA graph; decode before the capture, into a buffer that the graph reads")
+    index = torch.cuda.current_device() if device.index is None else device.index
+    stream = _decode_streams.get(index)
+    if stream is None:
+        stream = _decode_streams[index] = torch.cuda.Stream(index)
+    with torch.cuda.stream(stream):
+        yield
+    if current_mode() == EvalMode.sync_full:
+        stream.synchronize()
+
+
+def decode_work(tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> DecodeWork:
+    """Return the work that CPU threads issue to fill these tensors, within :func:`on_decode_stream`."""
+    return DecodeWork(torch.cuda.current_stream(tensors[0].device), tensors, event, host)

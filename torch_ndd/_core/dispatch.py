@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatching a kernel to the CPU stream, or to a CUDA stream."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from . import native, pools, shutdown
+from .cuda_work import on_stream, stream_work
+from .modes import EvalMode, current_mode
+from .operand import Operand
+from .pending import Pending, finish_call
+
+
+def submit(
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
+) -> Pending | None:
+    """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it is done.
+
+    ``external``: the user may overwrite memory that is read after the call. ``sources``: the source of each sample, for errors.
+    """
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if pools.unsettled:
+        pools.settle()
+    mode = EvalMode.sync_cpu if external else current_mode()
+    level = 3 if mode >= EvalMode.sync_cpu else mode
+    try:
+        if reads:
+            native.begin(level, reads[0][0].handle, reads[0][1])
+            for pending, sample in reads[1:]:
+                native.depend(pending.handle, sample)
+        else:
+            native.begin(level, None, 0)
+        kernel(*arguments)
+        handle = native.end()
+    except BaseException:  # KeyboardInterrupt too: an open call would absorb the next kernel, whoever calls it
+        native.release(native.end() & ~1)
+        raise
+    return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
+
+
+def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:
+    """Run a kernel that reads ``sources`` and fills ``out`` on their device.
+
+    Each source has the index of the sample that is read, or ``SAME_SAMPLE`` or ``ALL_SAMPLES``.
+    """
+    sources = list(sources)
+    external = any(source._external for source, _ in sources)
+    if torch.compiler.is_compiling():
+        kernel(*arguments)
+        return None
+    if out.device.type != "cpu":
+        used = [(source._values, source._pending) for source, _ in sources]
+        with on_stream(out.device, used, external):
+            for _, pending in used:
+                if pending is not None:
+                    pending.wait()
+            kernel(*arguments)
+            return stream_work([out])
+    reads = [(pending, sample) for source, sample in sources if (pending := source._unfinished()) is not None]
+    return submit(kernel, arguments, reads, external)

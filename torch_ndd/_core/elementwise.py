@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arithmetic operations: their numbers in the native library, the dtypes of their results, and the same in torch operations."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import types
+
+# Must match csrc/ops/math/arithmetic.h.
+_NATIVE = {
+    name: number
+    for number, name in enumerate(
+        (
+            *("add", "sub", "mul", "divide", "quotient", "remainder", "fmod", "ipow", "fpow", "atan2", "min", "max"),
+            *("and", "or", "xor", "lshift", "rshift", "eq", "ne", "lt", "le"),
+            *("neg", "invert", "logical_not", "copy", "abs", "clamp"),
+            *("sqrt", "rsqrt", "cbrt", "exp", "log", "log2", "log10", "floor", "ceil"),
+            *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+        )
+    )
+}
+# Must match csrc/ndd/dtypes.h.
+_TYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+}
+_SYMBOLS = {
+    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "neg": "-", "invert": "~"},
+    **{"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<="},
+}
+_BITS = {"and", "or", "xor", "lshift", "rshift", "invert"}
+_COMPARISONS = {"eq", "ne", "lt", "le"}
+# Operations that are not defined on integers convert them to float32.
+_REAL = {"truediv", "fpow", "atan2", "fabs", *list(_NATIVE)[_NATIVE["sqrt"] :]}
+# The native functions for integers and for floats, where they are not named after the operation.
+_FUNCTIONS = {
+    "truediv": ("divide", "divide"),
+    "floordiv": ("quotient", "divide"),
+    "mod": ("remainder", "fmod"),
+    "pow": ("ipow", "fpow"),
+    "fabs": ("abs", "abs"),
+}
+
+kernels_on_cpu = True  # the tests of the formulas turn it off
+
+
+def on_cpu(input: torch.Tensor) -> bool:
+    """Return whether the graph is for the CPU, where some operators prefer their kernel to the formula."""
+    return kernels_on_cpu and input.device.type == "cpu"
+
+
+Formula = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to compute an operation on operands of certain dtypes."""
+
+    operation: int
+    type: int  # that the operands are promoted to
+    out: torch.dtype
+    formula: Formula | None  # on dense operands; None if torch has no equal operation
+
+
+def label(operation: str) -> str:
+    """Return the beginning of error messages."""
+    return f"arithmetic {_SYMBOLS[operation]}" if operation in _SYMBOLS else f"math.{operation}"
+
+
+_plans: dict[tuple[Any, ...], Plan] = {}
+
+
+def plan(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
+    """Return the plan for operands of these dtypes. Raise RuntimeError if the operation does not support them."""
+    key = (operation, *dtypes)
+    found = _plans.get(key)
+    if found is None:
+        found = _plans[key] = _made(operation, dtypes)
+    return found
+
+
+def _made(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
+    dtype = functools.reduce(types.promote, dtypes)
+    if operation in _BITS:
+        if any(one.is_floating_point for one in dtypes):
+            raise RuntimeError(f"{label(operation)}: the operands must be of integral type")
+    elif dtype is torch.bool and operation != "mul" and operation not in _COMPARISONS:
+        if len(dtypes) == 1:
+            raise RuntimeError(f"{label(operation)}: the operand cannot be a boolean; use ~ or a numeric type")
+        raise RuntimeError(
+            f"{label(operation)}: the operands cannot be booleans (one cannot be a boolean beside another); use &, |, ^ or a numeric type"
+        )
+    if operation in _REAL and not dtype.is_floating_point:
+        dtype = torch.float32
+    name = operation
+    if operation in _FUNCTIONS:
+        name = _FUNCTIONS[operation][int(dtype.is_floating_point)]  # torch 2.11 does not accept a bool here in a graph
+    return Plan(_NATIVE[name], _TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
+
+
+def _where_less(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.where(a < b, a, b)
+
+
+def _where_greater(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.where(a > b, a, b)
+
+
+def _clamp(value: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    limited = torch.where(value < low, low, value)
+    return torch.where(limited > high, high, limited)
+
+
+_FORMULAS: dict[str, Formula] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "divide": torch.true_divide,
+    "fmod": torch.fmod,
+    "fpow": torch.pow,
+    "min": _where_less,
+    "max": _where_greater,
+    "clamp": _clamp,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "lshift": torch.bitwise_left_shift,
+    "rshift": torch.bitwise_right_shift,
+    "neg": torch.neg,
+    "invert": torch.bitwise_not,
+    "rsqrt": lambda a: 1 / torch.sqrt(a),
+    **{name: getattr(torch, name) for name in ("eq", "ne", "lt", "le", "abs", "atan2")},
+    **{name: getattr(torch, name) for name in list(_NATIVE)[_NATIVE["sqrt"] :] if name not in ("rsqrt", "cbrt")},
+}
+# Torch has no arithmetic on these types; the lowest bits of the wider type are the same. float16 and bfloat16 are rounded once.
+_COMPUTED = {
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+}
+# That is enough for sums, products and bits of uint64.
+_OF_UINT64 = {"add", "sub", "mul", "and", "or", "xor", "lshift", "eq", "ne", "neg", "invert"}
+
+
+def _formula(name: str, dtype: torch.dtype, dtypes: Sequence[torch.dtype]) -> Formula | None:
+    """Return None for what torch lacks, and for integer division, which in a compiled graph would end the process where the kernel raises."""
+    function = _FORMULAS.get(name)
+    if function is None or (dtype is torch.uint64 and name not in _OF_UINT64):
+        return None
+    if name in _COMPARISONS and torch.uint64 in dtypes and dtype is torch.int64:  # signed with unsigned compares by value
+        return None
+    computed, out = _COMPUTED.get(dtype, dtype), torch.bool if name in _COMPARISONS else dtype
+    if name == "fmod" and dtype is torch.float32 and any(not one.is_floating_point and one.itemsize >= 4 for one in dtypes):
+        computed = torch.float64  # the remainder of a dividend rounded to float32 would be meaningless
+    if name in ("lshift", "rshift"):
+        if dtype.itemsize < 4:
+            computed = torch.int32
+        count = 63 if dtype.itemsize == 8 else 31
+        return lambda a, b: function(a.to(computed), b.to(computed) & count).to(out)
+    return lambda *operands: function(*(one.to(computed) for one in operands)).to(out)

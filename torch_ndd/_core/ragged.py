@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of different shapes as one tensor: padding, torch's nested tensors."""
+
+from collections.abc import Sequence
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+def largest(shapes: torch.Tensor) -> list[int]:
+    """Return the largest extent of each dimension."""
+    return shapes.amax(0).tolist() if len(shapes) else [0] * shapes.shape[1]
+
+
+def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Return a mask of this shape (N, ...), True where samples with these extents (N, ...) have data."""
+    inside = torch.ones(tuple(shape), dtype=torch.bool)
+    for axis, most in enumerate(shape[1:]):
+        along = torch.arange(most) < extents[:, axis : axis + 1]
+        inside &= along.reshape(shape[0], *(most if k == axis else 1 for k in range(len(shape) - 1)))
+    return inside
+
+
+# Nested tensors can only be combined if they have the very same offsets. Batches that operators made from one another share their shapes.
+_offsets = WeakIdKeyDictionary()
+
+
+def nested(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.Tensor:
+    """Return a NestedTensor over a batch's buffer."""
+    if ndim == 0:
+        raise ValueError("nested: samples without dimensions cannot be nested; use .torch()")
+    if shapes is None:
+        size, extent = values.shape[:2]
+        return torch.nested.nested_tensor_from_jagged(values.flatten(0, 1), torch.arange(size + 1, device=values.device) * extent)
+    ragged = [axis for axis in range(ndim) if len(shapes) and bool((shapes[:, axis] != shapes[0, axis]).any())]
+    samples = [part.view(shape) for part, shape in zip(values.split(shapes.prod(1).tolist()), shapes.tolist(), strict=True)]
+    if len(ragged) > 1:
+        return torch.nested.nested_tensor(samples, layout=torch.strided)
+    axis = ragged[0] if ragged else 0
+    offsets = _offsets.get(shapes)
+    if offsets is None or offsets.device != values.device:
+        offsets = torch.nn.functional.pad(shapes[:, axis].cumsum(0), (1, 0)).to(values.device)
+        _offsets[shapes] = offsets
+    outer = shapes[0, :axis].tolist() if len(shapes) else [0] * axis
+    inner = shapes[0, axis + 1 :].tolist() if len(shapes) else [0] * (ndim - 1 - axis)
+    joined = values.view(*outer, -1, *inner) if all(extent == 1 for extent in outer) and 0 not in inner else torch.cat(samples, axis)
+    return torch.nested.nested_tensor_from_jagged(joined, offsets, jagged_dim=axis + 1)

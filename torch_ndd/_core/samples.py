@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The types of ``batch.tensors`` and ``batch.slice``."""
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import torch
+
+from .operand import loop
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+
+def sample_index(key: Any, size: int) -> int:
+    """Return an index that may count from the end. Raise IndexError out of range, TypeError unless an integer."""
+    index = operator.index(key)
+    if not -size <= index < size:
+        raise IndexError(f"sample {index} is out of range for a batch of {size}")
+    return index % size
+
+
+class Samples(Sequence[Tensor]):
+    """The samples of a batch, or some of them, as a list. Each Tensor is created once, on demand, and shares the batch's memory.
+
+    >>> from torch_ndd import batch
+    >>> samples = batch([[1], [2, 3], [4]]).tensors
+    >>> len(samples), samples[-1].item(), samples[[2, 0]].as_batch().shape
+    (3, 4, [(1,), (1,)])
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, owner: "Batch", indices: Sequence[int]) -> None:
+        self._owner = owner
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, key: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, key: "slice | list[int]") -> "Samples": ...
+    @overload
+    def __getitem__(self, key: EllipsisType) -> "Batch": ...
+    def __getitem__(self, key: Any) -> "Tensor | Samples | Batch":
+        if key is Ellipsis:
+            return self.as_batch()
+        if isinstance(key, slice):
+            return Samples(self._owner, self._indices[key])
+        if isinstance(key, list) or (isinstance(key, np.ndarray) and key.ndim == 1):
+            return Samples(self._owner, [self._indices[sample_index(k, len(self))] for k in key])
+        return self._owner._nth(self._indices[sample_index(key, len(self))])
+
+    def __contains__(self, value: Any) -> bool:
+        return any(one is value for one in self)
+
+    def tolist(self) -> list[Tensor]:
+        """Return an ordinary list."""
+        return list(self)
+
+    def select(self, key: Any) -> "Tensor | Samples | Batch":
+        """Return a Tensor for an int, a list for a slice or a list of ints, a Batch for ``...``, like indexing."""
+        return self[key]
+
+    def as_batch(self, copy: bool = False) -> "Batch":
+        """Return these samples as a Batch: the batch itself if they are all of it. With ``copy`` in new memory."""
+        made = self._owner._selected(self._indices)
+        return made._copied() if copy else made
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} of the {self._owner.batch_size} samples of a Batch>"
+
+
+class SampleSlicer:
+    """The type of ``batch.slice``: indexing it indexes every sample."""
+
+    def __init__(self, owner: "Batch") -> None:
+        self._owner = owner
+
+    def __getitem__(self, key: Any) -> "Batch":
+        keys = key if isinstance(key, tuple) else (key,)
+        if loop.recorder is not None and not torch.compiler.is_compiling():
+            plain = [_plain(one) for one in keys]
+            if None not in plain:
+                return loop.recorder.call("Batch.slice", _perform, (self._owner, plain), {}, False)
+        return self._owner._sliced(keys)
+
+
+_PLAIN = (int, type(None))
+
+
+def _plain(key: Any) -> tuple[Any, ...] | None:
+    """Return the arguments of a slice, an index, or nothing for Ellipsis; None for a key that must be computed first."""
+    if key is Ellipsis:
+        return ()
+    parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
+    return parts if all(type(part) in _PLAIN for part in parts) else None
+
+
+def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> "Batch":
+    owner, plain = inputs
+    return owner._sliced(tuple(slice(*one) if len(one) == 3 else one[0] if one else Ellipsis for one in plain))

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of saved states. They may come from anywhere and are accepted only if each key is present, of its type and within bounds.
+
+A description is a function of a value and its name that returns the value or raises a ValueError with the name.
+"""
+
+import json
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Description = Callable[[Any, str], Any]
+
+MOST = 2**62  # samples, epochs and other counts
+_SHOWN = 60  # characters of a value
+
+
+def shown(value: Any) -> str:
+    """Format a value for a message. A hostile one may be long, or have no text."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def whole(least: int = 0, most: int = MOST) -> Description:
+    """Describe an integer; True, 1.0 and "1" are not integers."""
+
+    def check(value: Any, name: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+        found = int(value)
+        if not least <= found <= most:
+            raise ValueError(f"{name} must be from {least} to {most}, got {shown(value)}")
+        return found
+
+    return check
+
+
+def equal(wanted: int) -> Description:
+    """Describe this number."""
+    return whole(wanted, wanted)
+
+
+def yes_or_no(value: Any, name: str) -> bool:
+    """Describe True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {shown(value)}")
+    return value
+
+
+def text(value: Any, name: str) -> str:
+    """Describe a string."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, got {shown(value)}")
+    return value
+
+
+def anything(value: Any, name: str) -> Any:
+    """Accept anything; it is validated elsewhere."""
+    return value
+
+
+def or_none(description: Description) -> Description:
+    """Describe None or a described value."""
+    return lambda value, name: None if value is None else description(value, name)
+
+
+def row(*descriptions: Description) -> Description:
+    """Describe a list with these values."""
+
+    def check(value: Any, name: str) -> tuple[Any, ...]:
+        values = listed(value, name, len(descriptions), len(descriptions))
+        return tuple(one(value, f"{name}[{k}]") for k, (one, value) in enumerate(zip(descriptions, values, strict=True)))
+
+    return check
+
+
+def rows(description: Description, least: int, most: int) -> Description:
+    """Describe a list of values of one kind."""
+    return lambda value, name: tuple(description(one, f"{name}[{k}]") for k, one in enumerate(listed(value, name, least, most)))
+
+
+def listed(value: Any, name: str, least: int, most: int) -> Sequence[Any]:
+    """Describe a list with a number of values in a range."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list, got {shown(value)}")
+    if not least <= len(value) <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        raise ValueError(f"{name} must have {wanted} values, got {len(value)}: {shown(value)}")
+    return value
+
+
+def keys(optional: Mapping[str, Description] | None = None, /, **needed: Description) -> Description:
+    """Describe a dict with exactly these keys."""
+    known = {**needed, **(optional or {})}
+
+    def check(value: Any, name: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} must be a dict, got {shown(value)}")
+        # The version comes first, because another one explains everything else.
+        for key in needed:
+            if key not in value:
+                raise ValueError(f"{name}: the key {key!r} is missing: {shown(value)}")
+            if key == "version":
+                needed[key](value[key], f"{name}: {key!r}")
+        for key in value:
+            if key not in known:
+                raise ValueError(f"{name}: unknown key {shown(key)}")
+        return {key: known[key](one, f"{name}: {key!r}") for key, one in value.items()}
+
+    return check
+
+
+def checked(op: str, description: Description, state: Any) -> Any:
+    """Return the values of a state that fits its description. Raise ValueError with the operator's name and the key otherwise."""
+    try:
+        return description(state, f"{op}: this is no state")
+    except RecursionError:
+        raise ValueError(f"{op}: this is no state: it has no end") from None
+
+
+def parsed(op: str, content: str | bytes) -> Any:
+    """Return the value of a JSON text. Raise ValueError otherwise, json.JSONDecodeError if possible."""
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise json.JSONDecodeError(f"{op}: this is no state: {error.msg}", error.doc, error.pos) from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{op}: this is no state: {str(error) or 'it is nested too deeply'}") from None

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weak collections: objects that are known as long as another object holds them.
+
+``weakref.WeakSet`` and ``WeakValueDictionary`` call a Python function when an object is destroyed. A KeyboardInterrupt may be raised in it, and
+Python drops the exceptions of such functions, so that the program would continue. Here nothing is called; dead entries are dropped now and then.
+"""
+
+import weakref
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_FEW = 64
+
+
+class WeakValues(Generic[T]):
+    """Values by number."""
+
+    def __init__(self) -> None:
+        self._references: dict[int, weakref.ref[T]] = {}
+        self._room = _FEW
+
+    def __setitem__(self, key: int, value: T) -> None:
+        references = self._references
+        references[key] = weakref.ref(value)
+        if len(references) > self._room:
+            for gone in [key for key, reference in list(references.items()) if reference() is None]:
+                references.pop(gone, None)
+            self._room = max(_FEW, 2 * len(references))
+
+    def get(self, key: int) -> T | None:
+        """Return the value, or None if it no longer exists."""
+        reference = self._references.get(key)
+        return None if reference is None else reference()
+
+    def pop(self, key: int) -> None:
+        """Forget a value."""
+        self._references.pop(key, None)
+
+    def __iter__(self) -> Iterator[T]:
+        """Return the values that still exist."""
+        return iter([value for reference in list(self._references.values()) if (value := reference()) is not None])
