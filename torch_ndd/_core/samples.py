@@ -4,16 +4,28 @@
 import operator
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 import torch
+from typing_extensions import Self
 
 from .operand import loop
 from .tensor import Tensor
 
-if TYPE_CHECKING:
-    from .batch import Batch
+
+class Owner(Protocol):
+    """What is needed of the batch."""
+
+    @property
+    def batch_size(self) -> int: ...
+    def _nth(self, i: int) -> Tensor: ...
+    def _selected(self, keys: Sequence[int]) -> Self: ...
+    def _sliced(self, keys: tuple[Any, ...]) -> Self: ...
+    def _copied(self) -> Self: ...
+
+
+BatchT = TypeVar("BatchT", bound=Owner)
 
 
 def sample_index(key: Any, size: int) -> int:
@@ -24,7 +36,7 @@ def sample_index(key: Any, size: int) -> int:
     return index % size
 
 
-class Samples(Sequence[Tensor]):
+class Samples(Sequence[Tensor], Generic[BatchT]):
     """The samples of a batch, or some of them, as a list. Each Tensor is created once, on demand, and shares the batch's memory.
 
     >>> from torch_ndd import batch
@@ -35,7 +47,7 @@ class Samples(Sequence[Tensor]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, owner: "Batch", indices: Sequence[int]) -> None:
+    def __init__(self, owner: BatchT, indices: Sequence[int]) -> None:
         self._owner = owner
         self._indices = indices
 
@@ -45,10 +57,10 @@ class Samples(Sequence[Tensor]):
     @overload
     def __getitem__(self, key: int) -> Tensor: ...
     @overload
-    def __getitem__(self, key: "slice | list[int]") -> "Samples": ...
+    def __getitem__(self, key: "slice | list[int]") -> "Samples[BatchT]": ...
     @overload
-    def __getitem__(self, key: EllipsisType) -> "Batch": ...
-    def __getitem__(self, key: Any) -> "Tensor | Samples | Batch":
+    def __getitem__(self, key: EllipsisType) -> BatchT: ...
+    def __getitem__(self, key: Any) -> "Tensor | Samples[BatchT] | BatchT":
         if key is Ellipsis:
             return self.as_batch()
         if isinstance(key, slice):
@@ -64,11 +76,11 @@ class Samples(Sequence[Tensor]):
         """Return an ordinary list."""
         return list(self)
 
-    def select(self, key: Any) -> "Tensor | Samples | Batch":
+    def select(self, key: Any) -> "Tensor | Samples[BatchT] | BatchT":
         """Return a Tensor for an int, a list for a slice or a list of ints, a Batch for ``...``, like indexing."""
         return self[key]
 
-    def as_batch(self, copy: bool = False) -> "Batch":
+    def as_batch(self, copy: bool = False) -> BatchT:
         """Return these samples as a Batch: the batch itself if they are all of it. With ``copy`` in new memory."""
         made = self._owner._selected(self._indices)
         return made._copied() if copy else made
@@ -77,13 +89,13 @@ class Samples(Sequence[Tensor]):
         return f"<{len(self)} of the {self._owner.batch_size} samples of a Batch>"
 
 
-class SampleSlicer:
+class SampleSlicer(Generic[BatchT]):
     """The type of ``batch.slice``: indexing it indexes every sample."""
 
-    def __init__(self, owner: "Batch") -> None:
+    def __init__(self, owner: BatchT) -> None:
         self._owner = owner
 
-    def __getitem__(self, key: Any) -> "Batch":
+    def __getitem__(self, key: Any) -> BatchT:
         keys = key if isinstance(key, tuple) else (key,)
         if loop.recorder is not None and not torch.compiler.is_compiling():
             plain = [_plain(one) for one in keys]
@@ -103,6 +115,6 @@ def _plain(key: Any) -> tuple[Any, ...] | None:
     return parts if all(type(part) in _PLAIN for part in parts) else None
 
 
-def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> "Batch":
+def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     owner, plain = inputs
     return owner._sliced(tuple(slice(*one) if len(one) == 3 else one[0] if one else Ellipsis for one in plain))

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``next_epoch(capture=True)``: reads a batch early and lets the recorder issue the loop's calls on it."""
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 
 from .._core.bad_samples import BadSample
 from .._core.capture import Owner, Recorder
@@ -14,8 +13,17 @@ from .._core.capture import current as loop
 from .._core.context import EvalContext
 from ._state import State
 
-if TYPE_CHECKING:
-    from ._base import Reader
+
+class Steps(Protocol):
+    """What is needed of the reader."""
+
+    _state: State
+    _errors: deque[BadSample]
+
+    @property
+    def _lock(self) -> AbstractContextManager[Any]: ...
+    def _steps(self, batch_size: int | None) -> int: ...
+    def _step(self, batch_size: int | None, ctx: EvalContext | None) -> Any: ...
 
 
 class Early(NamedTuple):
@@ -27,7 +35,7 @@ class Early(NamedTuple):
     errors: deque[BadSample]
 
 
-def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
+def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
     steps = reader._steps(batch_size)
     owner = Owner()  # lives as long as this generator
@@ -48,7 +56,7 @@ def captured_epoch(reader: Reader, batch_size: int | None, ctx: EvalContext | No
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
 
 
-def _early(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> Early | None:
+def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Early | None:
     """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
     with reader._lock:
         before, errors = reader._state, reader._errors
@@ -62,7 +70,7 @@ def _early(reader: Reader, batch_size: int | None, ctx: EvalContext | None) -> E
             reader._state, reader._errors = before, errors
 
 
-def _delivered(reader: Reader, early: Early | None) -> Any:
+def _delivered(reader: Steps, early: Early | None) -> Any:
     """Return the batch that was read early, when the consumer reaches it; None if the reader has moved elsewhere meanwhile."""
     with reader._lock:
         if early is None or reader._state is not early.before:
