@@ -17,7 +17,7 @@ from ._core import native, pools
 from ._core.batch import batch
 from ._core.device import cuda_problem, gpu_count
 from ._core.operator import OPERATORS
-from .decoders import _jpeg2000, _library
+from .decoders import _jpeg2000, _library, _sndfile
 from .decoders.image import image
 
 
@@ -62,7 +62,7 @@ def _text(value: Any) -> list[str]:
 
 
 def doctor() -> Report:
-    """Inspect this installation: versions, kernels, CUDA, codecs, optional libraries, threads.
+    """Inspect this installation: versions, kernels, CUDA, codecs and the patches of their libraries, optional libraries, threads.
 
     Nothing is changed or downloaded. Every image codec is tried on a tiny file. ``python -m torch_ndd`` prints the result.
 
@@ -76,6 +76,7 @@ def doctor() -> Report:
         kernels=_kernels(build, missing),
         cuda=_cuda(build, missing),
         codecs=_codecs(missing),
+        patches=_patches(missing),
         libraries=_libraries(missing),
         cpu=_cpu(build),
         missing=missing,
@@ -194,20 +195,28 @@ _FILES = {
     "JPEG 2000": base64.b64decode(_JPEG2000),
 }
 _DECODERS = {"JPEG 2000": "pylibjpeg-openjpeg"}
-# Codecs patched in the inspected releases: whether this is one, what happens in others, and which to install.
-_CHECKS = {
-    "JPEG": (
+_NVIMGCODEC = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
+
+
+class _Patch(NamedTuple):
+    """Of a library that is patched in the inspected releases: whether it is now, what happens otherwise, and which release to install."""
+
+    packages: tuple[str, ...]
+    is_active: Callable[[], bool]
+    otherwise: str
+    release: str
+
+
+_PATCHES = {
+    "JPEG": _Patch(
+        _NVIMGCODEC,
         _library.is_checked,
         "a damaged JPEG can cost the memory of its pixels for ever, and codecs print about damaged images instead of the error's saying so",
         _library.CHECKED_VERSION,
     ),
-    "JPEG 2000": (
-        lambda: _jpeg2000.is_checked(_jpeg2000.openjpeg),
-        "it prints about some damaged images",
-        _jpeg2000.CHECKED[-1],
-    ),
+    "JPEG 2000": _Patch((_jpeg2000.PACKAGE,), lambda: _jpeg2000.patched, "it prints about some damaged images", _jpeg2000.CHECKED[-1]),
+    "audio": _Patch(("soundfile",), _sndfile.is_patched, "it prints about damaged files instead of the error's saying so", _sndfile.CHECKED_PACKAGE),
 }
-_NVIMGCODEC = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
 
 
 def _codecs(missing: list[Missing]) -> dict[str, Any]:
@@ -220,10 +229,26 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
         if problem is not None:
             remedy = f"pip install {package}" if version is None else f"pip install --force-reinstall {package}"
             missing.append(Missing(f"{name} images", problem, remedy))
-        elif name in _CHECKS:
-            check, why, checked = _CHECKS[name]
-            if not check():
-                missing.append(Missing(f"a known {package}", f"{made[name]} runs as it is: {why}", f"pip install {package}=={checked}"))
+    return made
+
+
+def _patches(missing: list[Missing]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, patch in _PATCHES.items():
+        package = next((one for one in patch.packages if _version(one) is not None), None)
+        if package is None:
+            made[name] = None
+            continue
+        installed = f"{package} {_version(package)}"
+        try:
+            active = patch.is_active()
+        except RuntimeError as error:  # the library cannot be loaded
+            made[name] = f"does not work: {error}"
+            continue
+        made[name] = f"active in {installed}" if active else f"not active in {installed}"
+        if not active:
+            remedy = f"pip install {package}=={patch.release}"
+            missing.append(Missing(f"a known {package}", f"{installed} runs as it is: {patch.otherwise}", remedy))
     return made
 
 
@@ -253,6 +278,7 @@ _LIBRARIES = (
     _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "optical_flow; a peer of the benchmarks"),
     _Library("torchvision", ("torchvision",), "a peer of the benchmarks; models"),
     _Library("nvidia.dali", ("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "the reference of tests/dali"),
+    _Library("soundfile", ("soundfile",), "decoders.audio"),
     _Library("PIL", ("pillow",), "the examples"),
     _Library("jax", ("jax",), "arrays to and from JAX"),
     _Library("numba", ("numba",), "arrays to and from Numba"),

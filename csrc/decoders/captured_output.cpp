@@ -61,30 +61,32 @@ bool capture_message(const char* text, size_t size) {
 
 bool has_captured() { return captured && !captured->empty(); }
 
-void capture_output_of(const void* address_in_library) {
+bool capture_output_of(const void* address_in_library) {
   static auto* stream = new std::ostream(new CapturingBuffer);  // never destroyed: other static destructors may still print
-  if (capturing_file) redirect_symbol(address_in_library, "stderr", &capturing_file);
-  redirect_symbol(address_in_library, "_ZSt4cerr", stream);
+  const bool c = capturing_file && redirect_symbol(address_in_library, "stderr", &capturing_file);
+  const bool cpp = redirect_symbol(address_in_library, "_ZSt4cerr", stream);
+  return c || cpp;
 }
 
-void discard_output_of(const void* address_in_library) {
+bool discard_output_of(const void* address_in_library) {
 #if defined(__GLIBC__)
   static FILE* nowhere = [] {
     cookie_io_functions_t io{};
     io.write = [](void*, const char*, size_t size) { return ssize_t(size); };
     return fopencookie(nullptr, "w", io);
   }();
-  if (nowhere) redirect_symbol(address_in_library, "stderr", &nowhere);
+  return nowhere && redirect_symbol(address_in_library, "stderr", &nowhere);
 #else
   static_cast<void>(address_in_library);
+  return false;
 #endif
 }
 
 }  // namespace ndd
 
-// Called through ctypes with the path of a library that is loaded already, and a symbol of it.
-extern "C" __attribute__((visibility("default"))) void ndd_discard_output_of(const char* library, const char* symbol) {
-  if (void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD)) {
-    if (const void* address = dlsym(handle, symbol)) ndd::discard_output_of(address);
-  }
+// Called through ctypes with the path of a library that is loaded already, and a symbol of it. Returns whether its output is discarded.
+extern "C" __attribute__((visibility("default"))) bool ndd_discard_output_of(const char* library, const char* symbol) {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  const void* address = handle ? dlsym(handle, symbol) : nullptr;
+  return address && ndd::discard_output_of(address);
 }

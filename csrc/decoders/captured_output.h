@@ -25,10 +25,10 @@ bool capture_message(const char* text, size_t size);
 bool has_captured();
 
 // Lets `stderr` and `std::cerr` of one loaded library, and of no other, mean the capturing stream. Without an active CaptureOutput the
-// stream writes to the real stderr.
-void capture_output_of(const void* address_in_library);
+// stream writes to the real stderr. False where the library imports neither.
+bool capture_output_of(const void* address_in_library);
 
-// What a loaded library prints to `stderr` is lost.
-void discard_output_of(const void* address_in_library);
+// What a loaded library prints to `stderr` is lost. False where it does not import that.
+bool discard_output_of(const void* address_in_library);
 
 }  // namespace ndd

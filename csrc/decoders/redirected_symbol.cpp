@@ -20,14 +20,17 @@ struct Request {
   uintptr_t address;
   const char* symbol;
   void* replacement;
+  bool done = false;
 };
 
 // A library reaches the symbols of others through slots that the loader has filled with addresses.
-void replace_slot(void** slot, void* replacement) {
+bool replace_slot(void** slot, void* replacement) {
   const auto page_size = uintptr_t(sysconf(_SC_PAGESIZE));
   const auto page = uintptr_t(slot) & ~(page_size - 1);
   // The slots can be read-only after relocation (RELRO); they stay writable then, as they are in every library without RELRO.
-  if (mprotect(reinterpret_cast<void*>(page), page_size, PROT_READ | PROT_WRITE) == 0) *slot = replacement;
+  if (mprotect(reinterpret_cast<void*>(page), page_size, PROT_READ | PROT_WRITE) != 0) return false;
+  *slot = replacement;
+  return true;
 }
 
 bool contains(const dl_phdr_info& info, uintptr_t address) {
@@ -71,7 +74,7 @@ Imports read_imports(const dl_phdr_info& info) {
 }
 
 int redirect_in(dl_phdr_info* info, size_t, void* argument) {
-  const auto& request = *static_cast<const Request*>(argument);
+  auto& request = *static_cast<Request*>(argument);
   if (!contains(*info, request.address)) return 0;
   const Imports imports = read_imports(*info);
   if (!imports.symbols || !imports.names) return 1;
@@ -79,7 +82,7 @@ int redirect_in(dl_phdr_info* info, size_t, void* argument) {
     for (size_t i = 0; relocation && i < bytes / sizeof *relocation; ++i) {
       const auto index = ELF64_R_SYM(relocation[i].r_info);
       if (index && !std::strcmp(imports.names + imports.symbols[index].st_name, request.symbol)) {
-        replace_slot(reinterpret_cast<void**>(info->dlpi_addr + relocation[i].r_offset), request.replacement);
+        request.done |= replace_slot(reinterpret_cast<void**>(info->dlpi_addr + relocation[i].r_offset), request.replacement);
       }
     }
   };
@@ -90,14 +93,15 @@ int redirect_in(dl_phdr_info* info, size_t, void* argument) {
 
 }  // namespace
 
-void redirect_symbol(const void* address_in_library, const char* symbol, void* replacement) {
+bool redirect_symbol(const void* address_in_library, const char* symbol, void* replacement) {
   Request request{uintptr_t(address_in_library), symbol, replacement};
   dl_iterate_phdr(redirect_in, &request);
+  return request.done;
 }
 
 #else
 
-void redirect_symbol(const void*, const char*, void*) {}
+bool redirect_symbol(const void*, const char*, void*) { return false; }
 
 #endif
 

@@ -4,7 +4,7 @@
 
 namespace ndd {
 
-// `address_in_library` is any function or variable of the library. Does nothing where the library does not import the symbol.
-void redirect_symbol(const void* address_in_library, const char* symbol, void* replacement);
+// `address_in_library` is any function or variable of the library. False where the library does not import the symbol.
+bool redirect_symbol(const void* address_in_library, const char* symbol, void* replacement);
 
 }  // namespace ndd

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -15,8 +14,8 @@ namespace {
 
 const SndfileLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
 
-void load_sndfile(const char* path) {
-  if (loaded) return;
+// Whether what it prints is captured now.
+bool load_sndfile(const char* path, bool patch) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) fail("decoders.audio: cannot load libsndfile: ", dlerror());
   auto library = std::make_unique<SndfileLibrary>();
@@ -30,11 +29,9 @@ void load_sndfile(const char* path) {
   find("sf_readf_short", library->readf_short);
   find("sf_readf_int", library->readf_int);
   find("sf_readf_float", library->readf_float);
-  const char* (*version)() = nullptr;
-  find("sf_version_string", version);
-  // libmpg123, which is in it, prints. Only the release that was looked at is patched.
-  if (!std::strcmp(version(), "libsndfile-1.2.2")) capture_output_of(reinterpret_cast<const void*>(library->open_virtual));
+  const bool patched = patch && capture_output_of(reinterpret_cast<const void*>(library->open_virtual));
   loaded = library.release();
+  return patched;
 }
 
 }  // namespace
@@ -46,11 +43,11 @@ const SndfileLibrary& sndfile() {
 
 }  // namespace ndd
 
-// Called through ctypes before the first decoding. Returns the reason of a failure, or null.
-extern "C" __attribute__((visibility("default"))) const char* ndd_load_sndfile(const char* path) {
+// Called through ctypes before the first decoding, once. Returns the reason of a failure, or null.
+extern "C" __attribute__((visibility("default"))) const char* ndd_load_sndfile(const char* path, bool patch, bool* patched) {
   static std::string reason;
   try {
-    ndd::load_sndfile(path);
+    *patched = ndd::load_sndfile(path, patch);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

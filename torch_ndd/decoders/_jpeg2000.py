@@ -27,16 +27,22 @@ def is_checked(module: Any) -> bool:
 
 def _installed() -> Any:
     try:
-        module = importlib.import_module("openjpeg")
+        return importlib.import_module("openjpeg")
     except ImportError:
         return None
-    if is_checked(module) and (path := importlib.import_module("_openjpeg").__file__):
-        discard = ctypes.CDLL(str(native.PATH)).ndd_discard_output_of
-        discard(path.encode(), b"PyInit__openjpeg")
-    return module
+
+
+def _patch(module: Any) -> bool:
+    path = importlib.import_module("_openjpeg").__file__ if module is not None and is_checked(module) else None
+    if path is None:
+        return False
+    discard = ctypes.CDLL(str(native.PATH)).ndd_discard_output_of
+    discard.argtypes, discard.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_bool
+    return discard(path.encode(), b"PyInit__openjpeg")
 
 
 openjpeg = _installed()
+patched = _patch(openjpeg)
 
 # csrc/decoders/raw_image.cpp reads it: magic, height, width, channels, bits per sample.
 _PREFIX = struct.Struct("<8s4q")

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding audio files."""
 
-import ctypes
-import ctypes.util
-import importlib.util
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +11,10 @@ from .._core import native
 from .._core.batch import Batch, empty_packed, new_batch
 from .._core.dispatch import submit
 from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
+from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
-_loaded = False
 
 
 @operator(name="decoders.audio", reads_values=True, fills=(-2,))
@@ -102,29 +98,3 @@ def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:
     if not torch.compiler.is_compiling() and not all(math.isfinite(rate) and rate < 2**31 for rate in wanted.tolist()):
         raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
     return wanted.expand(count)
-
-
-@torch.compiler.assume_constant_result  # also called while tracing a graph
-def load() -> bool:
-    """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
-    global _loaded
-    if not _loaded:
-        path = _library()
-        if path is None:
-            raise RuntimeError("decoders.audio: the package soundfile is not installed: pip install torch_ndd[audio]")
-        load_sndfile = ctypes.CDLL(str(native.PATH)).ndd_load_sndfile
-        load_sndfile.argtypes, load_sndfile.restype = [ctypes.c_char_p], ctypes.c_char_p
-        if (reason := load_sndfile(path.encode())) is not None:
-            raise RuntimeError(reason.decode())
-        _loaded = True
-    return _loaded
-
-
-def _library() -> str | None:
-    """Return libsndfile of soundfile's wheel, or the system's, which soundfile uses if its wheel has none."""
-    if importlib.util.find_spec("soundfile") is None:
-        return None
-    data = importlib.util.find_spec("_soundfile_data")
-    folders = data.submodule_search_locations if data is not None else None
-    found = sorted(str(path) for folder in folders or () for path in Path(folder).glob("libsndfile*"))
-    return found[0] if found else ctypes.util.find_library("sndfile")

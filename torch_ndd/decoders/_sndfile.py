@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find libsndfile and hand it to the native library."""
+
+import ctypes
+import ctypes.util
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from .._core import native
+
+# Inspected releases. libmpg123, which is in them, prints about damaged files; the text goes into the error.
+CHECKED = ("libsndfile-1.2.2",)
+CHECKED_PACKAGE = "0.14.0"  # of soundfile, whose wheel has such a release
+
+_loaded = False
+_patched = False
+
+
+@torch.compiler.assume_constant_result  # also called while tracing a graph
+def load() -> bool:
+    """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
+    global _loaded, _patched
+    if not _loaded:
+        release = version()  # fails where there is none
+        load_sndfile = ctypes.CDLL(str(native.PATH)).ndd_load_sndfile
+        load_sndfile.argtypes = [ctypes.c_char_p, ctypes.c_bool, ctypes.POINTER(ctypes.c_bool)]
+        load_sndfile.restype = ctypes.c_char_p
+        patched = ctypes.c_bool()
+        if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
+            raise RuntimeError(reason.decode())
+        _loaded, _patched = True, patched.value
+    return _loaded
+
+
+def version() -> str:
+    """Return the release of the installed libsndfile, such as ``libsndfile-1.2.2``. Raise RuntimeError if there is none."""
+    try:
+        text = ctypes.CDLL(_path()).sf_version_string
+    except (OSError, AttributeError) as error:
+        raise RuntimeError(f"decoders.audio: cannot load libsndfile: {error}") from None
+    text.restype = ctypes.c_char_p
+    return text().decode()
+
+
+def is_patched() -> bool:
+    """Return whether the messages of libsndfile are captured; an unknown release runs unchanged."""
+    load()
+    return _patched
+
+
+def _path() -> str:
+    """Return libsndfile of soundfile's wheel, or the system's, which soundfile uses if its wheel has none."""
+    path = None
+    if importlib.util.find_spec("soundfile") is not None:
+        data = importlib.util.find_spec("_soundfile_data")
+        folders = data.submodule_search_locations if data is not None else None
+        found = sorted(str(path) for folder in folders or () for path in Path(folder).glob("libsndfile*"))
+        path = found[0] if found else ctypes.util.find_library("sndfile")
+    if path is None:
+        raise RuntimeError("decoders.audio: the package soundfile is not installed: pip install torch_ndd[audio]")
+    return path
