@@ -87,7 +87,7 @@ def loops(code: str) -> list[list[str]]:
 
 
 # Sixteen multiply-adds per tap share one load of the weights; columns are mixed in loads of four rows.
-@pytest.mark.parametrize(("elements", "load"), [("h", "LDG.E.CONSTANT"), ("f", "LDG.E.CONSTANT"), ("N3c104HalfE", "LDG.E.U16.CONSTANT")])
+@pytest.mark.parametrize(("elements", "load"), [("h", "LDG.E.CONSTANT"), ("f", "LDG.E.CONSTANT"), ("NS_4HalfE", "LDG.E.U16.CONSTANT")])
 def test_tiles_of_resize_mix_in_registers(cuobjdump: str, elements: str, load: str) -> None:
     for code in code_of(cuobjdump, f"tile_kernelI{elements}Lb"):
         mixing = [loop for loop in loops(code) if sum("FFMA" in line for line in loop) >= 8]
@@ -109,7 +109,7 @@ def test_nearest_neighbours_are_stored_by_vectors(cuobjdump: str, unit: str, sto
 
 
 def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> None:
-    for elements in ("h", "f", "N3c104HalfE"):
+    for elements in ("h", "f", "NS_4HalfE"):
         for code in code_of(cuobjdump, f"linear_kernelI{elements}Li3"):
             assert any(sum(".CONSTANT" in line for line in loop) == 24 for loop in loops(code))  # two rows at a time, of four pixels each
             assert not re.search(r"\b(LDL|STL)\b", code)

@@ -5,10 +5,13 @@
 
 #include <cstdint>
 
-#include "ndd/elementwise/saturate.h"
 #include "ndd/samples.h"
 
 namespace ndd {
+
+// Element k of data of any type, as saturate() has it. T: float, double or int64_t.
+template <class T>
+T number_at(const void* data, DType dtype, int64_t k);
 
 template <class T>
 class Args {
@@ -23,21 +26,13 @@ class Args {
 
   T operator()(int64_t sample, int64_t column = 0) const {
     const int64_t k = (rows_ == 1 ? 0 : sample) * cols_ + column;
-    if (dtype_ == DType::float32) return convert(static_cast<const float*>(data_)[k]);
-    T value{};
-    for_dtype(dtype_, [&](auto tag) { value = convert(static_cast<const typename decltype(tag)::type*>(data_)[k]); });
-    return value;
+    return number_at<T>(data_, dtype_, k);
   }
 
   // For an argument with one value per frame, or one for all frames.
   T of_frame(int64_t sample, int64_t frame) const { return (*this)(sample, cols_ > 1 ? frame : 0); }
 
  private:
-  template <class In>
-  static T convert(In value) {
-    return saturate<T>(value);
-  }
-
   Tensor tensor_;
   const void* data_;
   DType dtype_;

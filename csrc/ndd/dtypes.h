@@ -4,16 +4,11 @@
 
 #include <cstdint>
 
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Half.h>
-
 #include "ndd/error.h"
+#include "ndd/half.h"
 #include "ndd/hd.h"
 
 namespace ndd {
-
-using Half = c10::Half;
-using BFloat16 = c10::BFloat16;
 
 // The numbers are those of torch::headeronly::ScalarType.
 enum class DType : int {

@@ -2,6 +2,8 @@
 // Exceptions with the Python type that they become. The text names the operator and the argument, or the file and the sample.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -23,28 +25,47 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-inline void append(std::string& text, std::string_view part) { text += part; }
-inline void append(std::string& text, char part) { text += part; }
+// A part of a message, as it was given: files that throw do not contain the code that makes the text.
+class Part {
+ public:
+  Part(std::string_view text) : kind_(kText), text_(text) {}
+  Part(const std::string& text) : Part(std::string_view(text)) {}
+  Part(const char* text) : Part(std::string_view(text)) {}
+  Part(char letter) : kind_(kLetter), letter_(letter) {}
+  template <class Number, std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
+  Part(Number number) : kind_(std::is_floating_point_v<Number> ? kReal : std::is_signed_v<Number> ? kSigned : kUnsigned) {
+    if constexpr (std::is_floating_point_v<Number>) real_ = number;
+    else if constexpr (std::is_signed_v<Number>) signed_ = number;
+    else unsigned_ = number;
+  }
 
-template <class Number, std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
-void append(std::string& text, Number part) {
-  text += std::to_string(part);
-}
+  void append_to(std::string& text) const;
+
+ private:
+  enum { kText, kLetter, kSigned, kUnsigned, kReal } kind_;
+  union {
+    std::string_view text_;
+    char letter_;
+    int64_t signed_;
+    uint64_t unsigned_;
+    double real_;
+  };
+};
+
+[[noreturn]] void fail_with(Error::Kind kind, std::initializer_list<Part> parts);
 
 }  // namespace detail
 
 // Throws an Error whose text is the parts one after the other: words, and numbers.
 template <class... Parts>
 [[noreturn]] void fail(Error::Kind kind, const Parts&... parts) {
-  std::string text;
-  (detail::append(text, parts), ...);
-  throw Error(kind, text);
+  detail::fail_with(kind, {detail::Part(parts)...});
 }
 
 // A RuntimeError of Python's.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-  fail(Error::Runtime, parts...);
+  detail::fail_with(Error::Runtime, {detail::Part(parts)...});
 }
 
 }  // namespace ndd

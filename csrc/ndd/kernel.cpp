@@ -58,7 +58,7 @@ DeviceScope::~DeviceScope() {
   if (guard_ != nullptr) aoti_torch_delete_device_guard(static_cast<DeviceGuardHandle>(guard_));
 }
 
-Registration::Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const std::string& types, const char* file,
+Registration::Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const char* const* types, const char* file,
                            int line) {
   TorchLibraryHandle library = nullptr;
   if (schema != nullptr) {
@@ -66,7 +66,9 @@ Registration::Registration(const char* name, const char* backend, const char* sc
     definition_ = library;
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_def(library, (std::string(name) + schema).c_str()));
   } else {
-    records() += std::string(name) + ' ' + backend + ' ' + types + '\n';
+    records() += std::string(name) + ' ' + backend + ' ';
+    for (const char* const* type = types; *type != nullptr; ++type) records() += std::string(type == types ? "" : ",") + *type;
+    records() += '\n';
   }
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_init_impl("ndd", backend, file, static_cast<uint32_t>(line), &library));
   kernel_ = library;

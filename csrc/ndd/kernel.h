@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,39 +64,39 @@ struct Entry;
 
 template <class Result, class... A, Result (*function)(A...)>
 struct Entry<function> {
+  static constexpr const char* kTypes[] = {Parameter<std::decay_t<A>>::name..., nullptr};
+
   static void call(uint64_t* stack, uint64_t arguments, uint64_t results) {
     check_counts(arguments, sizeof...(A), results, std::is_void_v<Result> ? 0 : 1);
-    call(stack, std::index_sequence_for<A...>());
-  }
-
-  static std::string types() {
-    std::string text;
-    ((text += text.empty() ? "" : ",", text += Parameter<std::decay_t<A>>::name), ...);
-    return text;
+    take(stack, std::index_sequence_for<A...>());
   }
 
  private:
   template <size_t... k>
-  static void call(uint64_t* stack, std::index_sequence<k...>) {
-    std::tuple<std::decay_t<A>...> values{Parameter<std::decay_t<A>>::take(stack[k])...};
+  static void take(uint64_t* stack, std::index_sequence<k...>) {
+    run(stack, Parameter<std::decay_t<A>>::take(stack[k])...);
+  }
+
+  static void run(uint64_t* stack, const std::decay_t<A>&... values) {
     DeviceScope scope;
-    (scope.enter(std::get<k>(values)), ...);
+    (scope.enter(values), ...);
     if constexpr (std::is_void_v<Result>) {
       try {
-        function(std::get<k>(values)...);
+        function(values...);
       } catch (const Error& error) {
         if (!keep_error_of_call(error)) throw;
       }
     } else {
-      stack[0] = given(function(std::get<k>(values)...));
+      stack[0] = given(function(values...));
     }
   }
 };
 
-// Registers a kernel for one of torch's backends, of an operator that Python defines or, with a schema, of one that is defined here.
+// Registers a kernel for one of torch's backends, of an operator that Python defines or, with a schema, of one that is defined here. `types` are the
+// names of its parameters' types, and null.
 class Registration {
  public:
-  Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const std::string& types, const char* file, int line);
+  Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const char* const* types, const char* file, int line);
   ~Registration();
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
@@ -111,7 +110,7 @@ class Registration {
 
 #define NDD_REGISTER(name, backend, schema, function)                                                                              \
   static const ::ndd::detail::Registration ndd_##name##_##backend(#name, #backend, schema, &::ndd::detail::Entry<&function>::call, \
-                                                                  ::ndd::detail::Entry<&function>::types(), __FILE__, __LINE__);
+                                                                  ::ndd::detail::Entry<&function>::kTypes, __FILE__, __LINE__);
 #define NDD_KERNEL(op, backend, function) NDD_REGISTER(op, backend, nullptr, function)
 #define NDD_FUNCTION(name, schema, function) NDD_REGISTER(name, CompositeExplicitAutograd, schema, function)
 

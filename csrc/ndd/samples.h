@@ -16,26 +16,12 @@ namespace ndd {
 class Samples {
  public:
   // `values` is (N, ...), or flat with `shapes`, an int64 CPU tensor (N, ndim).
-  Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
-    data_ = static_cast<char*>(values.data_ptr());
-    auto table = std::make_shared<Table>();
-    if (shapes) {
-      size_ = shapes->size(0);
-      ndim_ = shapes->size(1);
-      const auto* rows = static_cast<const int64_t*>(shapes->data_ptr());
-      table->shapes.assign(rows, rows + size_ * ndim_);
-      table->offsets.resize(size_ + 1);
-      for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_);
-      if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
-    } else {
-      const int64_t* sizes = values.sizes();
-      size_ = sizes[0];
-      ndim_ = values.dim() - 1;
-      table->shapes.assign(sizes + 1, sizes + 1 + ndim_);
-      dense_volume_ = product(table->shapes.data());
-    }
-    table_ = std::move(table);
-  }
+  Samples(const Tensor& values, const MaybeTensor& shapes);
+  Samples(const Samples& other);
+  Samples(Samples&& other) noexcept;
+  Samples& operator=(const Samples& other);
+  Samples& operator=(Samples&& other) noexcept;
+  ~Samples();
 
   int64_t size() const { return size_; }
   int64_t ndim() const { return ndim_; }
@@ -58,12 +44,6 @@ class Samples {
   struct Table {
     std::vector<int64_t> shapes, offsets;
   };
-
-  int64_t product(const int64_t* shape) const {
-    int64_t n = 1;
-    for (int64_t d = 0; d < ndim_; ++d) n *= shape[d];
-    return n;
-  }
 
   Tensor values_;
   char* data_;

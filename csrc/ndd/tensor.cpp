@@ -31,6 +31,11 @@ Tensor ours(const torch::stable::Tensor& tensor) {
 }  // namespace
 
 Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle one) { aoti_torch_delete_tensor_object(one); }) {}
+Tensor::Tensor(const Tensor& other) = default;
+Tensor::Tensor(Tensor&& other) noexcept = default;
+Tensor& Tensor::operator=(const Tensor& other) = default;
+Tensor& Tensor::operator=(Tensor&& other) noexcept = default;
+Tensor::~Tensor() = default;
 
 void* Tensor::data_ptr() const {
   void* data = nullptr;
@@ -86,9 +91,9 @@ int Tensor::device_index() const {
   return index;
 }
 
-Tensor tensor_over(void* data, int64_t bytes, std::function<void()> release) {
-  return ours(
-      torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte, [release = std::move(release)](void*) { release(); }));
+Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size) {
+  return ours(torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte,
+                                       [release, data, size](void*) { release(data, size); }));
 }
 
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }

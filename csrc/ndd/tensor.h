@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -17,6 +16,12 @@ class Tensor {
  public:
   // Takes over the reference.
   explicit Tensor(AtenTensorOpaque* handle);
+  // Not inline: every kernel passes tensors on, and takes longer to compile with what a shared_ptr does then.
+  Tensor(const Tensor& other);
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(const Tensor& other);
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor();
 
   AtenTensorOpaque* handle() const { return handle_.get(); }
   void* data_ptr() const;
@@ -35,8 +40,8 @@ class Tensor {
 
 using MaybeTensor = std::optional<Tensor>;
 
-// Tensors of bytes: over memory that `release` frees, in memory that torch pins, and on a GPU in stream order.
-Tensor tensor_over(void* data, int64_t bytes, std::function<void()> release);
+// Tensors of bytes: over memory that release(data, size) frees, in memory that torch pins, and on a GPU in stream order.
+Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size);
 Tensor pinned_tensor(int64_t bytes);
 Tensor cuda_tensor(int64_t bytes, int device);
 

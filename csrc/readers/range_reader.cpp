@@ -53,7 +53,7 @@ Tensor tensor_of(Memory memory, int64_t bytes) {
   const FreeMemory release = memory.get_deleter();
   char* data = memory.release();
   if (release.pinned) return *release.pinned;  // no other tensor over it: by its storage torch knows that copies to a GPU still read it
-  return tensor_over(data, bytes, [data, release] { release(data); });
+  return tensor_over(data, bytes, [](void* owned, size_t pooled) { FreeMemory{pooled, std::nullopt}(static_cast<char*>(owned)); }, release.pooled);
 }
 
 void check_range(FileRange& range, int64_t file_size) {

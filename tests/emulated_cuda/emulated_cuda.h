@@ -12,10 +12,6 @@
 #include <string>
 #include <type_traits>
 
-// Everything of torch before __CUDACC__ is defined, which would make it include CUDA's headers.
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Half.h>
-
 #include "ndd/tensor.h"
 
 #define __CUDACC__

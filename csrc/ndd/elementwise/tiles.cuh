@@ -40,17 +40,18 @@ struct Place {
 };
 
 // Calls body(Place<rows, 4>) for what this thread shall do of `count` elements, with vectors that begin where `out`, of so many bytes an element, is
-// aligned; then body(Place<1, 1>) for one of the few elements in front and behind.
+// aligned; then body(Place<1, 1>) for one of the few elements in front and behind, or for all elements if they are done `one_by_one`.
 template <int rows, class Body>
-__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body) {
+__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body, bool one_by_one = false) {
   const int64_t vector = kWidth * bytes < 16 ? kWidth * bytes : 16;
   const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out)) & (vector - 1);
-  const int64_t before = misaligned == 0 ? 0 : (vector - misaligned) / bytes, head = before < count ? before : count;
+  const int64_t before = misaligned == 0 ? 0 : (vector - misaligned) / bytes, head = before < count && !one_by_one ? before : count;
   const int64_t body_count = (count - head) / kWidth * kWidth, end = head + body_count;
   const int64_t step = gridDim.x * elements<rows>;
   for (int64_t first = head + blockIdx.x * elements<rows> + threadIdx.x * kWidth; first < end; first += step) body(Place<rows, kWidth>{first, end});
-  if (blockIdx.x == 0 && threadIdx.x < count - body_count) {
-    const int64_t e = threadIdx.x < head ? threadIdx.x : threadIdx.x + body_count;
+#pragma unroll 1
+  for (int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x; n < count - body_count; n += int64_t{gridDim.x} * kThreads) {
+    const int64_t e = n < head ? n : n + body_count;
     body(Place<1, 1>{e, e + 1});
   }
 }

@@ -191,7 +191,7 @@ int size_class(size_t bytes) {
 
 Tensor pooled_bytes(int64_t bytes) {
   const Block block = take(static_cast<size_t>(bytes));
-  return tensor_over(block.data, bytes, [block] { give_back(block); });
+  return tensor_over(block.data, bytes, [](void* data, size_t size) { give_back({data, size}); }, block.bytes);
 }
 
 }  // namespace

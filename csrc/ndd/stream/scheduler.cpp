@@ -281,7 +281,7 @@ void Scheduler::complete(const OperationPtr& operation) {
   finished_work_.push_back(std::move(operation->work));
   finished_inputs_.push_back(std::move(operation->inputs));
   if (operation->formula) finished_formulas_.push_back(std::move(operation->formula));
-  operation->work = nullptr;
+  operation->work = Work();
   completed_.fetch_add(1, std::memory_order_release);
   if (asleep_ > 0) something_done_.notify_all();
 }
@@ -409,7 +409,7 @@ void Scheduler::stop() {
 }
 
 void Scheduler::free_finished() {
-  std::vector<std::function<void(int64_t)>> work;
+  std::vector<Work> work;
   std::vector<std::vector<Tensor>> inputs;
   std::vector<FormulaPtr> formulas;
   std::lock_guard<std::mutex> lock(mutex_);

@@ -15,7 +15,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,7 +55,7 @@ struct Operation {
   std::string op;
   PoolPtr pool;
   State state = held;
-  std::function<void(int64_t)> work;
+  Work work;
   std::vector<Tensor> inputs;
   int64_t samples = 0, grain = 1;  // samples in a chunk
   std::vector<Dependency> reads;
@@ -155,7 +154,7 @@ class Scheduler {
   std::vector<std::thread> workers_;
   ThreadStarter starter_;
   std::map<std::string, std::chrono::nanoseconds> worked_;
-  std::vector<std::function<void(int64_t)>> finished_work_;
+  std::vector<Work> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;
   std::vector<FormulaPtr> finished_formulas_;
   int cores_, running_ = 0, idle_ = 0, asleep_ = 0;

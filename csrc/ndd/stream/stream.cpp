@@ -42,15 +42,13 @@ OperationPtr failed_operation(const Failure& failure) {
   return operation;
 }
 
-void run_here(int64_t samples, const std::function<void(int64_t)>& work) {
+void run_here(int64_t samples, const Work& work) {
   for (int64_t i = 0; i < samples; ++i) work(i);
 }
 
-void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
-            Fusion fusion);
+void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion);
 
-OperationPtr make_operation(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs,
-                            std::function<void(int64_t)>&& work) {
+OperationPtr make_operation(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work&& work) {
   auto operation = std::make_shared<Operation>();
   operation->id = scheduler().next_id();
   operation->op = op;
@@ -64,7 +62,7 @@ OperationPtr make_operation(const std::string& op, int64_t samples, double nanos
 
 }  // namespace
 
-void launch_cpu(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work) {
+void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work) {
   launch(op, samples, nanoseconds, inputs, std::move(work), {});
 }
 
@@ -78,14 +76,13 @@ FormulaPtr pending_formula(const void* data) {
   return nullptr;
 }
 
-void launch_fused(const std::string& op, int64_t samples, double nanoseconds, std::function<void(int64_t)> work, Fusion fusion) {
+void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion) {
   launch(op, samples, nanoseconds, {}, std::move(work), std::move(fusion));
 }
 
 namespace {
 
-void launch(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work,
-            Fusion fusion) {
+void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion) {
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
   if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
     if (small || samples == 1) return run_here(samples, work);

@@ -3,19 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ndd/error.h"
 #include "ndd/samples.h"
+#include "ndd/stream/work.h"
 
 namespace ndd {
 
 // Runs `work(i)` for every sample, now or later, on any thread. `work` owns everything that it uses. `nanoseconds` is a rough cost of one
 // sample: work of a few microseconds is not worth waking another thread. `inputs` are kept alive until the work is done.
-void launch_cpu(const std::string& op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, std::function<void(int64_t)> work);
+void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work);
 
 // What pending work computes, in the words of its operator: a later call may do it itself, as a part of its own work.
 struct Formula {
@@ -35,7 +35,7 @@ struct Fusion {
 };
 
 // As launch_cpu, for work that others may do, or that does the work of others.
-void launch_fused(const std::string& op, int64_t samples, double nanoseconds, std::function<void(int64_t)> work, Fusion fusion);
+void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion);
 
 // Keeps the error of a kernel that failed at the call, with its type, for the Python caller; false when this is no call from Python.
 bool keep_error_of_call(const Error& error);

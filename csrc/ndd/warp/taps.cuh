@@ -66,14 +66,14 @@ struct AxisTaps {
 template <class T>
 __device__ float element_value(uint32_t bits) {
   if constexpr (sizeof(T) == 1) return static_cast<float>(bits & 0xFFu);
-  else return static_cast<float>(Half(static_cast<unsigned short>(bits), Half::from_bits()));
+  else return static_cast<float>(Half::of_bits(static_cast<uint16_t>(bits)));
 }
 
 template <class T>
 __device__ T load_global(const T* from) {
   if constexpr (sizeof(T) == 2) {
     const unsigned short bits = __ldg(reinterpret_cast<const unsigned short*>(from));
-    return T(bits, typename T::from_bits_t());
+    return T::of_bits(bits);
   } else {
     return __ldg(from);
   }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16-bit floats, with the bits that torch's conversions give. Torch's own types bring CUDA's headers for half precision with them, which nvcc reads
+// four times for each file, and their conversion from float is no vector code.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "ndd/hd.h"
+
+namespace ndd {
+namespace detail {
+
+NDD_HD uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+NDD_HD float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// The nearest one, halves to even: without branches, so that it becomes vectors.
+NDD_HD uint16_t half_bits(float value) {
+#if defined(__CUDA_ARCH__) && defined(__NVCC__)
+  uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#else
+  const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
+  const uint32_t normal = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  // Below 2^-14: adding 0.5 shifts the digits to their places and rounds.
+  const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - (126u << 23);
+  const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
+  const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // also what rounds to 2^16
+  return static_cast<uint16_t>((magnitude < (143u << 23) ? finite : special) | (bits >> 16 & 0x8000));
+#endif
+}
+
+NDD_HD float half_value(uint16_t half) {
+#if defined(__CUDA_ARCH__) && defined(__NVCC__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+#else
+  const uint32_t magnitude = half & 0x7fffu;
+  // The largest exponent of one becomes that of the other, and only what is finite is scaled down.
+  const float normal = float_of((magnitude << 13) + (224u << 23)) * 1.925929944387236e-34f;  // 2^-112
+  const float subnormal = float_of(magnitude | (126u << 23)) - 0.5f;
+  return float_of((magnitude < 0x400 ? bits_of(subnormal) : bits_of(normal)) | static_cast<uint32_t>(half & 0x8000) << 16);
+#endif
+}
+
+NDD_HD uint16_t bfloat16_bits(float value) {
+#if defined(__CUDA_ARCH__) && defined(__NVCC__) && __CUDA_ARCH__ >= 800
+  uint16_t half;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#else
+  const uint32_t bits = bits_of(value), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : nearest);
+#endif
+}
+
+NDD_HD float bfloat16_value(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
+
+}  // namespace detail
+
+struct alignas(2) Half {
+  uint16_t bits;
+
+  Half() = default;
+  NDD_HD Half(float value) : bits(detail::half_bits(value)) {}
+  NDD_HD operator float() const { return detail::half_value(bits); }
+  static NDD_HD Half of_bits(uint16_t bits) {
+    Half half;
+    half.bits = bits;
+    return half;
+  }
+};
+
+struct alignas(2) BFloat16 {
+  uint16_t bits;
+
+  BFloat16() = default;
+  NDD_HD BFloat16(float value) : bits(detail::bfloat16_bits(value)) {}
+  NDD_HD operator float() const { return detail::bfloat16_value(bits); }
+  static NDD_HD BFloat16 of_bits(uint16_t bits) {
+    BFloat16 half;
+    half.bits = bits;
+    return half;
+  }
+};
+
+}  // namespace ndd

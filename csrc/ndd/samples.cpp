@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/samples.h"
+
+namespace ndd {
+namespace {
+
+int64_t product(const int64_t* shape, int64_t ndim) {
+  int64_t n = 1;
+  for (int64_t d = 0; d < ndim; ++d) n *= shape[d];
+  return n;
+}
+
+}  // namespace
+
+Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
+  data_ = static_cast<char*>(values.data_ptr());
+  auto table = std::make_shared<Table>();
+  if (shapes) {
+    size_ = shapes->size(0);
+    ndim_ = shapes->size(1);
+    const auto* rows = static_cast<const int64_t*>(shapes->data_ptr());
+    table->shapes.assign(rows, rows + size_ * ndim_);
+    table->offsets.resize(size_ + 1);
+    for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_, ndim_);
+    if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
+  } else {
+    const int64_t* sizes = values.sizes();
+    size_ = sizes[0];
+    ndim_ = values.dim() - 1;
+    table->shapes.assign(sizes + 1, sizes + 1 + ndim_);
+    dense_volume_ = product(table->shapes.data(), ndim_);
+  }
+  table_ = std::move(table);
+}
+
+Samples::Samples(const Samples& other) = default;
+Samples::Samples(Samples&& other) noexcept = default;
+Samples& Samples::operator=(const Samples& other) = default;
+Samples& Samples::operator=(Samples&& other) noexcept = default;
+Samples::~Samples() = default;
+
+}  // namespace ndd
