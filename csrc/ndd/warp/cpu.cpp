@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
+#include "ndd/elementwise/elements.cuh"
 #include "ndd/elementwise/rows.h"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/simd.h"
@@ -23,9 +25,10 @@ struct Positions {
   float right[D][kBlock];  // distance from the neighbour below
 };
 
-// `periodic`: nearest pixels within a period beyond the border are found here, too.
+// `periodic`: nearest pixels within a period beyond the border are found here, too. Returns whether any pixel is kBorder.
 template <int D, Interp interp, bool periodic = false>
-void locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, Positions<D>& positions) {
+bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, Positions<D>& positions) {
+  int32_t borders = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
     // A repeated border is the border's own value everywhere beyond it: clamping the point does it, as long as no filter reaches beyond two neighbours.
@@ -52,6 +55,7 @@ void locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
     int32_t* __restrict pixel = positions.pixel;
     float* __restrict right = positions.right[0];
     const int32_t count = static_cast<int32_t>(n);
+    int32_t found = 0;
     for (int32_t j = 0; j < count; ++j) {
       int32_t index = 0;
       bool fill = false, inside = true;
@@ -72,9 +76,31 @@ void locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         fill = fill | (i < -trail) | (i >= size[d] + lead);
         index += static_cast<int32_t>(static_cast<uint32_t>(i) * static_cast<uint32_t>(step[d]));  // far outside it wraps around
       }
-      pixel[j] = inside ? index : fill & constant ? kFill : kBorder;
+      const int32_t made = inside ? index : fill & constant ? kFill : kBorder;
+      pixel[j] = made;
+      found |= made == kBorder;
     }
+    borders = found;
   });
+  return borders != 0;
+}
+
+// Of the filters of more than two taps: the weights of every point of a block.
+struct WideBlock {
+  float across[kTaps<Interp::lanczos3>][kBlock], down[kTaps<Interp::lanczos3>][kBlock];
+};
+
+template <Interp interp>
+void weigh(const Positions<2>& positions, int64_t n, WideBlock& block) {
+  for (int64_t j = 0; j < n; ++j) {
+    float across[kTaps<interp>], down[kTaps<interp>];
+    wide_weights<interp>(positions.right[0][j], across);
+    wide_weights<interp>(positions.right[1][j], down);
+    for (int k = 0; k < kTaps<interp>; ++k) {
+      block.across[k][j] = across[k];
+      block.down[k][j] = down[k];
+    }
+  }
 }
 
 typedef float Float4 __attribute__((vector_size(16)));
@@ -100,31 +126,26 @@ template <int D>
 class RowSampler {
  public:
   RowSampler(const WarpSource<D>& src, DType in, DType out, Interp interp)
-      : src_(src), interp_(interp), in_bytes_(item_bytes(in)), same_dtype_(in == out), store_(row_storer(out)) {
+      : src_(src), interp_(interp), in_(in), in_bytes_(item_bytes(in)), same_dtype_(in == out), store_(row_storer(out)) {
     elements_ = src.stride[D - 1] * src.size[D - 1];
     huge_ = elements_ / std::max<int64_t>(src.channels, 1) >= INT32_MAX - 8;  // positions are int32
-    for_dtype(in, [&](auto tag) {
+    for_dtype(in == DType::boolean ? DType::uint8 : in, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      sample_ = interp == Interp::nearest  ? &RowSampler::template nearest_row<T>
-                : interp == Interp::linear ? &RowSampler::template linear_row<T>
-                : interp == Interp::cubic  ? &RowSampler::template wide_row<T, Interp::cubic>
-                                           : &RowSampler::template wide_row<T, Interp::lanczos3>;
-    });
-    shown_.resize(src.channels + 3);
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      fill_.resize(src.channels * sizeof(T) + 1);
-      for (int64_t c = 0; c < src.channels; ++c) {
-        const T fill = saturate<T>(src.fill_of(c));
-        shown_[c] = static_cast<float>(fill);
-        std::memcpy(fill_.data() + c * sizeof(T), &fill, sizeof(T));
+      if constexpr (!std::is_same_v<T, bool>) {
+        sample_ = &RowSampler::template linear_row<T>;
+        if constexpr (D == 2) {
+          if (interp == Interp::cubic) sample_ = &RowSampler::template wide_row<T, Interp::cubic>;
+          if (interp == Interp::lanczos3) sample_ = &RowSampler::template wide_row<T, Interp::lanczos3>;
+        }
       }
     });
-    // What is mixed with pixels is a pixel of the input's type.
-    if (interp != Interp::nearest)
-      for_dtype(in, [&](auto tag) {
-        for (float& fill : shown_) fill = static_cast<float>(saturate<typename decltype(tag)::type>(fill));
-      });
+    if (interp == Interp::cubic || interp == Interp::lanczos3) wide_ = std::make_unique<WideBlock>();
+    if (interp == Interp::nearest && !same_dtype_) {
+      load_ = row_loader(in);
+      copied_.resize(kBlock * src.channels * in_bytes_ + 1);
+      none_.resize(src.channels * in_bytes_ + 1);
+    }
+    set_fill(in, out);
     staged_.resize(kBlock * src.channels + 3);
     if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear)
       u8_ = u8_linear(static_cast<const uint8_t*>(src.data), src.size[0], src.size[1], src.channels, src.border, fill_.data());
@@ -133,46 +154,82 @@ class RowSampler {
   int64_t pixel_bytes() const { return static_cast<int64_t>(fill_.size()) - 1; }
 
   void operator()(const Coordinates<D>& coords, int64_t n, char* out) {
-    if (u8_.usable && n >= 8) {
-      uint8_t* pixels = reinterpret_cast<uint8_t*>(out);
-      return linear_u8(u8_, coords.at[0], coords.at[1], n, pixels, [&](int64_t j) { border_pixels(coords, j, 8, pixels); });
-    }
-    locate_all(coords, n);
-    if (interp_ == Interp::nearest && same_dtype_ && !huge_) {
-      switch (pixel_bytes()) {
-        case 1: return copy_row<1>(n, out);
-        case 3: return copy_row<3>(n, out);
-        case 4: return copy_row<4>(n, out);
-        case 12: return copy_row<12>(n, out);
-        default: return copy_row<0>(n, out);
+    if constexpr (D == 2) {
+      if (u8_.usable && n >= 8) {
+        uint8_t* pixels = reinterpret_cast<uint8_t*>(out);
+        return linear_u8(u8_, coords.at[0], coords.at[1], n, pixels, [&](int64_t j) { border_pixels(coords, j, 8, pixels); });
       }
     }
-    if (interp_ == Interp::nearest && same_dtype_) return copy_far(coords, n, out);
-    (this->*sample_)(coords, n, staged_.data());
+    locate_all(coords, n);
+    if (interp_ == Interp::nearest) {
+      if (same_dtype_) return copy_pixels(coords, n, fill_.data(), out);
+      copy_pixels(coords, n, none_.data(), copied_.data());
+      load_(copied_.data(), n * src_.channels, staged_.data());
+    } else {
+      (this->*sample_)(coords, n, staged_.data());
+    }
     store_(staged_.data(), n * src_.channels, out);
+    if (interp_ != Interp::nearest || src_.border != Border::constant) return;
+    for (int64_t j = 0; j < n; ++j)
+      if (positions_.pixel[j] < 0) std::memcpy(out + j * pixel_bytes(), fill_.data(), pixel_bytes());
   }
 
  private:
+  // The fill value of each channel as a pixel of the output and, to be mixed with pixels, as one of the input.
+  void set_fill(DType in, DType out) {
+    const int64_t channels = src_.channels;
+    std::vector<float> values(channels);
+    for (int64_t c = 0; c < channels; ++c) values[c] = src_.fill_of(c);
+    fill_.resize(channels * item_bytes(out) + 1);
+    shown_.resize(channels + 3);
+    row_storer(out)(values.data(), channels, fill_.data());
+    row_loader(out)(fill_.data(), channels, shown_.data());
+    if (interp_ == Interp::nearest) return;
+    std::vector<char> pixel(channels * in_bytes_);
+    row_storer(in)(shown_.data(), channels, pixel.data());
+    row_loader(in)(pixel.data(), channels, shown_.data());
+  }
+
   void locate_all(const Coordinates<D>& coords, int64_t n) {
     if (huge_) {
       std::fill_n(positions_.pixel, n, kBorder);
       return;
     }
-    if (interp_ == Interp::linear) return locate<D, Interp::linear>(src_, coords, n, positions_);
-    if (interp_ == Interp::cubic) return locate<D, Interp::cubic>(src_, coords, n, positions_);
-    if (interp_ == Interp::lanczos3) return locate<D, Interp::lanczos3>(src_, coords, n, positions_);
+    if (interp_ == Interp::linear) return void(locate<D, Interp::linear>(src_, coords, n, positions_));
+    if constexpr (D == 2) {
+      if (interp_ == Interp::cubic) {
+        locate<D, Interp::cubic>(src_, coords, n, positions_);
+        return weigh<Interp::cubic>(positions_, n, *wide_);
+      }
+      if (interp_ == Interp::lanczos3) {
+        locate<D, Interp::lanczos3>(src_, coords, n, positions_);
+        return weigh<Interp::lanczos3>(positions_, n, *wide_);
+      }
+    }
     const bool periodic = src_.border != Border::constant && src_.border != Border::replicate;
-    if (!periodic) return locate<D, Interp::nearest>(src_, coords, n, positions_);
-    locate<D, Interp::nearest, true>(src_, coords, n, positions_);
+    if (!periodic) return void(locate<D, Interp::nearest>(src_, coords, n, positions_));
+    if (!locate<D, Interp::nearest, true>(src_, coords, n, positions_)) return;
     for (int64_t j = 0; j < n; ++j)
       if (positions_.pixel[j] == kBorder) positions_.pixel[j] = static_cast<int32_t>(nearest_tap(src_, coords.point(j)) / src_.channels);
   }
 
+  // The nearest pixels as they are, and `fill` beyond a constant border.
+  void copy_pixels(const Coordinates<D>& coords, int64_t n, const char* fill, char* out) {
+    if (huge_) return copy_far(coords, n, fill, out);
+    switch (src_.channels * in_bytes_) {
+      case 1: return copy_row<1>(n, fill, out);
+      case 3: return copy_row<3>(n, fill, out);
+      case 4: return copy_row<4>(n, fill, out);
+      case 12: return copy_row<12>(n, fill, out);
+      default: return copy_row<0>(n, fill, out);
+    }
+  }
+
   // Bytes of a pixel, 0 when only known at run time. Three bytes are moved as four, half the instructions, where both pixels have a successor.
   template <int Bytes>
-  void copy_row(int64_t n, char* out) const {
-    const int64_t bytes = Bytes > 0 ? Bytes : pixel_bytes(), wide = Bytes == 3 ? 4 : bytes, last = elements_ / src_.channels - 1;
-    const char *data = static_cast<const char*>(src_.data), *fill = fill_.data();
+  void copy_row(int64_t n, const char* fill, char* out) const {
+    const int64_t bytes = Bytes > 0 ? Bytes : src_.channels * in_bytes_, wide = Bytes == 3 ? 4 : bytes, last = elements_ / src_.channels - 1;
+    const char* data = static_cast<const char*>(src_.data);
     const int32_t* __restrict pixels = positions_.pixel;
 #pragma GCC unroll 4
     for (int64_t j = 0; j + 1 < n; ++j, out += bytes) {
@@ -184,21 +241,13 @@ class RowSampler {
     std::memcpy(out, pixels[n - 1] < 0 ? fill : data + pixels[n - 1] * bytes, bytes);
   }
 
-  // More pixels than an int32 can count.
-  void copy_far(const Coordinates<D>& coords, int64_t n, char* out) const {
-    for (int64_t j = 0; j < n; ++j, out += pixel_bytes()) {
+  // More pixels than an int32 can count. Their positions tell afterwards which are filled.
+  void copy_far(const Coordinates<D>& coords, int64_t n, const char* fill, char* out) {
+    const int64_t bytes = src_.channels * in_bytes_;
+    for (int64_t j = 0; j < n; ++j, out += bytes) {
       const int64_t tap = nearest_tap(src_, coords.point(j));
-      std::memcpy(out, tap < 0 ? fill_.data() : static_cast<const char*>(src_.data) + tap * in_bytes_, pixel_bytes());
-    }
-  }
-
-  template <class T>
-  void nearest_row(const Coordinates<D>& coords, int64_t n, float* out) const {
-    for (int64_t j = 0; j < n; ++j, out += src_.channels) {
-      const int32_t pixel = positions_.pixel[j];
-      const int64_t offset = pixel == kBorder ? nearest_tap(src_, coords.point(j)) : pixel * src_.channels;
-      const T* data = static_cast<const T*>(src_.data) + offset;
-      for (int64_t c = 0; c < src_.channels; ++c) out[c] = offset < 0 ? src_.fill_of(c) : static_cast<float>(data[c]);
+      positions_.pixel[j] = tap < 0 ? kFill : 0;
+      std::memcpy(out, tap < 0 ? fill : static_cast<const char*>(src_.data) + tap * in_bytes_, bytes);
     }
   }
 
@@ -249,26 +298,30 @@ class RowSampler {
           continue;
         }
         if (pixel == kBorder || offset >= safe) {
-          const WideTaps<interp> taps = wide_taps<interp>(src_, coords.point(j));
-          for (int64_t c = 0; c < channels; ++c) out[c] = blend(taps, c, shown_[c], [&](int64_t tap) { return static_cast<float>(data[tap]); });
+          wide_border_pixel<interp>(coords.point(j), out);
           continue;
         }
-        float across[K], down[K];
-        wide_weights<interp>(positions_.right[0][j], across);
-        wide_weights<interp>(positions_.right[1][j], down);
         for (int64_t c = 0; c < channels; c += 4) {
           Float4 sum{};
+#pragma GCC unroll 1
           for (int r = 0; r < K; ++r) {
             const T* from = data + offset - before + r * row + c;
             Float4 line{};
 #pragma GCC unroll 6
-            for (int k = 0; k < K; ++k) line += load4(from + k * channels) * across[k];
-            sum += line * down[r];
+            for (int k = 0; k < K; ++k) line += load4(from + k * channels) * wide_->across[k][j];
+            sum += line * wide_->down[r][j];
           }
           std::memcpy(out + c, &sum, sizeof(Float4));
         }
       }
     }
+  }
+
+  // Of any type: the weights take longer than the loads.
+  template <Interp interp>
+  __attribute__((noinline)) void wide_border_pixel(const Point<D>& from, float* out) const {
+    const WideTaps<interp> taps = wide_taps<interp>(src_, from);
+    for (int64_t c = 0; c < src_.channels; ++c) out[c] = blend(taps, c, shown_[c], [&](int64_t tap) { return load_element(src_.data, in_, tap); });
   }
 
   // blend(), of four channels at a time: up to three elements past the pixel are written, and read where there are any.
@@ -305,11 +358,15 @@ class RowSampler {
 
   WarpSource<D> src_;
   Interp interp_;
+  DType in_;
   int64_t in_bytes_, elements_;
   bool same_dtype_, huge_;
   StoreRow store_;
   void (RowSampler::*sample_)(const Coordinates<D>&, int64_t, float*) const = nullptr;
+  LoadRow load_ = nullptr;
   std::vector<char> fill_;    // one pixel of the fill value in the output type, and a byte that copy_row may read
+  std::vector<char> copied_, none_;  // a row of pixels of the input's type, and one pixel of zeros, where nearest pixels are converted
+  std::unique_ptr<WideBlock> wide_;
   std::vector<float> shown_;  // the fill value of every channel, as it is mixed with pixels, and three more
   std::vector<float> staged_;
   Positions<D> positions_;
