@@ -115,6 +115,29 @@ __device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&
 template <class T, bool slow>
 inline constexpr int kRows = slow ? 1 : 2;
 
+// a = op(a, b), element by element. A function of the C library has up to 300 instructions: they are there once, and the elements move past them in
+// registers. All others are unrolled.
+template <Op op, bool slow, class T, int rows, int width>
+__device__ __forceinline__ void apply(T (&a)[rows][width], T (&b)[rows][width]) {
+  const auto result = [](T x, T y) { return static_cast<T>(function<op>(x, op == Op::clamp ? x : y, y)); };
+  if constexpr (slow && width > 1) {
+    static_assert(rows == 1);
+#pragma unroll 1
+    for (int n = 0; n < width; ++n) {
+      const T made = result(a[0][0], b[0][0]), first = b[0][0];
+#pragma unroll
+      for (int e = 0; e + 1 < width; ++e) a[0][e] = a[0][e + 1], b[0][e] = b[0][e + 1];
+      a[0][width - 1] = made;
+      b[0][width - 1] = first;
+    }
+  } else {
+#pragma unroll
+    for (int g = 0; g < rows; ++g)
+#pragma unroll
+      for (int e = 0; e < width; ++e) a[g][e] = result(a[g][e], b[g][e]);
+  }
+}
+
 // The functions of the C library are in a kernel of their own, because their registers would halve the occupancy of the others.
 template <class T, bool slow>
 __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4)
@@ -126,26 +149,18 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
       T a[rows][width], b[rows][width] = {};
       load_operand(run.in[0], types.in[0], broadcasts, at, first, a);
-      if (operands > 1) load_operand(run.in[1], types.in[1], broadcasts, at, second, b);
-      if (operands > 2) clamp_from_below(a, b);  // registers for two operands are enough
-      if (operands > 2) load_operand(run.in[2], types.in[2], broadcasts, at, load_number<T>(run.in[2], types.in[2]), b);
+#pragma unroll 1
+      for (int n = 1; n < operands; ++n) {
+        if (n > 1) clamp_from_below(a, b);  // registers for two operands are enough
+        load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : second, b);
+      }
       for_op(op, [&](auto constant) {
         constexpr Op kOp = decltype(constant)::value;
-        if constexpr (is_slow(kOp) == slow && has_function<T>(kOp)) {
-#pragma unroll
-          for (int g = 0; g < rows; ++g)
-#pragma unroll
-            for (int e = 0; e < width; ++e) a[g][e] = static_cast<T>(function<kOp>(a[g][e], kOp == Op::clamp ? a[g][e] : b[g][e], b[g][e]));
-        }
+        if constexpr (is_slow(kOp) == slow && has_function<T>(kOp)) apply<kOp, slow>(a, b);
       });
       tiles::store(a, run.out, types.out, at, Store{});
     };
-    if (run.one_by_one) {
-      const int64_t step = int64_t{gridDim.x} * tiles::kThreads;
-      for (int64_t e = int64_t{blockIdx.x} * tiles::kThreads + threadIdx.x; e < run.count; e += step) body(tiles::Place<1, 1>{e, e + 1});
-    } else {
-      tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body);
-    }
+    tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body, run.one_by_one);
   }
 }
 
