@@ -147,8 +147,10 @@ class RowSampler {
     }
     set_fill(in, out);
     staged_.resize(kBlock * src.channels + 3);
-    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear)
+    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear) {
       u8_ = u8_linear(static_cast<const uint8_t*>(src.data), src.size[0], src.size[1], src.channels, src.border, fill_.data());
+      u8_.exact = src.fades;
+    }
   }
 
   int64_t pixel_bytes() const { return static_cast<int64_t>(fill_.size()) - 1; }
@@ -184,7 +186,8 @@ class RowSampler {
     shown_.resize(channels + 3);
     row_storer(out)(values.data(), channels, fill_.data());
     row_loader(out)(fill_.data(), channels, shown_.data());
-    if (interp_ == Interp::nearest) return;
+    if (src_.fades) std::copy(values.begin(), values.end(), shown_.begin());
+    if (interp_ == Interp::nearest || src_.fades) return;
     std::vector<char> pixel(channels * in_bytes_);
     row_storer(in)(shown_.data(), channels, pixel.data());
     row_loader(in)(pixel.data(), channels, shown_.data());
@@ -330,11 +333,13 @@ class RowSampler {
     const T* data = static_cast<const T*>(src_.data);
     for (int64_t c = 0; c < src_.channels; c += 4) {
       Float4 sum{};
+      float inside = 0.0f;
       for (int t = 0; t < 1 << D; ++t) {
         const int64_t at = taps.offset[t] + c;
         Float4 v;
+        inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];
         if (taps.offset[t] < 0) {
-          v = load4(shown_.data() + c);
+          v = src_.fades ? Float4{} : load4(shown_.data() + c);
         } else if (at + 4 <= elements_) {
           v = load4(data + at);
         } else {
@@ -344,6 +349,7 @@ class RowSampler {
         }
         sum += taps.weight[t] * v;
       }
+      for (int64_t k = 0; k < 4 && src_.fades; ++k) sum[k] = faded(sum[k], inside, shown_[c + k]);
       std::memcpy(out + c, &sum, sizeof(Float4));
     }
   }
