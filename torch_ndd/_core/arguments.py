@@ -18,6 +18,8 @@ from .pending import Pending
 from .rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 
 X = TypeVar("X")
+# An element of arguments whose Python numbers the kernel gets in double precision: ``PerSample[Double]``.
+Double = np.float64
 
 
 class Role(enum.Enum):
@@ -57,7 +59,7 @@ class Argument:
     name: str
     role: Role
     schema: str | None  # type in the kernel's schema, if it is part of it
-    element: type  # bool, int or float
+    element: type  # bool, int, float or Double
     vector: bool  # several numbers form one value
     varying: bool = False  # the number of values differs between samples
     matrix: bool = False  # rows of numbers
@@ -82,7 +84,7 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
     flat |= {k for row in rows for k in typing.get_args(row)}
     if role is Role.plain and torch.dtype in flat:
         role = Role.dtype
-    element = bool if bool in flat else float if float in flat else int
+    element = next((one for one in (bool, Double, float) if one in flat), int)
     if role is Role.per_sample:
         return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying, bool(rows))
     if role is Role.random:
@@ -156,8 +158,8 @@ class Call:
             self.reads.append((pending, value._sample))
 
 
-_DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32}
-_LIMIT = {bool: 2**31, int: 2**31, float: 2**1000}
+_DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32, Double: torch.float64}
+_LIMIT = {bool: 2**31, int: 2**31, float: 2**1000, Double: 2**1000}
 _constants: dict[tuple[Any, ...], torch.Tensor] = {}
 
 
@@ -255,7 +257,8 @@ def _only(call: Call, argument: Argument, numbers: list[Any]) -> Any:
 
 
 def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
-    wanted = f"{argument.element.__name__} or a sequence of them" if argument.vector else argument.element.__name__
+    name = "float" if argument.element is Double else argument.element.__name__
+    wanted = f"{name} or a sequence of them" if argument.vector else name
     kind = ValueError if isinstance(value, str) else TypeError
     return kind(f"{call.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}")
 

@@ -15,6 +15,7 @@ import torch
 
 from . import capture, native
 from .arguments import Call, Role, described, prepared
+from .arguments import Double as Double
 from .arguments import Hint as Hint
 from .arguments import PerSample as PerSample
 from .arguments import Random as Random

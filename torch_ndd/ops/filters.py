@@ -9,7 +9,7 @@ import torch
 from .. import types
 from .._core.batch import Batch
 from .._core.batch import batch as batch
-from .._core.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.operator import DeviceLike, Double, PerSample, T, launch, operator
 from ._columns import extents_of
 from ._outputs import frames_of, like, resized
 
@@ -92,6 +92,30 @@ def laplacian(
     if normalized_kernel and scale is not None:
         raise RuntimeError("laplacian: scale and normalized_kernel are mutually exclusive")
     return launch(like(images, dtype), [scale, smoothing_size, window_size, normalized_kernel, first, spatial])
+
+
+@operator(layouts=("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW"))
+def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, sharpness: PerSample[Double]) -> T:
+    """Sharpen or smooth images: ``out = sharpness * in + (1 - sharpness) * smooth``.
+
+    ``smooth`` is the mean of 3 x 3 pixels, of which the middle one counts five times; the outermost pixels of an image are not smoothed. Values are
+    limited to 0 to 1, integers to 0 to the largest value of their type. Means of integers are rounded, fractions of results are cut off. Images of
+    one or two rows or columns do not change. The results equal those of torchvision's ``adjust_sharpness``.
+
+    Args:
+        input: ``HW``, ``HWC``, ``CHW``, ``FHW``, ``FHWC`` or ``FCHW`` with any number of channels, any numeric type.
+        sharpness: 0 returns the smooth image, 1 the input; not negative, one per sample or per frame.
+
+    Raises:
+        ValueError: a negative ``sharpness``.
+
+    >>> sharpness(torch.tensor([[10, 10, 10], [10, 75, 10], [10, 10, 10]], dtype=torch.uint8), sharpness=2).torch()
+    tensor([[ 10,  10,  10],
+            [ 10, 115,  10],
+            [ 10,  10,  10]], dtype=torch.uint8)
+    """
+    images: Batch = input  # type: ignore[assignment]
+    return launch(like(images), [sharpness, (images._layout or "").index("H")])
 
 
 BORDERS = ("reflect_101", "reflect_1001", "clamp", "wrap", "constant")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histogram equalization."""
+"""Histogram equalization, and stretching to the whole range."""
 
 import torch
 
@@ -8,9 +8,38 @@ from .._core.operator import DeviceLike, Hint, T, launch, operator
 from ._channels import channels_of, is_other
 from ._outputs import like
 
+_LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 
-@operator(layouts=("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW"))
-def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
+
+def _place(images: Batch) -> list[int | bool]:
+    """Return the number of dimensions in front of the pixels, and whether channels are interleaved."""
+    layout = images._layout or ""
+    return [layout.index("H"), layout.endswith("C")]
+
+
+@operator(layouts=_LAYOUTS)
+def autocontrast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
+    """Stretch every channel of an image to the whole range of its type, frame by frame: ``out = range * (in - min) / (max - min)``.
+
+    ``range`` is 1 for floating-point types and the largest value of the type for integers, of which fractions are cut off. A channel with a single
+    value does not change. The results equal those of torchvision's ``autocontrast``.
+
+    Args:
+        input: ``HW``, ``HWC``, ``CHW``, ``FHW``, ``FHWC`` or ``FCHW`` with any number of channels, any numeric type.
+
+    >>> autocontrast(torch.tensor([[0.25, 0.375], [0.5, 0.75]])).torch()
+    tensor([[0.0000, 0.2500],
+            [0.5000, 1.0000]])
+    """
+    images: Batch = input  # type: ignore[assignment]
+    return launch(like(images), _place(images))
+
+
+_RULES = ("opencv", "pillow")
+
+
+@operator(layouts=_LAYOUTS)
+def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, rule: str = "opencv") -> T:
     """Equalize the histogram of every channel of an image, frame by frame.
 
     A level becomes the number of pixels up to it, minus those of the darkest level that occurs, scaled to 0 to 255. A channel with a single level
@@ -18,8 +47,12 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
 
     Args:
         input: uint8, ``HW``, ``HWC``, ``CHW``, ``FHW``, ``FHWC`` or ``FCHW`` with any number of channels.
+        rule: ``"opencv"``, as above; or ``"pillow"``, which is also torchvision's: a level becomes the rounded number of steps that the pixels below
+            it fill, where a step is a 255th of all pixels but those of the brightest level that occurs, in whole pixels. If a step has none, the
+            channel does not change.
 
     Raises:
+        ValueError: another ``rule``.
         RuntimeError: input of another type than uint8.
 
     >>> equalize(torch.tensor([[7, 9], [7, 200]], dtype=torch.uint8)).torch()
@@ -29,8 +62,9 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
     images: Batch = input  # type: ignore[assignment]
     if images.dtype is not torch.uint8:
         raise RuntimeError(f"equalize: the input must be uint8, got {images.dtype}")
-    layout = images._layout or ""
-    return launch(like(images), [layout.index("H"), layout.endswith("C")])
+    if rule not in _RULES:
+        raise ValueError(f"equalize: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    return launch(like(images), [*_place(images), rule == "pillow"])
 
 
 _MOST_TILES = 1 << 20  # each has a table of 256 bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permutations of the samples of a batch."""
+"""Permutations of the samples of a batch, and of the channels of a sample."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from .._core.batch import Batch, empty_batch, empty_packed
-from .._core.operator import DeviceLike, Random, ShapeArg, T, launch, operator
+from .._core.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
+from ._channels import channels_of
 from ._outputs import like
 
 
@@ -96,3 +97,23 @@ def _numbers(batch_size: int, indices: Any) -> torch.Tensor:
     if not torch.compiler.is_compiling() and batch_size > 0 and bool(((numbers < 0) | (numbers >= batch_size)).any()):
         raise RuntimeError(f"permute_batch: indices must be from 0 to {batch_size - 1}, got {numbers.tolist()}")
     return numbers
+
+
+@operator(layouts=("HWC", "CHW", "FHWC", "FCHW", "DHWC"))
+def permute_channels(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, permutation: PerSample[Sequence[int]]) -> T:
+    """Reorder the channels: channel ``c`` of the result is channel ``permutation[c]`` of the input.
+
+    Args:
+        input: ``HWC``, ``CHW``, ``FHWC``, ``FCHW`` or ``DHWC``, any type.
+        permutation: a number for each channel, per sample. A channel may occur several times.
+
+    Raises:
+        ValueError: another number of numbers than channels, or a channel that does not exist.
+
+    >>> permute_channels(torch.tensor([[[1, 2, 3]]], dtype=torch.uint8), permutation=[2, 0, 1]).torch().flatten()
+    tensor([3, 1, 2], dtype=torch.uint8)
+    """
+    images: Batch = input  # type: ignore[assignment]
+    axis = (images._layout or "").index("C")
+    pixels_of_three = axis == images.ndim - 1 and channels_of(images) == [3]
+    return launch(like(images), [permutation, axis, pixels_of_three])

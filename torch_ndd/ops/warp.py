@@ -35,6 +35,7 @@ def rotate(
     angle: ShapeArg[float],
     axis: ShapeArg[Sequence[float]] | None = None,
     dtype: torch.dtype | None = None,
+    fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     keep_size: bool = False,
@@ -53,6 +54,9 @@ def rotate(
         size: extents of the output, depth first, rounded half up.
         keep_size: keep the input's extents.
         fill_value: value outside the input, one number or one per channel; by default the nearest border pixel.
+        fade: mix the fill value with the pixels at the border as torchvision does, by warping a mask along: with linear interpolation
+            ``m (v - fill) + fill``, where v is the value with 0 outside the input and m the weight of its pixels. Otherwise the fill value is a
+            neighbor like any other.
         interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
         dtype: type of the output, by default the input's.
         output_dtype: deprecated name of ``dtype``.
@@ -81,7 +85,7 @@ def rotate(
         canvas = _canvas(extents, angle, turn_axis)
     out = resized(images, range(first, first + spatial), canvas, _result_type("rotate", images.dtype, dtype, output_dtype))
     interpolation = _interpolation("rotate", interp_type, _NEAREST_OR_LINEAR)
-    arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, first, spatial, frames]
+    arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, fade, first, spatial, frames]
     return launch(out, arguments)
 
 
@@ -94,6 +98,7 @@ def warp_affine(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     dtype: torch.dtype | None = None,
+    fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
@@ -112,6 +117,7 @@ def warp_affine(
         inverse_map: the matrix maps the output to the input, as in the formula; False for a matrix from the input to the output.
         size: extents of the output, depth first, rounded half up; by default those of the input.
         fill_value: value outside the input, one number or one per channel; by default the nearest border pixel.
+        fade: mix the fill value with the pixels at the border as in :func:`rotate`.
         interp_type: ``INTERP_LINEAR`` or ``INTERP_NN``.
         dtype: type of the output, by default the input's.
         output_dtype: deprecated name of ``dtype``.
@@ -132,7 +138,7 @@ def warp_affine(
     made = frames_of(images, mtx)  # type: ignore[arg-type]
     out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), made)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), first, spatial, frames or made is not None])
+    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or made is not None])
 
 
 @operator(name="experimental.warp_perspective", layouts=PLANE_LAYOUTS)
@@ -144,6 +150,7 @@ def warp_perspective(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     border_mode: str = "constant",
+    fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
@@ -166,6 +173,7 @@ def warp_perspective(
         border_mode: values outside the input: "constant" (``fill_value``), "replicate" (aaa|abcd|ddd), "reflect" (cba|abcd|dcb), "reflect_101"
             (dcb|abcd|cba) or "wrap" (bcd|abcd|abc).
         fill_value: one number, or one per channel.
+        fade: mix the fill value with the pixels at the border as in :func:`torch_ndd.rotate`; not with ``INTERP_CUBIC``.
         interp_type: ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``, the cubic with a slope of -0.75 as in OpenCV.
 
     Raises:
@@ -185,7 +193,7 @@ def warp_perspective(
     made = frames_of(images, matrix_input)  # type: ignore[arg-type]
     out = resized(images, (first, first + 1), canvas, frames=made)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), first, frames or made is not None]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), fade, first, frames or made is not None]
     return launch(out, arguments)
 
 
@@ -199,17 +207,23 @@ def remap(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
+    fade: bool = False,
+    fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp: types.DALIInterpType = types.INTERP_LINEAR,
     pixel_origin: str = "corner",
+    relative: bool = False,
 ) -> T:
     """Sample every output pixel at a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
 
-    The output has the size of the maps. It is 0 outside the input, and where a map is NaN.
+    The output has the size of the maps. It is ``fill_value`` outside the input, and where a map is NaN.
 
     Args:
         input: images, channels last, first or none, with or without frames in front.
         mapx, mapy: coordinates of any type, (height, width), or one map per frame; maps marked with :func:`per_frame` expand an image to that many
         frames.
+        relative: the maps hold the distance of the point from the output pixel: ``out[x, y] = in[x + mapx[x, y], y + mapy[x, y]]``.
+        fill_value: value outside the input, one number or one per channel.
+        fade: mix the fill value with the pixels at the border as in :func:`torch_ndd.rotate`; only with ``INTERP_LINEAR``.
         interp: ``INTERP_LINEAR``, ``INTERP_NN``, ``INTERP_CUBIC`` (with a slope of -0.75) or ``INTERP_LANCZOS3``.
         pixel_origin: the position of (0, 0): "corner", the corner of the first pixel, or "center", its center, as in OpenCV.
 
@@ -236,7 +250,8 @@ def remap(
     if made is None:
         made = frames_of(images, ys)
     out = resized(images, (first, first + 1), (heights, widths), frames=made)
-    return launch(out, [_interpolation(op, interp, _UP_TO_LANCZOS, "interp"), bool(centred), first, frames or made is not None])
+    interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
+    return launch(out, [fill_value, interpolation, bool(centred), relative, fade, first, frames or made is not None])
 
 
 @operator(layouts=PLANE_LAYOUTS)

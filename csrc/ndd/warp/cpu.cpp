@@ -116,12 +116,12 @@ class RowSampler {
       fill_.resize(src.channels * sizeof(T) + 1);
       for (int64_t c = 0; c < src.channels; ++c) {
         const T fill = saturate<T>(src.fill_of(c));
-        shown_[c] = static_cast<float>(fill);
+        shown_[c] = src.fades ? src.fill_of(c) : static_cast<float>(fill);
         std::memcpy(fill_.data() + c * sizeof(T), &fill, sizeof(T));
       }
     });
     // What is mixed with pixels is a pixel of the input's type.
-    if (interp != Interp::nearest)
+    if (interp != Interp::nearest && !src.fades)
       for_dtype(in, [&](auto tag) {
         for (float& fill : shown_) fill = static_cast<float>(saturate<typename decltype(tag)::type>(fill));
       });
@@ -277,11 +277,13 @@ class RowSampler {
     const T* data = static_cast<const T*>(src_.data);
     for (int64_t c = 0; c < src_.channels; c += 4) {
       Float4 sum{};
+      float inside = 0.0f;
       for (int t = 0; t < 1 << D; ++t) {
         const int64_t at = taps.offset[t] + c;
         Float4 v;
+        inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];
         if (taps.offset[t] < 0) {
-          v = load4(shown_.data() + c);
+          v = src_.fades ? Float4{} : load4(shown_.data() + c);
         } else if (at + 4 <= elements_) {
           v = load4(data + at);
         } else {
@@ -291,6 +293,7 @@ class RowSampler {
         }
         sum += taps.weight[t] * v;
       }
+      for (int64_t k = 0; k < 4 && src_.fades; ++k) sum[k] = faded(sum[k], inside, shown_[c + k]);
       std::memcpy(out + c, &sum, sizeof(Float4));
     }
   }

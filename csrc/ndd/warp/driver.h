@@ -31,8 +31,9 @@ namespace ndd {
 class WarpImages {
  public:
   WarpImages(const char* op, const Samples& in, const Samples& out, Border border, const MaybeTensor& fill, int64_t first_spatial, int64_t spatial,
-             bool frames)
-      : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames) {
+             bool frames, bool fades = false)
+      : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames),
+        fades_(fades) {
     if (fill) fill_ = std::make_shared<Args<float>>(*fill);
   }
 
@@ -63,6 +64,7 @@ class WarpImages {
     WarpItem<D, Map> item;
     item.interp = interp;
     item.src.border = border_;
+    item.src.fades = fades_;
     item.src.fill = fills == nullptr && fill_ ? (*fill_)(i) : 0.0f;
     item.src.channels = product(in_.shape(i), first_ + D, in_.ndim());
     item.src.fills = nullptr;
@@ -98,7 +100,7 @@ class WarpImages {
   Border border_;
   std::shared_ptr<const Args<float>> fill_;
   int64_t first_, spatial_, lead_;
-  bool frames_;
+  bool frames_, fades_;
 };
 
 // 1.5 ns a pixel for linear uint8 with three channels.

@@ -133,6 +133,16 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
       to[c] = shown;
     } else if constexpr (K == 1) {
       to[c] = converted<In, Out>(value(0, 0));
+    } else if (src.fades) {
+      float sum = 0.0f, inside = 0.0f;
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        if ((offset[0][t % 2] | offset[1][t / 2]) < 0) continue;
+        const float weight = (t % 2 ? right[0] : 1.0f - right[0]) * (t / 2 ? right[1] : 1.0f - right[1]);
+        sum += weight * static_cast<float>(value(t / 2, t % 2));
+        inside += weight;
+      }
+      to[c] = saturate<Out>(faded(sum, inside, src.fill_of(c)));
     } else if constexpr (kBytes<In, Out>) {
       const uint32_t weights = byte_weights(right[0]);
       const auto row = [&](int r) { return byte_row(weights, static_cast<uint32_t>(value(r, 0)) | static_cast<uint32_t>(value(r, 1)) << 8, false); };

@@ -22,6 +22,16 @@ NDD_HD int64_t tile_count(const WarpItem<D, Map>& item) {
   return columns * rows * (D == 3 ? item.size[D - 1] : 1);
 }
 
+template <int D>
+NDD_HD void faded_pixel(const WarpSource<D>& src, const LinearTaps<D>& taps, DType in, DType out, void* dst, int64_t first) {
+  float inside = 0.0f;
+  for (int t = 0; t < 1 << D; ++t) inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];
+  for (int64_t c = 0; c < src.channels; ++c) {
+    const float value = blend(taps, c, 0.0f, [&](int64_t offset) { return load_element(src.data, in, offset); });
+    store_element(faded(value, inside, src.fill_of(c)), dst, out, first + c);
+  }
+}
+
 template <int D, class Taps>
 NDD_HD void blend_pixel(const WarpSource<D>& src, const Taps& taps, DType in, DType out, void* dst, int64_t first) {
   for (int64_t c = 0; c < src.channels; ++c) {
@@ -37,6 +47,7 @@ NDD_HD void sample_pixel(const WarpSource<D>& src, const Point<D>& from, Interp 
     if (interp == Interp::cubic) return blend_pixel(src, wide_taps<Interp::cubic>(src, from), in, out, dst, first);
     if (interp == Interp::lanczos3) return blend_pixel(src, wide_taps<Interp::lanczos3>(src, from), in, out, dst, first);
   }
+  if (interp == Interp::linear && src.fades) return faded_pixel(src, linear_taps(src, from), in, out, dst, first);
   if (interp == Interp::linear) return blend_pixel(src, linear_taps(src, from), in, out, dst, first);
   const int64_t offset = nearest_tap(src, from);
   for (int64_t c = 0; c < src.channels; ++c) {

@@ -44,6 +44,7 @@ struct WarpSource {
   Border border;
   float fill;          // what a constant border shows,
   const float* fills;  // or, where not null, what it shows in each channel
+  bool fades = false;  // of a constant border: see faded()
 
   NDD_HD float fill_of(int64_t channel) const { return fills ? fills[channel] : fill; }
 };
@@ -147,6 +148,10 @@ NDD_HD float blend(const LinearTaps<D, Index>& taps, int64_t channel, float fill
   for (int t = 0; t < 1 << D; ++t) sum += taps.weight[t] * (taps.offset[t] < 0 ? fill : load(taps.offset[t] + channel));
   return sum;
 }
+
+// torchvision's border of linear interpolation: the image on black and its mask are warped alike, then the fill value shows through the mask. `value` is
+// the sum of the weighted neighbours in the image, `inside` that of their weights.
+NDD_HD float faded(float value, float inside, float fill) { return fmaf(value - fill, inside, fill); }
 
 // How many neighbours along an axis a filter mixes, and how many of them lie below the one that holds the point.
 template <Interp interp>

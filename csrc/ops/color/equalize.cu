@@ -33,6 +33,18 @@ NDD_HD void equalizing_table(const uint32_t* counts, int64_t total, uint8_t* tab
   }
 }
 
+// Pillow's table: a level is made of how many steps the pixels below it fill. Of 255 steps for all but those of the brightest level that occurs.
+NDD_HD void stepped_table(const uint32_t* counts, int64_t total, uint8_t* table) {
+  int last = kLevels - 1;
+  while (last > 0 && counts[last] == 0) --last;
+  const int64_t step = (total - counts[last]) / 255;
+  int64_t below = 0;
+  for (int v = 0; v < kLevels; below += counts[v++]) {
+    const int64_t level = step == 0 ? v : (below + step / 2) / step;
+    table[v] = static_cast<uint8_t>(level < kLevels - 1 ? level : kLevels - 1);
+  }
+}
+
 // Planes of `pixels` pixels with interleaved channels.
 struct Planes {
   int64_t planes, pixels, channels;
@@ -129,8 +141,8 @@ __global__ void __launch_bounds__(kThreads) count_gpu(const Run* runs, int64_t c
   }
 }
 
-// equalizing_table, by a warp for each table: a lane has eight levels.
-__global__ void __launch_bounds__(kThreads) tables_gpu(const uint32_t* counts, const int64_t* totals, int64_t count, uint8_t* tables) {
+// equalizing_table or stepped_table, by a warp for each table: a lane has eight levels.
+__global__ void __launch_bounds__(kThreads) tables_gpu(const uint32_t* counts, const int64_t* totals, int64_t count, bool stepped, uint8_t* tables) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; k < count; k += int64_t{gridDim.x} * kThreads / 32) {
     int64_t below[8], sum = 0;  // up to and with each level
@@ -145,6 +157,24 @@ __global__ void __launch_bounds__(kThreads) tables_gpu(const uint32_t* counts, c
     for (int j = 7; j >= 0; --j) {
       below[j] += before;
       if (below[j] > 0 && lane * 8 + j < first) first = lane * 8 + j;
+    }
+    if (stepped) {
+      // The brightest level that occurs has all pixels up to it.
+      int64_t brightest = 0;
+      for (int j = 0; j < 8; ++j) {
+        const int64_t here = counts[k * kLevels + lane * 8 + j];
+        if (here > 0 && below[j] == totals[k]) brightest = here;
+      }
+      for (int d = 1; d < 32; d *= 2) {
+        const int64_t other = __shfl_xor_sync(0xFFFFFFFFu, brightest, d);
+        brightest = other > brightest ? other : brightest;
+      }
+      const int64_t step = (totals[k] - brightest) / 255;
+      for (int j = 0; j < 8; ++j) {
+        const int64_t darker = below[j] - counts[k * kLevels + lane * 8 + j], level = step == 0 ? lane * 8 + j : (darker + step / 2) / step;
+        tables[k * kLevels + lane * 8 + j] = static_cast<uint8_t>(level < kLevels - 1 ? level : kLevels - 1);
+      }
+      continue;
     }
     for (int d = 1; d < 32; d *= 2) {
       const int other = __shfl_xor_sync(0xFFFFFFFFu, first, d);
@@ -206,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) map_gpu(const Run* runs, int64_t cou
   }
 }
 
-void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
+void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved, bool stepped) {
   std::vector<Run> runs;
   std::vector<int64_t> totals;
   int64_t most = 0;
@@ -234,17 +264,17 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
   // The second pass finds the batch in the second-level cache where it fits.
   count_gpu<<<grid(128), kThreads, 0, stream>>>(table.data(), count, static_cast<uint32_t*>(counts.data()));
   tables_gpu<<<static_cast<unsigned>(std::min<int64_t>((tables * 32 + kThreads - 1) / kThreads, 65535)), kThreads, 0, stream>>>(
-      static_cast<const uint32_t*>(counts.data()), total.data(), tables, static_cast<uint8_t*>(maps.data()));
+      static_cast<const uint32_t*>(counts.data()), total.data(), tables, stepped, static_cast<uint8_t*>(maps.data()));
   map_gpu<<<grid(32), kThreads, 0, stream>>>(table.data(), count, static_cast<const uint8_t*>(maps.data()));
   check_launch("equalize");
 }
 #endif
 
-void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, const Tensor& output,
+void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, bool stepped, const Tensor& output,
               const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
 #ifdef __CUDACC__
-  if (input.is_cuda()) return equalize_gpu(in, out, leading, interleaved);
+  if (input.is_cuda()) return equalize_gpu(in, out, leading, interleaved, stepped);
 #endif
   launch_cpu("equalize", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     const Planes p = planes_of(in, i, leading, interleaved);
@@ -255,7 +285,8 @@ void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t lead
     for (int64_t k = 0; k < p.planes; ++k, from += p.pixels * p.channels, to += p.pixels * p.channels) {
       std::fill(counts.begin(), counts.end(), 0);
       count_levels(from, p.pixels, p.channels, counts.data());
-      for (int64_t c = 0; c < p.channels; ++c) equalizing_table(counts.data() + c * kLevels, p.pixels, tables.data() + c * kLevels);
+      for (int64_t c = 0; c < p.channels; ++c)
+        (stepped ? stepped_table : equalizing_table)(counts.data() + c * kLevels, p.pixels, tables.data() + c * kLevels);
       map_levels(from, p.pixels, p.channels, tables.data(), to);
     }
   });

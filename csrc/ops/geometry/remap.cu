@@ -13,10 +13,12 @@ struct TableMap {
   DType x_type, y_type;
   int64_t width, height;
   float shift;
+  bool relative;  // the maps hold distances from the pixel to its point
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const int64_t i = index(to);
-    return {load_element(x, x_type, i) + shift, load_element(y, y_type, i) + shift};
+    const Point<2> from{load_element(x, x_type, i), load_element(y, y_type, i)};
+    return relative ? Point<2>{from.at[0] + to.at[0], from.at[1] + to.at[1]} : Point<2>{from.at[0] + shift, from.at[1] + shift};
   }
 
   bool fits_32_bits() const { return x_type == DType::float32 && y_type == DType::float32 && width * height < (int64_t{1} << 31); }
@@ -24,8 +26,10 @@ struct TableMap {
   NDD_HD Point<2> at_pixel(int32_t column, int32_t line) const {
     const int32_t right = static_cast<int32_t>(width) - 1, bottom = static_cast<int32_t>(height) - 1;
     column = column < 0 ? 0 : column < right ? column : right;
-    const int32_t i = (line < bottom ? line : bottom) * (right + 1) + column;
-    return {static_cast<const float*>(x)[i] + shift, static_cast<const float*>(y)[i] + shift};
+    line = line < bottom ? line : bottom;
+    const int32_t i = line * (right + 1) + column;
+    const float x_shift = relative ? static_cast<float>(column) + 0.5f : shift, y_shift = relative ? static_cast<float>(line) + 0.5f : shift;
+    return {static_cast<const float*>(x)[i] + x_shift, static_cast<const float*>(y)[i] + y_shift};
   }
 
   // On the CPU: a row of the maps is a row of points.
@@ -33,8 +37,11 @@ struct TableMap {
     const int64_t i = index(first);
     row_loader(x_type)(static_cast<const char*>(x) + i * item_bytes(x_type), n, coords.at[0]);
     row_loader(y_type)(static_cast<const char*>(y) + i * item_bytes(y_type), n, coords.at[1]);
-    for (auto& axis : coords.at)
-      for (int64_t j = 0; j < n; ++j) axis[j] += shift;
+    const float x_shift = relative ? first.at[0] : shift, y_shift = relative ? first.at[1] : shift, step = relative ? 1.0f : 0.0f;
+    for (int64_t j = 0; j < n; ++j) {
+      coords.at[0][j] += x_shift + step * static_cast<float>(j);
+      coords.at[1][j] += y_shift;
+    }
   }
 
  private:
@@ -49,7 +56,8 @@ class TableMaps {
  public:
   using Map = TableMap;
 
-  TableMaps(const WarpImages& images, const Samples& x, const Samples& y, float shift) : images_(images), x_(x), y_(y), shift_(shift) {}
+  TableMaps(const WarpImages& images, const Samples& x, const Samples& y, float shift, bool relative)
+      : images_(images), x_(x), y_(y), shift_(shift), relative_(relative) {}
 
   void operator()(WarpItem<2, TableMap>& item, int64_t i, int64_t f) const {
     const int64_t pixels = item.size[0] * item.size[1];
@@ -59,7 +67,7 @@ class TableMaps {
       const int64_t own = shared(map) ? 0 : i;
       return static_cast<const char*>(map.data(own)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
     };
-    item.map = {part(x_, "mapx"), part(y_, "mapy"), x_.dtype(), y_.dtype(), item.size[0], item.size[1], shift_};
+    item.map = {part(x_, "mapx"), part(y_, "mapy"), x_.dtype(), y_.dtype(), item.size[0], item.size[1], shift_, relative_};
   }
 
  private:
@@ -69,14 +77,15 @@ class TableMaps {
   WarpImages images_;
   Samples x_, y_;
   float shift_;
+  bool relative_;
 };
 
 void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& mapx, const MaybeTensor& mapx_shapes, const Tensor& mapy,
-           const MaybeTensor& mapy_shapes, int64_t interp, bool centred, int64_t first_spatial, bool frames, const Tensor& output,
-           const MaybeTensor& output_shapes) {
-  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, std::nullopt, first_spatial, 2,
-                          frames);
-  const TableMaps maps(images, {mapx, mapx_shapes}, {mapy, mapy_shapes}, centred ? 0.5f : 0.0f);
+           const MaybeTensor& mapy_shapes, const Tensor& fill_value, int64_t interp, bool centred, bool relative, bool fades, int64_t first_spatial,
+           bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
+  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2,
+                          frames, fades);
+  const TableMaps maps(images, {mapx, mapx_shapes}, {mapy, mapy_shapes}, centred ? 0.5f : 0.0f, relative);
   warp_images<2, true>(images, static_cast<Interp>(interp), maps);
 }
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every channel of an image is stretched from its smallest and largest value to the range of the type.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ndd/elementwise/lut.h"
+#include "ndd/elementwise/rows.h"
+#include "ndd/kernel.h"
+#include "ndd/simd.h"
+#include "ndd/stream/stream.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elementwise/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+// A VGA image of uint8 takes 0.1 ms.
+constexpr double kNanosecondsPerElement = 0.15;
+
+struct Stretch {
+  float low, divisor, most;
+  bool whole;
+
+  NDD_HD Stretch(float least, float largest, float most, bool whole) : most(most), whole(whole) {
+    const bool flat = !(largest > least);
+    low = flat ? 0.0f : least;
+    divisor = flat ? 1.0f : (largest - least) * (1.0f / most);
+  }
+  NDD_HD float operator()(float v) const { return limited((v - low) / divisor, most, whole); }
+
+  static NDD_HD float limited(float v, float most, bool whole) {
+    const float above = v > 0.0f ? v : 0.0f, inside = above < most ? above : most;
+    return whole ? floorf(inside) : inside;
+  }
+};
+
+// Planes of `pixels` pixels with interleaved channels; `leading` dimensions count them.
+struct Planes {
+  int64_t planes = 1, pixels = 1, channels = 1;
+
+  Planes(const Samples& in, int64_t i, int64_t leading, bool interleaved) {
+    const int64_t* shape = in.shape(i);
+    if (interleaved) channels = shape[in.ndim() - 1];
+    for (int64_t d = 0; d < in.ndim() - interleaved; ++d) (d < leading ? planes : pixels) *= shape[d];
+  }
+  int64_t volume() const { return pixels * channels; }
+};
+
+// Elements of the rows that are computed at a time: whole pixels, a lane for each element.
+constexpr int64_t kRow = 1536;
+
+template <class T>
+void widen_extremes(const T* row, int64_t n, T* least, T* largest) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const T* __restrict from = row;
+    T* __restrict low = least;
+    T* __restrict high = largest;
+    const int64_t count = n;
+    for (int64_t k = 0; k < count; ++k) {
+      low[k] = from[k] < low[k] ? from[k] : low[k];
+      high[k] = from[k] > high[k] ? from[k] : high[k];
+    }
+  });
+}
+
+// The extremes of every channel, from those of lanes.
+template <class T>
+void fold_lanes(int64_t lanes, int64_t channels, T* least, T* largest) {
+  for (int64_t k = channels; k < lanes; ++k) {
+    least[k % channels] = std::min(least[k % channels], least[k]);
+    largest[k % channels] = std::max(largest[k % channels], largest[k]);
+  }
+}
+
+void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) {
+  const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels);
+  std::vector<uint8_t> least(lanes, 255), largest(lanes, 0), tables(channels * kLevels);
+  for (int64_t first = 0; first < count; first += lanes) widen_extremes(in + first, std::min(lanes, count - first), least.data(), largest.data());
+  fold_lanes(lanes, channels, least.data(), largest.data());
+  for (int64_t c = 0; c < channels; ++c) {
+    const Stretch stretch(least[c], largest[c], 255.0f, true);
+    for (int v = 0; v < kLevels; ++v) tables[c * kLevels + v] = static_cast<uint8_t>(stretch(static_cast<float>(v)));
+  }
+  map_levels(in, pixels, channels, tables.data(), out);
+}
+
+void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels, char* out) {
+  const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels), item = item_bytes(dtype);
+  const LoadRow load = row_loader(dtype);
+  const StoreRow store = row_storer(dtype);
+  const bool whole = !is_floating_dtype(dtype);
+  const float most = value_range(dtype);
+  std::vector<float> least(lanes, INFINITY), largest(lanes, -INFINITY), row(lanes), lows(lanes), divisors(lanes);
+  for (int64_t first = 0; first < count; first += lanes) {
+    const int64_t n = std::min(lanes, count - first);
+    load(in + first * item, n, row.data());
+    widen_extremes(row.data(), n, least.data(), largest.data());
+  }
+  fold_lanes(lanes, channels, least.data(), largest.data());
+  for (int64_t k = 0; k < lanes; ++k) {
+    const Stretch stretch(least[k % channels], largest[k % channels], most, whole);
+    lows[k] = stretch.low;
+    divisors[k] = stretch.divisor;
+  }
+  for (int64_t first = 0; first < count; first += lanes) {
+    const int64_t n = std::min(lanes, count - first);
+    load(in + first * item, n, row.data());
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      float* __restrict values = row.data();
+      const float* __restrict low = lows.data();
+      const float* __restrict divisor = divisors.data();
+      const int64_t elements = n;
+      const float bound = most;
+      if (whole)
+        for (int64_t k = 0; k < elements; ++k) values[k] = Stretch::limited((values[k] - low[k]) / divisor[k], bound, true);
+      else
+        for (int64_t k = 0; k < elements; ++k) values[k] = Stretch::limited((values[k] - low[k]) / divisor[k], bound, false);
+    });
+    store(row.data(), n, out + first * item);
+  }
+}
+
+#ifdef __CUDACC__
+constexpr int kThreads = 256, kParts = 32;  // blocks that search a channel for its extremes
+
+// One channel, whose elements lie `step` apart.
+struct Run {
+  const void* in;
+  void* out;
+  int64_t count, step;
+};
+
+struct Extremes {
+  float least, largest;
+};
+
+__global__ void __launch_bounds__(kThreads) extremes_gpu(const Run* runs, int64_t count, DType dtype, Extremes* parts) {
+  __shared__ float least[kThreads], largest[kThreads];
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    float low = INFINITY, high = -INFINITY;
+    for_dtype(dtype, [&](auto tag) {
+      const auto* const from = static_cast<const typename decltype(tag)::type*>(run.in);
+      for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.count; p += int64_t{kParts} * kThreads) {
+        const float v = static_cast<float>(from[p * run.step]);
+        low = fminf(low, v);
+        high = fmaxf(high, v);
+      }
+    });
+    least[threadIdx.x] = low;
+    largest[threadIdx.x] = high;
+    __syncthreads();
+    for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) {
+        least[threadIdx.x] = fminf(least[threadIdx.x], least[threadIdx.x + half]);
+        largest[threadIdx.x] = fmaxf(largest[threadIdx.x], largest[threadIdx.x + half]);
+      }
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) parts[k * kParts + blockIdx.x] = {least[0], largest[0]};
+    __syncthreads();
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t count, DType dtype, float most, bool whole, const Extremes* parts) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    Extremes all = parts[k * kParts];
+    for (int part = 1; part < kParts; ++part) {
+      const Extremes other = parts[k * kParts + part];
+      all = {fminf(all.least, other.least), fmaxf(all.largest, other.largest)};
+    }
+    const Stretch stretch(all.least, all.largest, most, whole);
+    for_dtype(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const from = static_cast<const T*>(run.in);
+      T* const to = static_cast<T*>(run.out);
+      for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.count; p += int64_t{gridDim.x} * kThreads)
+        to[p * run.step] = saturate<T>(stretch(static_cast<float>(from[p * run.step])));
+    });
+  }
+}
+
+void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
+  std::vector<Run> runs;
+  int64_t most = 0;
+  for (int64_t i = 0; i < in.size(); ++i) {
+    const Planes p(in, i, leading, interleaved);
+    most = std::max(most, p.pixels);
+    for (int64_t k = 0; k < p.planes && p.pixels > 0; ++k)
+      for (int64_t c = 0; c < p.channels; ++c) {
+        const int64_t first = (k * p.volume() + c) * in.item_bytes();
+        runs.push_back({static_cast<const char*>(in.data(i)) + first, static_cast<char*>(out.data(i)) + first, p.pixels, p.channels});
+      }
+  }
+  if (runs.empty()) return;
+  const auto count = static_cast<int64_t>(runs.size());
+  const CudaTable<Run> table(runs);
+  const CudaBuffer parts(count * kParts * static_cast<int64_t>(sizeof(Extremes)));
+  const auto rows = static_cast<unsigned>(std::min<int64_t>(count, 65535));
+  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((most + 8 * kThreads - 1) / (8 * kThreads), 1, 1 << 16));
+  const cudaStream_t stream = current_cuda_stream();
+  extremes_gpu<<<dim3(kParts, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), static_cast<Extremes*>(parts.data()));
+  stretch_gpu<<<dim3(blocks, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), value_range(in.dtype()),
+                                                           !is_floating_dtype(in.dtype()), static_cast<const Extremes*>(parts.data()));
+  check_launch("autocontrast");
+}
+#endif
+
+void autocontrast(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, const Tensor& output,
+                  const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+#ifdef __CUDACC__
+  if (input.is_cuda()) return autocontrast_gpu(in, out, leading, interleaved);
+#endif
+  launch_cpu("autocontrast", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
+    const Planes p(in, i, leading, interleaved);
+    const int64_t bytes = p.volume() * in.item_bytes();
+    const char* from = static_cast<const char*>(in.data(i));
+    char* to = static_cast<char*>(out.data(i));
+    for (int64_t k = 0; k < p.planes && bytes > 0; ++k, from += bytes, to += bytes) {
+      if (in.dtype() == DType::uint8)
+        stretch_bytes(reinterpret_cast<const uint8_t*>(from), p.pixels, p.channels, reinterpret_cast<uint8_t*>(to));
+      else stretch_rows(from, in.dtype(), p.pixels, p.channels, to);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(autocontrast, ndd::autocontrast)

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic and the arguments of color_jitter. Values of integer types are whole after each step: they are cut off, as torchvision does.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "ndd/args.h"
+#include "ndd/dtypes.h"
+#include "ndd/error.h"
+#include "ndd/hd.h"
+
+namespace ndd::color_jitter {
+
+enum Kind : int32_t { kBrightness, kContrast, kSaturation, kHue };
+inline constexpr const char* kNames[] = {"brightness", "contrast", "saturation", "hue"};
+
+// A step: factor and 1 - factor, each rounded once; or the turn of a hue, in sixths.
+struct Step {
+  int32_t kind;
+  float factor, rest;
+};
+
+// The steps of one image, in their order; `contrast` is where the first step that needs the mean is.
+struct Steps {
+  Step step[4];
+  int32_t count = 0, contrast = 0;
+};
+
+// The values of a type: the largest, and factors to 0 ... 1 and back.
+struct Levels {
+  float most, to_unit, from_unit;
+  bool whole;
+
+  explicit Levels(DType dtype) : most(value_range(dtype)), to_unit(1.0f / most), whole(!is_floating_dtype(dtype)) {
+    from_unit = whole ? static_cast<float>(static_cast<double>(most) + 1.0 - 1e-3) : 1.0f;
+  }
+};
+
+template <bool whole>
+NDD_HD float limited(float value, float most) {
+  const float above = value > 0.0f ? value : 0.0f, inside = above < most ? above : most;
+  return whole ? floorf(inside) : inside;
+}
+
+template <bool whole>
+NDD_HD float gray(float red, float green, float blue) {
+  const float sum = fmaf(blue, 0.114f, fmaf(green, 0.587f, red * 0.2989f));
+  return whole ? floorf(sum) : sum;
+}
+
+// Between a value and a gray one.
+template <bool whole>
+NDD_HD float blend(float value, float gray, const Step& step, float most) {
+  return limited<whole>(fmaf(gray, step.rest, value * step.factor), most);
+}
+
+// A channel of a color of the largest value and chroma: `place` of a turn in sixths from where the channel begins to fall.
+template <bool whole>
+NDD_HD float of_hue(float place, float largest, float chroma, const Levels& levels) {
+  const float k = place >= 6.0f ? place - 6.0f : place, near = k < 4.0f - k ? k : 4.0f - k;
+  const float lower = near < 1.0f ? near : 1.0f, less = lower > 0.0f ? lower : 0.0f;
+  const float mixed = limited<false>(fmaf(-chroma, less, largest), 1.0f), value = less > 0.0f ? mixed : largest;
+  return whole ? floorf(value * levels.from_unit) : value;
+}
+
+// The hue of HSV: where among the six corners of the color circle a color lies, relative to its largest and smallest channel.
+template <bool whole>
+NDD_HD void turn(float& red, float& green, float& blue, float sixths, const Levels& levels) {
+  const float r = whole ? red * levels.to_unit : red, g = whole ? green * levels.to_unit : green, b = whole ? blue * levels.to_unit : blue;
+  const float rg = r > g ? r : g, most = rg > b ? rg : b, small = r < g ? r : g, least = small < b ? small : b;
+  const float chroma = most - least, divisor = chroma > 0.0f ? chroma : 1.0f;
+  const bool is_red = most == r, is_green = most == g;
+  const float difference = is_red ? g - b : is_green ? b - r : r - g, corner = is_red ? 0.0f : is_green ? 2.0f : 4.0f;
+  float hue = corner + difference / divisor + sixths;
+  hue = hue < 0.0f ? hue + 6.0f : hue;
+  hue = hue >= 6.0f ? hue - 6.0f : hue;
+  red = of_hue<whole>(hue + 5.0f, most, chroma, levels);
+  green = of_hue<whole>(hue + 3.0f, most, chroma, levels);
+  blue = of_hue<whole>(hue + 1.0f, most, chroma, levels);
+}
+
+// One step of a pixel. A pixel of one channel is `red` alone, which saturation and hue do not change.
+template <bool whole>
+NDD_HD void apply(const Step& step, float mean, const Levels& levels, int64_t channels, float& red, float& green, float& blue) {
+  if (step.kind == kBrightness || step.kind == kContrast) {
+    const float middle = step.kind == kContrast ? mean : 0.0f;  // contrast is a blend with the mean, brightness with black
+    red = blend<whole>(red, middle, step, levels.most);
+    green = blend<whole>(green, middle, step, levels.most);
+    blue = blend<whole>(blue, middle, step, levels.most);
+  } else if (channels == 3 && step.kind == kSaturation) {
+    const float middle = gray<whole>(red, green, blue);
+    red = blend<whole>(red, middle, step, levels.most);
+    green = blend<whole>(green, middle, step, levels.most);
+    blue = blend<whole>(blue, middle, step, levels.most);
+  } else if (channels == 3) {
+    turn<whole>(red, green, blue, step.factor, levels);
+  }
+}
+
+// The arguments. Factors in double: 1 - factor is rounded only once.
+class Arguments {
+ public:
+  Arguments(const MaybeTensor& brightness, const MaybeTensor& contrast, const MaybeTensor& saturation, const MaybeTensor& hue, const Tensor& order)
+      : order_(order) {
+    const MaybeTensor* given[] = {&brightness, &contrast, &saturation, &hue};
+    for (int k = 0; k < 4; ++k)
+      if (*given[k]) factors_[k].emplace(**given[k]);
+  }
+
+  // Of frame f of sample i. Factors of 1 and turns of 0 change nothing.
+  Steps steps(int64_t i, int64_t f, int64_t channels) const {
+    Steps made;
+    bool seen[4] = {};
+    for (int64_t k = 0; k < order_.cols(); ++k) {
+      const int64_t kind = order_(i, k);
+      if (kind == -1) continue;
+      if (kind < -1 || kind > 3 || seen[kind])
+        fail(Error::Value, "color_jitter: sample ", i, ": order has each of 0 to 3 at most once, or -1 for no step, got ", kind);
+      seen[kind] = true;
+      if (!factors_[kind]) continue;
+      const Args<double>& factors = *factors_[kind];
+      if (factors.cols() > 1 && f >= factors.cols())
+        fail("color_jitter: sample ", i, " has more frames than the ", factors.cols(), " of '", kNames[kind], "'");
+      const double factor = factors.of_frame(i, f);
+      const bool hue = kind == kHue;
+      if (hue ? !(factor >= -0.5 && factor <= 0.5) : !(factor >= 0.0 && factor < 1e30))
+        fail(Error::Value, "color_jitter: sample ", i, ": ", kNames[kind], hue ? " must be from -0.5 to 0.5" : " must not be negative", ", got ", factor);
+      if (factor == (hue ? 0.0 : 1.0) || (channels == 1 && kind > kContrast)) continue;
+      if (kind != kContrast && made.contrast == made.count) ++made.contrast;
+      made.step[made.count++] = {static_cast<int32_t>(kind), static_cast<float>(hue ? 6.0 * factor : factor), static_cast<float>(1.0 - factor)};
+    }
+    return made;
+  }
+
+ private:
+  std::optional<Args<double>> factors_[4];
+  Args<int64_t> order_;
+};
+
+}  // namespace ndd::color_jitter

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <vector>
+
+#include "ndd/color/planes.h"
+#include "ndd/kernel.h"
+#include "ndd/simd.h"
+#include "ndd/stream/stream.h"
+#include "ops/color/color_jitter.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#include "ndd/elementwise/elements.cuh"
+#endif
+
+namespace ndd {
+namespace {
+
+struct Run {
+  const void* in;
+  void* out;
+  ColorImage from, to;
+};
+
+template <bool whole>
+NDD_HD float gray_of(const float* color) {
+  return color_jitter::gray<whole>(color[0], color[1], color[2]);
+}
+
+void run_cpu(const Run& run, DType dtype) {
+  const ColorRows rows(dtype);
+  const bool whole = !is_floating_dtype(dtype);
+  ColorTile tile;
+  for (int64_t first = 0; first < run.from.pixels; first += ColorTile::kPixels) {
+    const int64_t n = std::min(ColorTile::kPixels, run.from.pixels - first);
+    rows.load(run.from, run.in, first, n, tile);
+    if (run.from.channels == 3) {
+      with_simd([&]() NDD_ALWAYS_INLINE {
+        float* __restrict red = tile.channel[0];
+        const float* __restrict green = tile.channel[1];
+        const float* __restrict blue = tile.channel[2];
+        const int64_t count = n;
+        if (whole)
+          for (int64_t i = 0; i < count; ++i) red[i] = color_jitter::gray<true>(red[i], green[i], blue[i]);
+        else
+          for (int64_t i = 0; i < count; ++i) red[i] = color_jitter::gray<false>(red[i], green[i], blue[i]);
+      });
+    }
+    for (int64_t c = 1; c < run.to.channels; ++c) std::copy_n(tile.channel[0], n, tile.channel[c]);
+    rows.store(run.to, tile, first, n, run.out);
+  }
+}
+
+#ifdef __CUDACC__
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t count, DType dtype, bool whole) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
+    for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.from.pixels; p += int64_t{gridDim.x} * kThreads) {
+      for_dtype(dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        const T* const from = static_cast<const T*>(run.in);
+        T* const to = static_cast<T*>(run.out);
+        T made = from[run.from.element(p, 0)];
+        if (run.from.channels == 3) {
+          const float color[3] = {static_cast<float>(made), static_cast<float>(from[run.from.element(p, 1)]),
+                                  static_cast<float>(from[run.from.element(p, 2)])};
+          made = saturate<T>(whole ? gray_of<true>(color) : gray_of<false>(color));
+        }
+        for (int64_t c = 0; c < run.to.channels; ++c) to[run.to.element(p, c)] = made;
+      });
+    }
+  }
+}
+#endif
+
+void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar, bool frames, const Tensor& output,
+               const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const ColorImages images{planar, frames};
+  const auto for_runs = [=](int64_t i, auto visit) {
+    Run run{in.data(i), out.data(i), images.image("grayscale", in, i), images.image("grayscale", out, i)};
+    for (int64_t f = 0; f < images.frames(in, i); ++f) {
+      visit(run);
+      run.in = static_cast<const char*>(run.in) + run.from.volume() * in.item_bytes();
+      run.out = static_cast<char*>(run.out) + run.to.volume() * out.item_bytes();
+    }
+  };
+#ifdef __CUDACC__
+  if (input.is_cuda()) {
+    std::vector<Run> runs;
+    int64_t most = 0;
+    for (int64_t i = 0; i < in.size(); ++i) for_runs(i, [&](const Run& run) {
+      runs.push_back(run);
+      most = std::max(most, run.from.pixels);
+    });
+    if (runs.empty() || most == 0) return;
+    const CudaTable<Run> table(runs);
+    const auto count = static_cast<int64_t>(runs.size());
+    const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16)),
+                    static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
+    return check_launch("grayscale");
+  }
+#endif
+  constexpr double kNanosecondsPerElement = 0.2;
+  launch_cpu("grayscale", in.size(), kNanosecondsPerElement * in.mean_volume(), {},
+             [=](int64_t i) { for_runs(i, [&](const Run& run) { run_cpu(run, in.dtype()); }); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(grayscale, ndd::grayscale)

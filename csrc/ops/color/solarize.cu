@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// invert: what is left to full brightness; solarize: that of values from a threshold on.
+#include "ndd/elementwise/pointwise.h"
+#include "ndd/kernel.h"
+
+namespace ndd {
+namespace {
+
+// Negative numbers keep their sign: of signed integers the other bits are inverted.
+struct Inverted {
+  float threshold, most, below;
+  NDD_HD float operator()(float v) const {
+    const float inverted = (v < 0.0f ? below : most) - v;
+    return v >= threshold ? inverted : v;
+  }
+};
+
+Inverted inverted_from(float threshold, DType dtype) {
+  const float most = value_range(dtype);
+  const bool is_signed = dtype == DType::int8 || dtype == DType::int16;
+  return {threshold, most, is_signed ? -most - 2.0f : most};
+}
+
+void invert(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Inverted inverted = inverted_from(-INFINITY, input.dtype());
+  pointwise("invert", Samples(input, input_shapes), Samples(output, output_shapes), {}, [=](int64_t, int64_t) { return inverted; });
+}
+
+void solarize(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& threshold, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Args<float> thresholds(threshold);
+  const DType dtype = input.dtype();
+  pointwise("solarize", Samples(input, input_shapes), Samples(output, output_shapes), {&thresholds},
+            [=](int64_t i, int64_t f) { return inverted_from(thresholds.of_frame(i, f), dtype); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNELS(invert, ndd::invert)
+NDD_KERNELS(solarize, ndd::solarize)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that equal torchvision's: torchvision is their reference."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _cases import Case, Each, images
+
+import torch_ndd as ndd
+
+F = pytest.importorskip("torchvision.transforms.v2.functional")
+
+STEPS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
+
+
+def planar(image: np.ndarray, change: Callable[[torch.Tensor], torch.Tensor], last: bool) -> np.ndarray:
+    """Apply a function of torchvision to an image whose channels are last, or not."""
+    channels_first = np.moveaxis(image, -1, -3) if last else image
+    made = change(torch.from_numpy(np.ascontiguousarray(channels_first))).numpy()
+    return np.moveaxis(made, -3, -1) if last else made
+
+
+def per_frame(change: Callable[..., torch.Tensor], frames: torch.Tensor, factor: Any, dims: int) -> torch.Tensor:
+    """Apply a function with one factor, or with one for each frame of a video."""
+    if np.ndim(factor) == 0 or frames.dim() == dims:
+        return change(frames, float(np.ravel(factor)[0]))
+    return torch.stack([change(frame, float(one)) for frame, one in zip(frames, factor, strict=True)])
+
+
+def jittered(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(image: np.ndarray, order: Sequence[int] = (0, 1, 2, 3), **factors: Any) -> np.ndarray:
+        names = ("brightness", "contrast", "saturation", "hue")
+
+        def change(made: torch.Tensor) -> torch.Tensor:
+            for step in order:
+                if step >= 0 and names[step] in factors:
+                    made = per_frame(STEPS[step], made, factors[names[step]], 3)
+            return made
+
+        return planar(image, change, last)
+
+    return reference
+
+
+def grayed(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(image: np.ndarray, channels: int = 1) -> np.ndarray:
+        return planar(image, lambda x: F.rgb_to_grayscale(x, channels), last)
+
+    return reference
+
+
+def simple(function: Callable[..., torch.Tensor], last: bool = True) -> Callable[..., np.ndarray]:
+    """A function whose only argument has a name of its own."""
+
+    def reference(image: np.ndarray, **arguments: Any) -> np.ndarray:
+        return planar(image, lambda x: function(x, *(float(one) for one in arguments.values())), last)
+
+    return reference
+
+
+def of_gray(function: Callable[..., torch.Tensor]) -> Callable[..., np.ndarray]:
+    """For layouts without channels."""
+
+    def reference(image: np.ndarray, **arguments: Any) -> np.ndarray:
+        made = function(torch.from_numpy(image)[..., None, :, :], *(float(one) for one in arguments.values()))
+        return made[..., 0, :, :].numpy()
+
+    return reference
+
+
+def gamma_of(image: np.ndarray, gamma: float, gain: float = 1.0) -> np.ndarray:
+    return F.adjust_gamma(torch.from_numpy(image), float(gamma), float(gain)).numpy()
+
+
+def equalized(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(image: np.ndarray, rule: str) -> np.ndarray:
+        assert rule == "pillow"
+        return planar(image, F.equalize, last)
+
+    return reference
+
+
+def permuted(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(image: np.ndarray, permutation: Sequence[int]) -> np.ndarray:
+        return planar(image, lambda x: F.permute_channels(x, [int(p) for p in permutation]), last)
+
+    return reference
+
+
+ALL = {"brightness": 1.2, "contrast": 0.7, "saturation": 1.6, "hue": 0.1}
+EACH = {
+    "brightness": Each([0.5, 1.0, 1.7]),
+    "contrast": Each([1.3, 0.2, 1.0]),
+    "saturation": Each([0.0, 1.0, 2.5]),
+    "hue": Each([0.3, -0.5, 0.0]),
+    "order": Each([[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, -1, 3]]),
+}
+# The factors of a batch are float32 here; of those torchvision takes 1 - factor in double, too.
+CASES = [
+    Case("color_jitter", "uint8", images("HWC"), ALL, "HWC", jittered(), 1),
+    Case("color_jitter", "each", images("HWC"), EACH, "HWC", jittered(), 1),
+    Case("color_jitter", "CHW", images("CHW"), EACH, "CHW", jittered(False), 1),
+    Case("color_jitter", "several tiles", images("HWC", H=61, W=83), {**ALL, "order": [2, 3, 1, 0]}, "HWC", jittered(), 1),
+    Case("color_jitter", "brightness", images("HWC", H=61, W=83), {"brightness": 1.3}, "HWC", jittered()),
+    Case("color_jitter", "contrast", images("HWC", H=61, W=83), {"contrast": Each([1.3, 0.5, 0.0])}, "HWC", jittered(), 1),
+    Case("color_jitter", "saturation", images("HWC", H=61, W=83), {"saturation": Each([1.5, 0.5, 0.0])}, "HWC", jittered()),
+    Case("color_jitter", "hue", images("HWC", H=61, W=83), {"hue": Each([0.25, -0.5, 0.4375])}, "HWC", jittered(), 1),
+    Case("color_jitter", "float32", images("HWC", "float32", high=1), ALL, "HWC", jittered(), 2e-6),
+    Case("color_jitter", "float16", images("CHW", "float16", high=1), ALL, "CHW", jittered(False), 4e-3),
+    Case("color_jitter", "int16", images("HWC", "int16", high=32767), ALL, "HWC", jittered(), 4),
+    Case("color_jitter", "gray", images("HWC", C=1), EACH, "HWC", jittered(), 1),
+    Case("color_jitter", "frames", images("FCHW"), {**ALL, "order": Each([[1, 0, 2, 3], [3, 1, 2, 0], [1, 2, 0, 3]])}, "FCHW", jittered(False), 1),
+    Case("grayscale", "uint8", images("HWC", H=61, W=83), {}, "HWC", grayed()),
+    Case("grayscale", "three channels", images("CHW"), {"channels": 3}, "CHW", grayed(False)),
+    Case("grayscale", "gray", images("HWC", C=1), {"channels": 3}, "HWC", grayed()),
+    Case("grayscale", "float32", images("FHWC", "float32", high=1), {}, "FHWC", grayed(), 1e-6),
+    Case("invert", "uint8", images("HWC"), {}, "HWC", simple(F.invert)),
+    Case("invert", "int16", images("CHW", "int16", low=-32768, high=32767), {}, "CHW", simple(F.invert, False)),
+    Case("invert", "float32", images("FHWC", "float32", high=1), {}, "FHWC", simple(F.invert), 1e-7),
+    Case("solarize", "uint8", images("HWC"), {"threshold": 100.5}, "HWC", simple(F.solarize)),
+    Case("solarize", "each", images("HWC", H=61, W=83), {"threshold": Each([0.0, 128.0, 255.0])}, "HWC", simple(F.solarize)),
+    Case("solarize", "int8", images("CHW", "int8", low=-128, high=127), {"threshold": -7.0}, "CHW", simple(F.solarize, False)),
+    Case("solarize", "float32", images("HWC", "float32", high=1), {"threshold": 0.4}, "HWC", simple(F.solarize), 1e-7),
+    Case("gamma", "uint8", images("HWC"), {"gamma": Each([0.5, 1.0, 2.2])}, "HWC", gamma_of, 1),
+    Case("gamma", "gain", images("CHW"), {"gamma": 0.7, "gain": Each([0.5, 1.0, 1.2])}, "CHW", gamma_of, 1),
+    Case("gamma", "float32", images("HWC", "float32", high=1), {"gamma": 1.7, "gain": 1.1}, "HWC", gamma_of, 1e-6),
+    Case("autocontrast", "uint8", images("HWC", low=20, high=190), {}, "HWC", simple(F.autocontrast)),
+    Case("autocontrast", "planes", images("FCHW", low=20, high=190), {}, "FCHW", simple(F.autocontrast, False)),
+    Case("autocontrast", "several rows", images("HWC", "int16", low=20, high=9000, H=61, W=83), {}, "HWC", simple(F.autocontrast)),
+    Case("autocontrast", "float32", images("HWC", "float32", low=0.2, high=0.7, H=61, W=83), {}, "HWC", simple(F.autocontrast), 1e-6),
+    Case("autocontrast", "one plane", images("HW", low=20, high=190), {}, "HW", of_gray(F.autocontrast)),
+    Case("equalize", "Pillow's rule", images("HWC", H=61, W=83, low=40, high=130), {"rule": "pillow"}, "HWC", equalized()),
+    Case("equalize", "Pillow's rule, planes", images("FCHW", low=40), {"rule": "pillow"}, "FCHW", equalized(False)),
+    Case("equalize", "Pillow's rule, many levels", images("CHW", H=61, W=83), {"rule": "pillow"}, "CHW", equalized(False)),
+    Case("sharpness", "uint8", images("HWC"), {"sharpness": Each([0.0, 0.5, 2.5])}, "HWC", simple(F.adjust_sharpness)),
+    Case("sharpness", "planes", images("FCHW"), {"sharpness": 1.7}, "FCHW", simple(F.adjust_sharpness, False)),
+    Case("sharpness", "int16", images("CHW", "int16", high=32767), {"sharpness": 0.3}, "CHW", simple(F.adjust_sharpness, False), 1),
+    Case("sharpness", "float32", images("HWC", "float32", high=1), {"sharpness": 3.0}, "HWC", simple(F.adjust_sharpness), 1e-6),
+    Case("sharpness", "two rows", images("HWC", H=2), {"sharpness": 2.0}, "HWC", simple(F.adjust_sharpness)),
+    Case("permute_channels", "uint8", images("HWC", H=61, W=83), {"permutation": Each([[0, 1, 2], [2, 0, 1], [1, 1, 0]])}, "HWC", permuted()),
+    Case("permute_channels", "planes", images("FCHW", "float32"), {"permutation": [2, 1, 0]}, "FCHW", permuted(False)),
+    Case("permute_channels", "five channels", images("HWC", "int16", C=5), {"permutation": [4, 0, 3, 1, 2]}, "HWC", permuted()),
+]
+
+
+def photograph(seed: int = 0, size: int = 200) -> np.ndarray:
+    """Smooth colors with edges, gray parts and both limits."""
+    generator = np.random.default_rng(seed)
+    y, x = np.mgrid[0:size, 0:size] / size
+    waves = [np.sin(generator.uniform(2, 20) * x + generator.uniform(2, 20) * y + generator.uniform(0, 6)) for _ in range(3)]
+    image = 128 + 150 * np.stack(waves, -1) + generator.normal(0, 4, (size, size, 3))
+    image[:20] = image[:20, :, :1]
+    return image.clip(0, 255).astype(np.uint8)
+
+
+def levels_apart(ours: Any, theirs: torch.Tensor) -> np.ndarray:
+    return np.abs(np.asarray(ours.evaluate()).astype(int) - theirs.permute(1, 2, 0).numpy().astype(int))
+
+
+@pytest.mark.parametrize(("name", "factor"), [(n, f) for n in ("brightness", "contrast", "saturation") for f in (0.0, 0.4, 0.9, 1.0, 1.1, 1.3, 2.7)])
+def test_factors_are_those_of_torchvision_on_photographs(name: str, factor: float) -> None:
+    image = photograph()
+    theirs = getattr(F, f"adjust_{name}")(torch.from_numpy(image).permute(2, 0, 1), factor)
+    apart = levels_apart(ndd.color_jitter(ndd.tensor(image, layout="HWC"), **{name: factor}), theirs)
+    assert apart.max() <= (name == "contrast")
+    assert apart.mean() < 1e-3
+
+
+@pytest.mark.parametrize("hue", [-0.5, -0.31, -0.02, 0.07, 0.2, 0.5])
+def test_hue_is_that_of_torchvision_on_photographs(hue: float) -> None:
+    image = photograph(1)
+    apart = levels_apart(ndd.color_jitter(ndd.tensor(image, layout="HWC"), hue=hue), F.adjust_hue(torch.from_numpy(image).permute(2, 0, 1), hue))
+    assert apart.max() <= 1
+    assert apart.mean() < 1e-3
+
+
+def test_steps_of_frames() -> None:
+    video = np.random.default_rng(0).integers(0, 256, (3, 12, 15, 3)).astype(np.uint8)
+    factors = [0.5, 1.0, 1.4]
+    for name in ("brightness", "contrast", "saturation"):
+        ours = np.asarray(ndd.color_jitter(ndd.tensor(video, layout="FHWC"), **{name: ndd.tensor(factors, layout="F")}).evaluate())
+        for frame, factor, made in zip(video, factors, ours, strict=True):
+            assert np.array_equal(made, np.asarray(ndd.color_jitter(ndd.tensor(frame, layout="HWC"), **{name: np.float32(factor)}).evaluate()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"brightness": -0.1}, "brightness must not be negative"),
+        ({"hue": 0.6}, "hue must be from -0.5 to 0.5"),
+        ({"contrast": float("nan")}, "contrast must not be negative"),
+        ({"contrast": 2.0, "order": [1, 1]}, "at most once"),
+        ({"contrast": 2.0, "order": [4]}, "at most once"),
+    ],
+)
+def test_color_jitter_checks(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ndd.color_jitter(np.zeros((4, 5, 3), np.uint8), **arguments).evaluate()
+
+
+def test_other_errors() -> None:
+    image = np.zeros((4, 5, 3), np.uint8)
+    with pytest.raises(RuntimeError, match="1 or 3 channels, got 2"):
+        ndd.color_jitter(image[..., :2], hue=0.1)
+    with pytest.raises(ValueError, match="channels must be 1 or 3, got 2"):
+        ndd.grayscale(image, channels=2)
+    with pytest.raises(ValueError, match="gamma must not be negative"):
+        ndd.gamma(image, gamma=-1.0).evaluate()
+    with pytest.raises(ValueError, match="sharpness must not be negative"):
+        ndd.sharpness(image, sharpness=-1.0).evaluate()
+    with pytest.raises(ValueError, match="rule must be one of opencv, pillow"):
+        ndd.equalize(image, rule="numpy")
+    for permutation, message in (([0, 1], "3 channels, but permutation has 2"), ([0, 1, 3], "from 0 to 2, got 3")):
+        for layout in ("HWC", "CHW"):
+            given = ndd.tensor(image if layout == "HWC" else image.transpose(2, 0, 1).copy(), layout=layout)
+            with pytest.raises(ValueError, match=message):
+                ndd.permute_channels(given, permutation=permutation).evaluate()
+    for operator in (ndd.invert, ndd.solarize, ndd.gamma):
+        with pytest.raises(RuntimeError, match="8 or 16 bits or floating-point"):
+            operator(image.astype(np.int32), **{"solarize": {"threshold": 1}, "gamma": {"gamma": 1}}.get(operator.__name__, {}))
+
+
+def test_a_flat_channel_is_not_stretched() -> None:
+    image = np.full((5, 6, 3), 77, np.uint8)
+    image[0, 0, 1] = 99
+    made = np.asarray(ndd.autocontrast(image).evaluate())
+    assert (made[..., ::2] == 77).all()
+    assert made[..., 1].max() == 255
