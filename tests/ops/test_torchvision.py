@@ -10,6 +10,7 @@ import torch
 from _cases import Case, Each, images
 
 import torch_ndd as ndd
+from torch_ndd import types
 
 F = pytest.importorskip("torchvision.transforms.v2.functional")
 
@@ -90,6 +91,36 @@ def permuted(last: bool = True) -> Callable[..., np.ndarray]:
     return reference
 
 
+MODES = {
+    types.INTERP_NN: F.InterpolationMode.NEAREST,
+    types.INTERP_LINEAR: F.InterpolationMode.BILINEAR,
+    types.INTERP_CUBIC: F.InterpolationMode.BICUBIC,
+    types.INTERP_LANCZOS3: F.InterpolationMode.LANCZOS,
+}
+
+
+def resized(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(
+        image: np.ndarray,
+        size: Sequence[int],
+        rule: str,
+        interp_type: Any = types.INTERP_LINEAR,
+        antialias: bool = True,
+        roi_start: Sequence[float] | None = None,
+        roi_end: Sequence[float] | None = None,
+    ) -> np.ndarray:
+        assert rule == "torch"
+
+        def change(x: torch.Tensor) -> torch.Tensor:
+            if roi_start is not None and roi_end is not None:
+                x = x[..., int(roi_start[0]) : int(roi_end[0]), int(roi_start[1]) : int(roi_end[1])].contiguous()
+            return F.resize(x, [int(n) for n in size], MODES[interp_type], antialias=antialias)
+
+        return planar(image, change, last)
+
+    return reference
+
+
 ALL = {"brightness": 1.2, "contrast": 0.7, "saturation": 1.6, "hue": 0.1}
 EACH = {
     "brightness": Each([0.5, 1.0, 1.7]),
@@ -140,6 +171,46 @@ CASES = [
     Case("sharpness", "int16", images("CHW", "int16", high=32767), {"sharpness": 0.3}, "CHW", simple(F.adjust_sharpness, False), 1),
     Case("sharpness", "float32", images("HWC", "float32", high=1), {"sharpness": 3.0}, "HWC", simple(F.adjust_sharpness), 1e-6),
     Case("sharpness", "two rows", images("HWC", H=2), {"sharpness": 2.0}, "HWC", simple(F.adjust_sharpness)),
+    *(
+        Case(
+            "resize",
+            f"torch's rule, {name}, {dtype}, {'smooth' if smooth else 'sharp'}",
+            images("HWC", dtype, high=256 if dtype == "uint8" else 1, H=61, W=83),
+            {"size": Each([[30, 101], [90, 40], [61, 17]]), "interp_type": kind, "antialias": smooth, "rule": "torch"},
+            "HWC",
+            resized(),
+            0 if dtype == "uint8" else 1e-5,
+        )
+        for dtype in ("uint8", "float32")
+        for name, kind in (("linear", types.INTERP_LINEAR), ("cubic", types.INTERP_CUBIC), ("nearest", types.INTERP_NN))
+        for smooth in (True, False)
+    ),
+    Case(
+        "resize",
+        "torch's rule, Lanczos",
+        images("CHW", H=61, W=83),
+        {"size": [23, 40], "interp_type": types.INTERP_LANCZOS3, "rule": "torch"},
+        "CHW",
+        resized(False),
+    ),
+    *(
+        Case(
+            "resize",
+            f"torch's rule, {channels} channels, region",
+            images("FHWC", C=channels, H=61, W=83),
+            {"size": [23, 40], "rule": "torch", "roi_start": Each([[0, 0], [5, 7], [11, 50]]), "roi_end": Each([[61, 83], [25, 67], [50, 61]])},
+            "FHWC",
+            resized(),
+        )
+        for channels in (1, 2, 3, 4)
+    ),
+    Case(
+        "random_resized_crop",
+        "torch's rule",
+        images("HWC"),
+        {"size": [20, 31], "rule": "torch"},
+        "HWC",
+    ),
     Case("permute_channels", "uint8", images("HWC", H=61, W=83), {"permutation": Each([[0, 1, 2], [2, 0, 1], [1, 1, 0]])}, "HWC", permuted()),
     Case("permute_channels", "planes", images("FCHW", "float32"), {"permutation": [2, 1, 0]}, "FCHW", permuted(False)),
     Case("permute_channels", "five channels", images("HWC", "int16", C=5), {"permutation": [4, 0, 3, 1, 2]}, "HWC", permuted()),
@@ -229,3 +300,52 @@ def test_a_flat_channel_is_not_stretched() -> None:
     made = np.asarray(ndd.autocontrast(image).evaluate())
     assert (made[..., ::2] == 77).all()
     assert made[..., 1].max() == 255
+
+
+def test_torch_rule_mirrors_and_checks_the_region() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (40, 50, 3)).astype(np.uint8)
+    made = np.asarray(ndd.resize(image, size=[20, -30], rule="torch").evaluate())
+    np.testing.assert_array_equal(made, np.asarray(ndd.resize(image[:, ::-1].copy(), size=[20, 30], rule="torch").evaluate()))
+    with pytest.raises(RuntimeError, match="source region must be whole pixels of the image"):
+        ndd.resize(image, size=[20, 30], roi_start=[-3, 0], roi_end=[20, 20], rule="torch").evaluate()
+    with pytest.raises(RuntimeError, match="no Gaussian"):
+        ndd.resize(image, size=[20, 30], interp_type=types.INTERP_GAUSSIAN, rule="torch").evaluate()
+    for function in (ndd.resize, ndd.random_resized_crop):
+        with pytest.raises(ValueError, match="rule must be dali or torch"):
+            function(image, size=[20, 30], rule="pillow")
+
+
+FILLS = (0, 100.0, [10.0, 20.0, 200.0])
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_warps_fade_as_those_of_torchvision(fill: Any, dtype: str) -> None:
+    image = photograph(2)[:120]
+    if dtype == "float32":
+        image, fill = (image / 255).astype(np.float32), np.divide(fill, 255).tolist()
+    height, width = image.shape[:2]
+    ours, near = ndd.tensor(image, layout="HWC"), 1 if dtype == "uint8" else 1e-4
+    linear = F.InterpolationMode.BILINEAR
+    coefficients = [1.02, 0.05, -3.0, -0.04, 0.98, 2.0, 0.0003, -0.0002]
+    moves = torch.from_numpy(np.random.default_rng(0).normal(0, 0.05, (1, height, width, 2)).astype(np.float32))
+    x, y = moves[0, ..., 0] * (width / 2), moves[0, ..., 1] * (height / 2)
+    shift = [1, 0, 12.3, 0, 1, -5.6]
+    pairs = (
+        (ndd.rotate(ours, angle=17.3, keep_size=True, fill_value=fill, fade=True), lambda z: F.rotate(z, 17.3, linear, fill=fill)),
+        (
+            ndd.warp_affine(ours, matrix=shift, inverse_map=False, fill_value=fill, fade=True),
+            lambda z: F.affine(z, 0, [12.3, -5.6], 1, [0, 0], linear, fill=fill),
+        ),
+        (
+            ndd.experimental.warp_perspective(ours, matrix=[*coefficients, 1.0], fill_value=fill, fade=True),
+            lambda z: F.perspective(z, None, None, linear, fill=fill, coefficients=coefficients),
+        ),
+        (ndd.experimental.remap(ours, x, y, relative=True, fill_value=fill, fade=True), lambda z: F.elastic(z, moves, linear, fill=fill)),
+    )
+    for made, theirs in pairs:
+        apart = np.abs(np.asarray(made.evaluate()).astype(np.float64) - planar(image, theirs, True))
+        assert apart.max() <= near
+        assert apart.mean() < near / 200
+    sharp = np.asarray(ndd.experimental.warp_perspective(ours, matrix=[*coefficients, 1.0], fill_value=fill).evaluate())
+    assert fill == 0 or np.abs(sharp.astype(np.float64) - np.asarray(pairs[2][0].evaluate())).max() > 5 * near

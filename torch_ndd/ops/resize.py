@@ -48,6 +48,7 @@ def resize(
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
+    rule: str = "dali",
     save_attrs: bool = False,
     size: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
@@ -69,13 +70,16 @@ def resize(
         roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is behind the end.
         subpixel_scale: adjust the source region when the size is rounded, so that the scale stays exact.
         interp_type, min_filter, mag_filter: kernel for both directions, for reduction (widened with ``antialias``), for enlargement.
+        rule: ``"dali"``, as above; or ``"torch"``, the arithmetic of ``torch.nn.functional.interpolate`` and torchvision: weights outside the source
+            region, which is whole pixels, are left out and the rest is normalized; uint8 is rounded after the width and again after the height; the
+            cubic has a slope of -0.5 with ``antialias`` and of -0.75 without; ``INTERP_NN`` takes ``in[floor(o * scale)]``.
         dtype: type of the result: that of the input (default) or float32.
         save_attrs: also return the input's spatial extents, int32.
         image_type, minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
         RuntimeError: no size or several forms of it, a wrong number of elements, an unknown mode or kernel, another dtype.
-        ValueError: a layout other than the above, a size that is not finite.
+        ValueError: a layout other than the above, a size that is not finite, another ``rule``.
 
     >>> resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
     (256, 341, 3)
@@ -83,7 +87,7 @@ def resize(
     sizes = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
     sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
     sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
-    return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, dtype, save_attrs)  # type: ignore[return-value]
+    return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS)
@@ -268,6 +272,7 @@ def random_resized_crop(
     num_attempts: int = 10,
     random_area: Range = DEFAULT_AREA,
     random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
+    rule: str = "dali",
     size: int | Sequence[int],
     temp_buffer_hint: Hint[int] = 0,
     rng: Random = None,
@@ -280,13 +285,13 @@ def random_resized_crop(
         random_area: smallest and largest area of the window, relative to the image's; uniform.
         random_aspect_ratio: smallest and largest width / height of the window; uniform on a logarithmic scale.
         num_attempts: number of windows to try before taking the largest one that the ranges allow.
-        interp_type, min_filter, mag_filter, antialias: see :func:`resize`.
+        interp_type, min_filter, mag_filter, antialias, rule: see :func:`resize`.
         dtype: type of the result: that of the input (default) or float32.
         minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
         RuntimeError: an empty range, a wrong number of elements, a negative size, an unknown kernel, another dtype, an image without pixels.
-        ValueError: a layout other than the above, an area or ratio that is not positive, no attempts.
+        ValueError: a layout other than the above, an area or ratio that is not positive, no attempts, another ``rule``.
 
     >>> random_resized_crop(torch.zeros(480, 640, 3), size=224).shape
     (224, 224, 3)
@@ -309,22 +314,38 @@ def random_resized_crop(
     windows[:, 2:] += windows[:, :2]  # starts, then ends
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    return launch(out, [windows, *filters, bool(antialias), 3 << first])
+    return launch(out, [windows, *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first])
 
 
-def _resized(op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, save_attrs: bool) -> Launch:
+def _resized(
+    op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, rule: str, dtype: Any, save_attrs: bool
+) -> Launch:
     """Implement resize and its experimental twin. ``sizes`` are arguments of :func:`plan_resize`."""
     first, axes = spatial_axes(input._layout or "")
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
-    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype)
+    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, torch_rule=_is_torch(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
     return launch
 
 
+def _is_torch(op: str, rule: str) -> bool:
+    if rule not in ("dali", "torch"):
+        raise ValueError(f"{op}: rule must be dali or torch, got {rule!r}")
+    return rule == "torch"
+
+
 def _resampled(
-    op: str, input: Batch, plan: ResizePlan, dimensions: Sequence[int], filters: tuple[Any, Any, Any], antialias: bool, dtype: Any, kept: Any = ()
+    op: str,
+    input: Batch,
+    plan: ResizePlan,
+    dimensions: Sequence[int],
+    filters: tuple[Any, Any, Any],
+    antialias: bool,
+    dtype: Any,
+    kept: Any = (),
+    torch_rule: bool = False,
 ) -> Launch:
     """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes."""
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
@@ -333,7 +354,7 @@ def _resampled(
     if runs > 3:
         raise ValueError(f"{op}: at most three axes can change, or two with others in between; got the axes {[d for d, _ in changed]}")
     roi = plan.roi(input.batch_size, [axis for _, axis in changed])
-    arguments = [roi, *_filters(op, *filters), bool(antialias), sum(1 << d for d, _ in changed)]
+    arguments = [roi, *_filters(op, *filters), bool(antialias), torch_rule, sum(1 << d for d, _ in changed)]
     return launch(out, arguments)
 
 

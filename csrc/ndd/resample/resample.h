@@ -20,6 +20,7 @@ struct Axis {
   float shrink;   // 1 / stretch
   float anchor;   // distance from the first tap's lower bound to the centre
   int32_t taps;
+  bool torch = false, antialias = false;  // torch's rule: torch_rule.h
 };
 
 // Products and sums are rounded one by one: a fused multiply-add would move a nearest neighbour that lies on a pixel boundary, and make

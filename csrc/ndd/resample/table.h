@@ -27,6 +27,8 @@ struct AxisTable {
   int32_t most = 0;    // largest count
   std::vector<int32_t> start, count;
   std::vector<float> weight;
+  std::vector<int16_t> weight16;  // of torch's rule: weight * 2^precision, rounded; behind the last of an element zeros
+  int32_t precision = 0;
   std::vector<uint32_t> weight14;  // weight * 2^14 rounded, as int16 in both halves; an element's weights sum to exactly 2^14
 
   const float* weights(int64_t i) const { return weight.data() + i * stride; }
@@ -35,6 +37,7 @@ struct AxisTable {
   void build(const Axis& a) {
     axis = a;
     most = 0;
+    if (a.torch) return build_by_torch_rule();
     stride = std::min<int64_t>(a.taps, std::max<int64_t>(a.in, 1));
     start.resize(a.out);
     count.resize(a.out);
@@ -44,6 +47,8 @@ struct AxisTable {
     const float* knots = tabulated_knots(a.filter);
     for (int64_t i = 0; i < a.out; ++i) build_element(i, knots);
   }
+
+  void build_by_torch_rule();  // torch_rule.cpp
 
   void build_element(int64_t i, const float* knots) {
     float base = 0, *w = weight.data() + i * stride;
@@ -90,7 +95,8 @@ struct AxisTable {
 };
 
 inline bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
+         a.torch == b.torch && a.antialias == b.antialias;
 }
 
 // The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.

@@ -11,6 +11,7 @@
 #include "ndd/resample/nearest.cuh"
 #include "ndd/resample/pass.cuh"
 #include "ndd/resample/tile.cuh"
+#include "ndd/resample/torch_rule.h"
 
 namespace ndd {
 namespace {
@@ -34,7 +35,8 @@ bool is_kept(const Axis& a) {
 }
 
 bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch;
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
+         a.torch == b.torch && a.antialias == b.antialias;
 }
 
 dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
@@ -238,9 +240,9 @@ void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
 
 template <const char* op>
 void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
-                 bool antialias, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+                 bool antialias, bool torch, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, axes);
+  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, torch, axes);
   std::vector<Job> jobs;
   jobs.reserve(in.size());
   bool nearest = in.dtype() == out.dtype();
@@ -252,6 +254,12 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
     jobs.push_back(job);
   }
   if (jobs.empty()) return;
+  if (args.torch) {
+    std::vector<ResampleJob> made;
+    for (const Job& job : jobs)
+      made.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
+    return launch_by_torch_rule(op, made);
+  }
   if (nearest) copy_nearest(jobs, in.item_bytes());
   else mix(op, jobs, in.dtype(), out.dtype());
   check_launch(op);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights as torch.nn.functional.interpolate has them: of the elements in the source region alone, which is a whole number of elements; their sum is 1.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "ndd/resample/table.h"
+
+namespace ndd {
+namespace {
+
+double cubic(double x, double a) {
+  x = std::fabs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  return x < 2.0 ? (((x - 5.0) * x + 8.0) * x - 4.0) * a : 0.0;
+}
+
+double sinc(double x) { return x == 0.0 ? 1.0 : std::sin(M_PI * x) / (M_PI * x); }
+
+double kernel(Filter filter, double x) {
+  if (filter == Filter::cubic) return cubic(x, -0.5);
+  if (filter == Filter::lanczos3) return std::fabs(x) < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0;
+  return std::max(0.0, 1.0 - std::fabs(x));
+}
+
+struct Weights {
+  int64_t start;
+  std::vector<double> weight;
+};
+
+// Of output element i, for `in` source elements.
+Weights weights_of(const Axis& a, int64_t i, int64_t in) {
+  const double scale = static_cast<double>(in) / static_cast<double>(a.out);
+  if (in == a.out) return {i, {1.0}};
+  if (a.filter == Filter::nearest) {
+    if (a.out == 2 * in) return {i / 2, {1.0}};
+    const float at = std::floor(static_cast<float>(i) * (static_cast<float>(in) / static_cast<float>(a.out)));
+    return {std::min(static_cast<int64_t>(at), in - 1), {1.0}};
+  }
+  const bool is_cubic = a.filter == Filter::cubic;
+  Weights made{0, {}};
+  if (a.antialias || a.filter == Filter::lanczos3) {
+    const double stretch = std::max(scale, 1.0), support = support_radius(a.filter) * stretch, center = scale * (static_cast<double>(i) + 0.5);
+    made.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in);
+    double sum = 0.0;
+    for (int64_t k = made.start; k < end; ++k) {
+      made.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) / stretch));
+      sum += made.weight.back();
+    }
+    for (double& weight : made.weight) weight = sum != 0.0 ? weight / sum : weight;
+    return made;
+  }
+  // Two or four neighbours, of which those outside are the border element.
+  double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
+  if (!is_cubic) at = std::max(at, 0.0);
+  const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);
+  const int64_t first = static_cast<int64_t>(low) - is_cubic;
+  const int taps = is_cubic ? 4 : 2;
+  made.start = clamp_index(first, in);
+  made.weight.assign(clamp_index(first + taps - 1, in) - made.start + 1, 0.0);
+  for (int k = 0; k < taps; ++k) {
+    const double distance = right + (is_cubic ? 1 - k : -k);
+    made.weight[clamp_index(first + k, in) - made.start] += is_cubic ? cubic(distance, -0.75) : 1.0 - std::fabs(distance);
+  }
+  return made;
+}
+
+}  // namespace
+
+void AxisTable::build_by_torch_rule() {
+  const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.out);
+  const bool mirrored = axis.scale < 0.0f;
+  const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
+  std::vector<Weights> made;
+  made.reserve(axis.out);
+  double largest = 0.0;
+  for (int64_t i = 0; i < axis.out; ++i) {
+    made.push_back(weights_of(axis, mirrored ? axis.out - 1 - i : i, in));
+    most = std::max(most, static_cast<int32_t>(made.back().weight.size()));
+    for (const double weight : made.back().weight) largest = std::max(largest, weight);
+  }
+  stride = (most + 7) / 8 * 8;
+  // As many bits as 16-bit numbers hold.
+  for (precision = 0; precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
+    ++precision;
+  start.resize(axis.out);
+  count.resize(axis.out);
+  weight.assign(axis.out * stride, 0.0f);
+  weight16.assign(axis.out * stride, 0);
+  weight14.clear();
+  for (int64_t i = 0; i < axis.out; ++i) {
+    start[i] = static_cast<int32_t>(begin + made[i].start);
+    count[i] = static_cast<int32_t>(made[i].weight.size());
+    for (int32_t k = 0; k < count[i]; ++k) {
+      const double w = made[i].weight[k];
+      weight[i * stride + k] = static_cast<float>(w);
+      weight16[i * stride + k] = static_cast<int16_t>(w * static_cast<double>(1 << precision) + (w < 0.0 ? -0.5 : 0.5));
+    }
+  }
+}
+
+}  // namespace ndd

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass for each axis that changes, the innermost first, an output element a thread. Bytes stay bytes between the passes, as on the CPU.
+#include "ndd/resample/torch_rule.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "ndd/cuda.h"
+#include "ndd/elementwise/elements.cuh"
+#include "ndd/resample/table.h"
+#include "ndd/resample/two_passes.h"
+
+namespace ndd {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Lines of `in_extent` runs of `inner` elements become lines of `out_extent`. Line o of the output is made of line (o / group) * group_in + o % group.
+struct Pass {
+  const void* in;
+  void* out;
+  const int32_t *start, *count;
+  const float* weight;
+  const int16_t* weight16;
+  int64_t lines, group, group_in, in_extent, out_extent, inner, stride;
+  int32_t precision;
+  bool copies;
+};
+
+__global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
+  for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
+    const Pass pass = passes[n];
+    const int64_t line = pass.out_extent * pass.inner, total = pass.lines * line;
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < total; e += int64_t{gridDim.x} * kThreads) {
+      const int64_t o = e / line, rest = e - o * line, x = rest / pass.inner, c = rest - x * pass.inner;
+      const int64_t source = o / pass.group * pass.group_in + o % pass.group;
+      const int64_t first = (source * pass.in_extent + pass.start[x]) * pass.inner + c;
+      const int32_t taps = pass.count[x];
+      if (pass.copies && in == out) {
+        copy_element(pass.in, first, pass.out, e, in);
+      } else if (in == DType::uint8 && out == DType::uint8) {
+        const auto* const from = static_cast<const uint8_t*>(pass.in) + first;
+        int32_t sum = pass.precision > 0 ? 1 << (pass.precision - 1) : 0;
+        for (int32_t k = 0; k < taps; ++k) sum += pass.weight16[x * pass.stride + k] * from[k * pass.inner];
+        static_cast<uint8_t*>(pass.out)[e] = rounded_level(sum, pass.precision);
+      } else {
+        float sum = 0.0f;
+        for (int32_t k = 0; k < taps; ++k) sum += pass.weight[x * pass.stride + k] * load_element(pass.in, in, first + k * pass.inner);
+        store_element(sum, pass.out, out, e);
+      }
+    }
+  }
+}
+
+// The tables of an axis in one buffer of the device; places in it are offsets until it is there.
+struct Tables {
+  std::vector<int32_t> numbers;
+  std::vector<float> weights;
+  std::vector<int16_t> weights16;
+};
+
+bool changes(const AxisTable& table) {
+  if (table.most != 1 || table.axis.in != table.axis.out) return true;
+  for (int64_t i = 0; i < table.axis.out; ++i)
+    if (table.start[i] != i) return true;
+  return false;
+}
+
+struct Planned {
+  Pass pass;
+  int64_t numbers, weights;
+  int64_t from, to;  // bytes from the start of the buffer between the passes; -1 for the job's own memory
+};
+
+}  // namespace
+
+void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) {
+  if (jobs.empty()) return;
+  const DType in = jobs[0].in_type, out = jobs[0].out_type;
+  bool all_copy = in == out;
+  for (const ResampleJob& job : jobs)
+    for (int a = 0; a < 3; ++a) all_copy = all_copy && axis_table(a, job.axes[a]).most <= 1;
+  const bool bytes = in == DType::uint8 && out == DType::uint8;
+  const DType between = all_copy || bytes ? in : DType::float32;
+  Tables tables;
+  std::vector<Planned> rounds[3];  // width, height, depth
+  int64_t memory = 0;
+  for (const ResampleJob& job : jobs) {
+    const AxisTable* table[3];
+    for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
+    int last = 2;  // the last axis that changes, or the width alone
+    for (int a = 2; a >= 0; --a)
+      if (changes(*table[a])) last = a;
+    int64_t first_row = 0, rows = job.axes[1].in;  // that the height reads
+    if (changes(*table[1])) {
+      int64_t end = 0;
+      first_row = job.axes[1].in;
+      for (int64_t i = 0; i < job.axes[1].out; ++i) {
+        first_row = std::min<int64_t>(first_row, table[1]->start[i]);
+        end = std::max<int64_t>(end, table[1]->start[i] + table[1]->count[i]);
+      }
+      rows = end - first_row;
+    }
+    int64_t from = -1, inner = job.channels, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
+    bool cropped = false;
+    for (int a = 2; a >= last; --a) {
+      const AxisTable& t = *table[a];
+      if (!changes(t) && a != last) {
+        inner *= extents[a];
+        continue;
+      }
+      Planned p{};
+      p.pass.in_extent = extents[a];
+      p.pass.out_extent = t.axis.out;
+      p.pass.inner = inner;
+      p.pass.stride = t.stride;
+      p.pass.precision = t.precision;
+      p.pass.copies = t.most == 1;
+      int64_t outer = job.outer;
+      for (int b = 0; b < a; ++b) outer *= extents[b];
+      p.pass.lines = outer;
+      p.pass.group = p.pass.group_in = 1;
+      p.pass.in = job.in;
+      p.pass.out = job.out;
+      int64_t shift = 0;
+      if (a == 2 && last < 2 && rows < extents[1]) {
+        p.pass.lines = outer / extents[1] * rows;
+        p.pass.group = rows;
+        p.pass.group_in = extents[1];
+        p.pass.in = static_cast<const char*>(job.in) + first_row * extents[2] * inner * item_bytes(in);
+        extents[1] = rows;
+        cropped = true;
+      } else if (a == 1 && cropped) {
+        shift = first_row;
+      }
+      p.numbers = static_cast<int64_t>(tables.numbers.size());
+      p.weights = static_cast<int64_t>(tables.weights.size());
+      for (int64_t i = 0; i < t.axis.out; ++i) tables.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
+      tables.numbers.insert(tables.numbers.end(), t.count.begin(), t.count.end());
+      tables.weights.insert(tables.weights.end(), t.weight.begin(), t.weight.end());
+      tables.weights16.insert(tables.weights16.end(), t.weight16.begin(), t.weight16.end());
+      p.from = from;
+      p.to = -1;
+      if (a != last) {
+        p.to = from = memory;
+        memory += (p.pass.lines * p.pass.out_extent * inner * item_bytes(between) + 255) / 256 * 256;
+      }
+      rounds[2 - a].push_back(p);
+      extents[a] = t.axis.out;
+      inner *= extents[a];
+    }
+  }
+  const CudaTable<int32_t> numbers(tables.numbers);
+  const CudaTable<float> weights(tables.weights);
+  const CudaTable<int16_t> weights16(tables.weights16);
+  const CudaBuffer buffer(memory);
+  char* const mixed = static_cast<char*>(buffer.data());
+  for (auto& round : rounds) {
+    // Those that read the input and those that read what is between, those that write the output and those that write what is between.
+    for (const bool from_input : {true, false}) {
+      for (const bool to_output : {true, false}) {
+        std::vector<Pass> passes;
+        int64_t most = 0;
+        for (Planned& p : round) {
+          if ((p.from < 0) != from_input || (p.to < 0) != to_output) continue;
+          p.pass.start = numbers.data() + p.numbers;
+          p.pass.count = p.pass.start + p.pass.out_extent;
+          p.pass.weight = weights.data() + p.weights;
+          p.pass.weight16 = weights16.data() + p.weights;
+          if (p.from >= 0) p.pass.in = mixed + p.from;
+          if (p.to >= 0) p.pass.out = mixed + p.to;
+          most = std::max(most, p.pass.lines * p.pass.out_extent * p.pass.inner);
+          passes.push_back(p.pass);
+        }
+        if (passes.empty() || most == 0) continue;
+        const CudaTable<Pass> table(passes);
+        const auto count = static_cast<int64_t>(passes.size());
+        const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + kThreads - 1) / kThreads, 1, 1 << 20)),
+                        static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+        pass_kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, from_input ? in : between, to_output ? out : between);
+      }
+    }
+  }
+  check_launch(op);
+}
+
+}  // namespace ndd
