@@ -13,7 +13,7 @@ import torch
 from .. import types
 from .._core.batch import Batch, as_batch
 from ..augment._applied import Step, applied
-from ..augment._augmentations import Augmentation, _lightened, _rotate, _shear_x, _shear_y
+from ..augment._augmentations import Augmentation, _lightened, _rotate, _shear_x, _shear_y, _solarized
 from ..ops import math as elementwise
 from ..ops.filters import gaussian_blur
 from ..ops.generic import cast
@@ -93,8 +93,8 @@ _LEVELS: dict[str, Level] = {
     "Posterize": lambda level, sign, hints: int(level * 4),
     "PosterizeIncreasing": lambda level, sign, hints: 4 - int(level * 4),
     "PosterizeOriginal": lambda level, sign, hints: 4 + int(level * 4),
-    "Solarize": lambda level, sign, hints: min(256, int(level * 256)),
-    "SolarizeIncreasing": lambda level, sign, hints: 256 - min(256, int(level * 256)),
+    "Solarize": lambda level, sign, hints: min(256, int(level * 256)) / 255.0,
+    "SolarizeIncreasing": lambda level, sign, hints: (256 - min(256, int(level * 256))) / 255.0,
     "SolarizeAdd": lambda level, sign, hints: min(128, int(level * 110)) / 255.0,
     **dict.fromkeys(("Color", "Contrast", "Brightness", "Sharpness"), lambda level, sign, hints: level * 1.8 + 0.1),
     **dict.fromkeys(("ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing"), _increasing),
@@ -147,7 +147,7 @@ _VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
     "Equalize": _alone("equalize"),
     "Invert": _alone("invert"),
     **dict.fromkeys(("Posterize", "PosterizeIncreasing", "PosterizeOriginal"), _posterized),
-    **dict.fromkeys(("Solarize", "SolarizeIncreasing"), _by("solarize")),
+    **dict.fromkeys(("Solarize", "SolarizeIncreasing"), _solarized),  # with thresholds up to 256
     "SolarizeAdd": _lightened,
     **{name + ending: _by(function) for name, function in _COLORS.items() for ending in ("", "Increasing")},
     "Desaturate": _by("adjust_saturation"),
