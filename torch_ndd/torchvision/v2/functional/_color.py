@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ...._core.batch import Batch
+from ...._core.batch import Batch, new_batch
 from ....ops.color import posterize as quantized
 from ....ops.color_jitter import color_jitter, grayscale
 from ....ops.filters import sharpness
@@ -38,6 +38,11 @@ def _check_channels(op: str, images: Batch) -> None:
     wrong = channels not in (1, 3) if not isinstance(channels, torch.Tensor) else bool(((channels != 1) & (channels != 3)).any())
     if wrong:
         raise TypeError(f"{op}: images have 1 or 3 channels, got {channels}")
+
+
+def _check_precision(op: str, images: Batch) -> None:
+    if images.dtype in (torch.int32, torch.int64):
+        raise RuntimeError(f"{op}: {images.dtype} cannot be computed safely in float32; convert the images to a smaller or floating-point type")
 
 
 def _real(value: Any) -> Any:
@@ -164,6 +169,7 @@ def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
 
 
 def _turned(images: Batch, hue_factor: Any) -> Batch:
+    _check_precision("adjust_hue", images)
     factor = _factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
     _check_channels("adjust_hue", images)
     return color_jitter(images, hue=_real(factor))
@@ -206,6 +212,7 @@ def adjust_gamma(inpt: Any, gamma: Any, gain: Any = 1) -> Any:
 
 
 def _curved(images: Batch, gamma: Any, gain: Any = 1) -> Batch:
+    _check_precision("adjust_gamma", images)
     power = _factor("adjust_gamma", images, "gamma", gamma)
     return curved(images, gamma=_real(power), gain=_real(number("adjust_gamma", "gain", gain, images.batch_size)))
 
@@ -231,6 +238,8 @@ def _posterized(images: Batch, bits: Any) -> Batch:
         raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {made}")
     if not images.dtype.is_floating_point and not isinstance(made, torch.Tensor) and made >= types_bits(images.dtype):
         return images
+    if _wide(images):
+        return _over(images, images._ready() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
     return quantized(images, bits=given(made))
 
 
@@ -242,7 +251,7 @@ def types_bits(dtype: torch.dtype) -> int:
     return torch.iinfo(dtype).max.bit_length()
 
 
-def largest(dtype: torch.dtype) -> float:
+def largest(dtype: torch.dtype) -> int:
     """Return the value of white: 1 for floating-point types, else the largest integer."""
     return 1 if dtype.is_floating_point else 1 if dtype is torch.bool else torch.iinfo(dtype).max
 
@@ -259,12 +268,36 @@ def solarize(inpt: Any, threshold: Any) -> Any:
     return dispatched(solarize, inpt, threshold=threshold)
 
 
+def _wide(images: Batch) -> bool:
+    """Return whether the type is one that our operators of levels do not take: then torch computes them."""
+    return images.dtype in (torch.int32, torch.int64)
+
+
+def _over(images: Batch, values: torch.Tensor) -> Batch:
+    return new_batch(values, images._shapes, images._layout, fixed=images._fixed)
+
+
 def _solarized(images: Batch, threshold: Any) -> Batch:
     limit = number("solarize", "threshold", threshold, images.batch_size)
     fits = limit <= largest(images.dtype)
     if not holds(fits):
         raise TypeError(f"solarize: {first_failure(fits)}threshold must not be above {largest(images.dtype)}, got {limit}")
+    if _wide(images):
+        return _over(images, torch.where(images._ready() >= _for_values(limit, images), images._ready() ^ largest(images.dtype), images._ready()))
     return solarized(images, threshold=given(limit))
+
+
+def _for_values(column: Any, images: Batch) -> Any:
+    """Return a number for every value of a Batch."""
+    if not isinstance(column, torch.Tensor):
+        return column
+    if images._shapes is None:
+        return column.reshape(-1, *[1] * images.ndim)
+    return torch.repeat_interleave(column, images._shapes.prod(1))
+
+
+def _inverted(images: Batch) -> Batch:
+    return _over(images, images._ready() ^ largest(images.dtype)) if _wide(images) else inverted(images)
 
 
 solarize_image, solarize_video = on_images(solarize, _solarized)
@@ -279,7 +312,7 @@ def invert(inpt: Any) -> Any:
     return dispatched(invert, inpt)
 
 
-invert_image, invert_video = on_images(invert, lambda images: inverted(images))
+invert_image, invert_video = on_images(invert, _inverted)
 
 
 def autocontrast(inpt: Any) -> Any:

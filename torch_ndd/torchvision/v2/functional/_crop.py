@@ -10,6 +10,8 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.batch import Batch
+from .... import types
+from ....experimental import warp_perspective
 from ....ops.flip import flip
 from ....ops.slice import slice as cut
 from ..._draws import rounded
@@ -144,12 +146,19 @@ center_crop_image, center_crop_video = on_images(center_crop, _centered)
 center_crop_mask = on_masks(center_crop, _centered)
 
 
+def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
+    """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
+    h, w = _two(output_size)
+    top, left = ((one.to(torch.float64) if isinstance(one, torch.Tensor) else one) for one in rows.canvas)
+    return rounded((top - h) / 2.0), rounded((left - w) / 2.0), h, w
+
+
 def _centered_boxes(rows: Rows, output_size: Any) -> Rows:
-    return cropped_boxes(rows, *center_window(*rows.canvas, output_size))
+    return cropped_boxes(rows, *_window_of_rows(rows, output_size))
 
 
 def _centered_points(rows: Rows, output_size: Any) -> Rows:
-    return cropped_points(rows, *center_window(*rows.canvas, output_size))
+    return cropped_points(rows, *_window_of_rows(rows, output_size))
 
 
 on_coordinates(center_crop, _centered_boxes, _centered_points)
@@ -218,13 +227,17 @@ def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "
     height, width = size_of(images)
     if padding_mode in ("reflect", "symmetric"):
         _check_borders(padding_mode, height, width, left, top, right, bottom)
-    start, shape = rows(-top, -left), rows(height + top + bottom, width + left + right)
+    new = height + top + bottom, width + left + right
+    if padding_mode != "constant":
+        moved = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
+        return warp_perspective(images, matrix=moved, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*new))
+    start, shape = rows(-top, -left), rows(*new)
     if not images.dtype.is_floating_point:
         values = [float(int(one)) for one in values]  # truncated, where the operator rounds
-    return cut(images, start=start, shape=shape, axis_names="HW", out_of_bounds_policy=_POLICIES[padding_mode], fill_values=values)
+    return cut(images, start=start, shape=shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=values)
 
 
-_POLICIES = {"constant": "pad", "edge": "clamp", "reflect": "reflect_101", "symmetric": "reflect_1001"}
+_BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
 
 
 def _check_borders(mode: str, height: Number, width: Number, left: Number, top: Number, right: Number, bottom: Number) -> None:

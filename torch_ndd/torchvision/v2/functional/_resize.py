@@ -108,8 +108,9 @@ def _filtered(interpolation: Any, antialias: bool | None) -> tuple[Interpolation
     return mode, smooth
 
 
-def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool) -> Batch:
-    return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias)
+def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, **region: Any) -> Batch:
+    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else "torch"
+    return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
 
 def _resized(
@@ -222,8 +223,17 @@ def _window_resized(
     antialias: bool | None = True,
 ) -> Batch:
     named = (("top", top), ("left", left), ("height", height), ("width", width))
-    window = [number("resized_crop", name, value, images.batch_size) for name, value in named]
-    return _resized(window_of(images, *window), size, interpolation, None, antialias)
+    y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
+    rows_of, columns_of = size_of(images)
+    compiling = torch.compiler.is_compiling()
+    inside = not compiling and all(holds(one) for one in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
+    if not inside:
+        return _resized(window_of(images, y, x, h, w), size, interpolation, None, antialias)
+    mode, smooth = _filtered(interpolation, antialias)
+    new = resized_size(h, w, size, None, images.batch_size)
+    if not any(isinstance(one, torch.Tensor) for one in (h, w, *new)) and new == (h, w):
+        return window_of(images, y, x, h, w)
+    return _resampled(images, *new, mode, smooth, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
 
 
 resized_crop_image, resized_crop_video = on_images(resized_crop, _window_resized)

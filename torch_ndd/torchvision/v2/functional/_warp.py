@@ -267,17 +267,25 @@ def _rotated(
     turn = _angle("rotate", angle, images.batch_size) % 360
     fixed = _center("rotate", center, images.batch_size)
     height, width = size = size_of(images)
-    if fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180):
-        interpolation = _NEAREST  # quarter turns copy pixels
-    elif fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or _equal(height, width)):
-        interpolation = _NEAREST
+    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or holds(height == width))
+    if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
+        interpolation = _NEAREST  # pixels are copied
     matrix = affine_matrix(_from_middle(fixed, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
-    target = turned_size(matrix, height, width) if expand else size
+    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else size
     return _warped(images, matrix, target, interpolation, fill, "rotate")
 
 
-def _equal(height: Number, width: Number) -> bool:
-    return holds(height == width)
+def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
+    """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
+    made = turned_size(matrix, height, width)
+    if not about_middle:
+        return made
+    half, quarter = turn % 180 == 0, turn % 180 == 90
+    if not isinstance(turn, torch.Tensor):
+        return (height, width) if half else (width, height) if quarter else made
+    sides = [torch.as_tensor(one) for one in (height, width)]
+    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], made, strict=True))
+    return tall, wide
 
 
 rotate_image, rotate_video = on_images(rotate, _rotated)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torchvision import tv_tensors as single
+from torchvision.transforms.v2 import functional as reference
 
 import torch_ndd as ndd
 from torch_ndd.torchvision import tv_tensors
@@ -61,12 +62,8 @@ def boxes_of(height: int, width: int, format: str = "XYXY", dtype: torch.dtype =
             ],
             1,
         )
-        from torchvision.transforms.v2 import functional as reference
-
         values = reference.convert_bounding_box_format(rows, single.BoundingBoxFormat.CXCYWHR, kind)
         return single.BoundingBoxes(values.to(dtype if dtype.is_floating_point else torch.float32), format=kind, canvas_size=(height, width))
-    from torchvision.transforms.v2 import functional as reference
-
     values = reference.convert_bounding_box_format(corners.to(dtype), single.BoundingBoxFormat.XYXY, kind)
     return single.BoundingBoxes(values, format=kind, canvas_size=(height, width))
 
