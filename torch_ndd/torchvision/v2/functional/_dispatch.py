@@ -51,7 +51,7 @@ def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) 
     if passes:
         return _unchanged
     known = ", ".join(sorted({cls.__name__ for cls in kernels}))
-    raise TypeError(f"{name}: an input of type {type(inpt).__name__} is not supported, only {known}")
+    raise TypeError(f"{name}: inputs of type {known} are supported, but got {type(inpt)}")
 
 
 _OF_BATCHES = {single.Mask: tv_tensors.Mask, single.BoundingBoxes: tv_tensors.BoundingBoxes, single.KeyPoints: tv_tensors.KeyPoints}
