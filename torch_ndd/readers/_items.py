@@ -53,7 +53,9 @@ def prepared(value: Any) -> Any:
 
 
 def _list(value: list[Any]) -> Any:
-    if value and all(isinstance(one, Number) for one in value):
+    if not value:
+        return value
+    if all(isinstance(one, Number) for one in value):
         return np.asarray(value)
     if any(one is None or isinstance(one, Mapping | str | Number) for one in value):
         return value  # annotations and texts, which are no tensors
@@ -86,6 +88,9 @@ def together(items: Sequence[Any], where: str = "") -> Any:
 def _column(values: Sequence[Any], where: str) -> Any:
     first = values[0]
     kinds = {_kind(value) for value in values}
+    if kinds == {"array", "object"} and all(isinstance(value, np.ndarray) or value == [] for value in values):  # lists of numbers, some empty
+        some = next(value for value in values if isinstance(value, np.ndarray))
+        kinds, values = {"array"}, [value if isinstance(value, np.ndarray) else np.zeros(0, some.dtype) for value in values]
     if kinds == {"number", "array"}:
         kinds, values = {"array"}, [np.asarray(value) for value in values]
     if len(kinds) > 1:

@@ -65,7 +65,7 @@ class Processes:
         except BaseException:
             _end(self._running)
             raise
-        when_gone(owner, partial(_end, self._running))
+        when_gone(owner, partial(_end_aside, self._running))
 
     def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()
@@ -133,6 +133,11 @@ def _end(running: dict[int, tuple[Any, Connection]]) -> None:
         if process.is_alive():
             process.kill()
             process.join()
+
+
+def _end_aside(running: dict[int, tuple[Any, Connection]]) -> None:
+    """End processes without waiting for them: many loaders may be dropped at once."""
+    threading.Thread(target=_end, args=[running], daemon=True, name="torch_ndd end of workers").start()
 
 
 def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any, raw: bool, seed: int, parent: int) -> None:

@@ -187,7 +187,7 @@ class Dataset(ThreadedReader):
             advice = "give it more processes (num_workers), or let it return paths, whose files are read and decoded by native threads"
         elif self._workers == 0:
             advice = "give it threads (num_workers)"
-        elif workers > 1 and 0.7 < cores < 1.3:
+        elif workers > 1 and 0.4 < cores < 1.3:
             advice = f"its Python code holds the GIL: {workers} threads use {cores:.1f} cores; run it in processes (multiprocessing_context)"
         else:
             advice = "give it more threads (num_workers), or let it return paths, whose files are read and decoded by native threads"

@@ -9,6 +9,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2.functional import pil_to_tensor
 
+from ._plan import Planar
 from ._sample import batch_size_of, flatten, is_pure_tensor, unflatten
 
 
@@ -27,7 +28,7 @@ class PerSample:
         size = batch_size_of("from_torchvision", flatten(sample)[0])
         if size is None:
             return self.transform(sample)
-        return per_sample("from_torchvision", self._one, (sample,), size)
+        return per_sample("from_torchvision", self._one, (Planar()(sample),), size)
 
     def _one(self, sample: Any) -> Any:
         given, _ = flatten(sample)

@@ -38,6 +38,11 @@ def planned(steps: Sequence[Any]) -> list[Any]:
         if _named(step, "ToImage", "PILToTensor"):
             waiting, k = True, k + 1
             continue
+        if _named(step, "ToPILImage") and k + 1 < len(steps):  # PIL images in the middle have the same pixels
+            if converted:
+                raise TypeError("from_torchvision: ToPILImage after a conversion to floats is not supported: convert to floats at the end")
+            waiting, k = False, k + 1
+            continue
         tail = None if converted else _tail(steps, k)
         if tail is not None:
             (flip, scale, normalize, planar), k = tail
@@ -45,9 +50,7 @@ def planned(steps: Sequence[Any]) -> list[Any]:
             made.append(Normalized(flip, scale, normalize, planar))
             continue
         converted |= _named(step, "ToDtype", "ConvertImageDtype")
-        if _named(step, "LinearTransformation", "ToPILImage", "PerSample", "Patches") and waiting:
-            made.append(Planar())
-            waiting = False
+        waiting = waiting and not _named(step, "PerSample")  # which takes and returns CHW
         made.append(step)
         k += 1
     return [*made, Planar()] if waiting else made
