@@ -34,12 +34,65 @@ def _cv2_clahe(cv2: Any, image: np.ndarray) -> Any:
     return cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)
 
 
+def _tv_color_jitter(v2: Any, images: Any) -> Any:
+    f = v2.functional
+    images = f.adjust_contrast(f.adjust_brightness(images, 1.1), 0.9)
+    return f.adjust_hue(f.adjust_saturation(images, 1.2), 0.1)
+
+
 CASES = (
     Case(
         "brightness",
         ndd=lambda ndd, types, x: ndd.brightness(x, brightness=1.3),
         cv2=lambda cv2, x: cv2.convertScaleAbs(x, alpha=1.3),
         tv=lambda v2, x: v2.functional.adjust_brightness(x, 1.3),
+    ),
+    Case(
+        "color_jitter",
+        ndd=lambda ndd, types, x: ndd.color_jitter(x, brightness=1.1, contrast=0.9, saturation=1.2, hue=0.1),
+        tv=_tv_color_jitter,
+    ),
+    Case(
+        "color_jitter, contrast",
+        ndd=lambda ndd, types, x: ndd.color_jitter(x, contrast=1.3),
+        tv=lambda v2, x: v2.functional.adjust_contrast(x, 1.3),
+    ),
+    Case(
+        "color_jitter, hue",
+        ndd=lambda ndd, types, x: ndd.color_jitter(x, hue=0.1),
+        tv=lambda v2, x: v2.functional.adjust_hue(x, 0.1),
+    ),
+    Case(
+        "grayscale",
+        ndd=lambda ndd, types, x: ndd.grayscale(x),
+        cv2=lambda cv2, x: cv2.cvtColor(x, cv2.COLOR_RGB2GRAY),
+        tv=lambda v2, x: v2.functional.rgb_to_grayscale(x),
+    ),
+    Case(
+        "invert",
+        ndd=lambda ndd, types, x: ndd.invert(x),
+        cv2=lambda cv2, x: cv2.bitwise_not(x),
+        tv=lambda v2, x: v2.functional.invert(x),
+    ),
+    Case(
+        "solarize",
+        ndd=lambda ndd, types, x: ndd.solarize(x, threshold=100.0),
+        tv=lambda v2, x: v2.functional.solarize(x, 100.0),
+    ),
+    Case(
+        "gamma",
+        ndd=lambda ndd, types, x: ndd.gamma(x, gamma=1.7),
+        tv=lambda v2, x: v2.functional.adjust_gamma(x, 1.7),
+    ),
+    Case(
+        "autocontrast",
+        ndd=lambda ndd, types, x: ndd.autocontrast(x),
+        tv=lambda v2, x: v2.functional.autocontrast(x),
+    ),
+    Case(
+        "permute_channels",
+        ndd=lambda ndd, types, x: ndd.permute_channels(x, permutation=[2, 0, 1]),
+        tv=lambda v2, x: v2.functional.permute_channels(x, [2, 0, 1]),
     ),
     Case(
         "posterize",
@@ -136,6 +189,11 @@ CASES = (
         cv2=lambda cv2, x: cv2.equalizeHist(x),
         tv=lambda v2, x: v2.functional.equalize(x),
         data="vga_gray",
+    ),
+    Case(
+        "equalize, Pillow's rule",
+        ndd=lambda ndd, types, x: ndd.equalize(x, rule="pillow"),
+        tv=lambda v2, x: v2.functional.equalize(x),
     ),
     Case(
         "clahe",

@@ -18,6 +18,16 @@ CASES = (
         tv=lambda v2, x: v2.functional.gaussian_blur(x, [11, 11], [1.5, 1.5]),
     ),
     Case(
+        "gaussian_blur, sigma 1.5, exact",
+        ndd=lambda ndd, types, x: ndd.gaussian_blur(x, sigma=1.5, exact=True),
+        tv=lambda v2, x: v2.functional.gaussian_blur(x, [11, 11], [1.5, 1.5]),
+    ),
+    Case(
+        "sharpness",
+        ndd=lambda ndd, types, x: ndd.sharpness(x, sharpness=1.7),
+        tv=lambda v2, x: v2.functional.adjust_sharpness(x, 1.7),
+    ),
+    Case(
         "laplacian",
         ndd=lambda ndd, types, x: ndd.laplacian(x),
         cv2=lambda cv2, x: cv2.Laplacian(x, -1, ksize=3),

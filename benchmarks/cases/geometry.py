@@ -84,6 +84,16 @@ CASES = (
         tv=lambda v2, x: _resize(v2, x, (224, 224), "BICUBIC"),
     ),
     Case(
+        "resize 224, linear, antialias, torch's rule",
+        ndd=lambda ndd, types, x: ndd.resize(x, size=[224, 224], rule="torch"),
+        tv=lambda v2, x: _resize(v2, x, (224, 224), "BILINEAR"),
+    ),
+    Case(
+        "resize 224, cubic, antialias, torch's rule",
+        ndd=lambda ndd, types, x: ndd.resize(x, size=[224, 224], interp_type=types.INTERP_CUBIC, rule="torch"),
+        tv=lambda v2, x: _resize(v2, x, (224, 224), "BICUBIC"),
+    ),
+    Case(
         "resize 224, cubic",
         ndd=lambda ndd, types, x: ndd.resize(x, size=[224, 224], interp_type=types.INTERP_CUBIC, antialias=False),
         cv2=lambda cv2, x: cv2.resize(x, (224, 224), interpolation=cv2.INTER_CUBIC),
@@ -178,6 +188,11 @@ CASES = (
         ndd=lambda ndd, types, x: ndd.random_resized_crop(x, size=[224, 224]),
         cv2=_cv2_random_resized_crop,
         tv=lambda v2, x: [v2.RandomResizedCrop(224)(image) for image in x],
+    ),
+    Case(
+        "rotate 15 degrees, fading",
+        ndd=lambda ndd, types, x: ndd.rotate(x, angle=15.0, keep_size=True, fill_value=0.0, fade=True),
+        tv=lambda v2, x: v2.functional.rotate(x, 15.0, interpolation=v2.InterpolationMode.BILINEAR, fill=0),
     ),
     Case(
         "rotate 15 degrees",

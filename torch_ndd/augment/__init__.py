@@ -8,9 +8,12 @@ function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images ma
 from ._augmentations import RAND_AUGMENT as RAND_AUGMENT
 from ._augmentations import TRIVIAL_AUGMENT_WIDE as TRIVIAL_AUGMENT_WIDE
 from ._augmentations import Augmentation as Augmentation
+from ._augmix import aug_mix as aug_mix
 from ._mixing import cutmix as cutmix
 from ._mixing import mixup as mixup
+from ._mixing import mixup_or_cutmix as mixup_or_cutmix
 from ._mosaic import mosaic as mosaic
 from ._policies import auto_augment as auto_augment
 from ._policies import rand_augment as rand_augment
 from ._policies import trivial_augment as trivial_augment
+from ._timm import timm_arguments as timm_arguments

@@ -11,7 +11,7 @@ from .. import types
 from .._core.batch import Batch, as_batch, new_batch
 from .._core.tensor import Tensor
 from ..ops.shape import copy
-from ..ops.warp import warp_affine
+from ..ops.warp import warp_affine, warp_perspective
 from ._augmentations import Augmentation
 from ._given import as_given, with_channels
 
@@ -41,7 +41,7 @@ def applied(
         if moves:
             matrices = np.stack([_matrix(op, *steps[i][turn], *sizes[i]) for i in moves])
             back = _floats(_inverse(op, matrices))
-            _replace(samples, moves, warp_affine(_part(samples, moves), matrix=back, fill_value=fill_value, interp_type=interp_type))
+            _replace(samples, moves, _warped(_part(samples, moves), back, fill_value, interp_type))
             if mask_samples is not None:
                 moved = warp_affine(_part(mask_samples, moves), matrix=back, fill_value=mask_fill_value, interp_type=types.INTERP_NN)
                 _replace(mask_samples, moves, moved)
@@ -58,6 +58,14 @@ def applied(
     if masks is not None and mask_samples is not None:
         masks = as_given(_whole(mask_samples, with_channels(masks, images)), masks)
     return made, boxes, masks
+
+
+def _warped(images: Batch, back: Batch, fill_value: Any, interp_type: types.DALIInterpType) -> Batch:
+    if interp_type != types.INTERP_CUBIC:
+        return warp_affine(images, matrix=back, fill_value=fill_value, interp_type=interp_type)
+    rows = back.torch()
+    projective = torch.cat([rows, torch.tensor([0.0, 0.0, 1.0]).expand(len(rows), 1, 3)], 1)
+    return warp_perspective(images, matrix=new_batch(projective), fill_value=fill_value, interp_type=interp_type)
 
 
 def _groups(steps: Sequence[Sequence[Step]], turn: int) -> tuple[list[int], list[tuple[Augmentation, list[int]]]]:

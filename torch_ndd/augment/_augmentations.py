@@ -11,9 +11,10 @@ import torch
 from .._core.batch import Batch, as_batch, new_batch
 from ..ops import math, reductions
 from ..ops.color import brightness, posterize, saturation
-from ..ops.filters import filter as correlate
+from ..ops.filters import sharpness
 from ..ops.generic import cast
-from ..ops.histogram import equalize
+from ..ops.histogram import autocontrast, equalize
+from ..ops.levels import invert, solarize
 
 Matrix: TypeAlias = Sequence[Sequence[float]] | np.ndarray
 
@@ -126,7 +127,8 @@ def _brightened(images: Batch, factors: Batch) -> Batch:
     return _limited(brightness(images, brightness=factors), images)
 
 
-def _colored(images: Batch, factors: Batch) -> Batch:
+def colored(images: Batch, factors: Batch) -> Batch:
+    """Scale the saturation; images without three channels do not change."""
     return images if images._extent(-1) not in (3, None) else _limited(saturation(images, saturation=factors), images)
 
 
@@ -141,11 +143,7 @@ def _contrasted(images: Batch, factors: Batch) -> Batch:
 
 
 def _sharpened(images: Batch, factors: Batch) -> Batch:
-    smooth, alone = np.ones((3, 3)) / 13, np.zeros((3, 3))
-    smooth[1, 1], alone[1, 1] = 5 / 13, 1
-    factor = _array(factors)[:, None, None]
-    weights = factor * alone + (1 - factor) * smooth
-    return _limited(correlate(images, _numbers(weights.astype(np.float32), images)), images)
+    return sharpness(images, sharpness=factors)
 
 
 def _posterized(images: Batch, bits: Batch) -> Batch:
@@ -153,13 +151,13 @@ def _posterized(images: Batch, bits: Batch) -> Batch:
 
 
 def _solarized(images: Batch, thresholds: Batch) -> Batch:
-    limits = _array(thresholds)
-    if images.dtype.is_floating_point:
-        above = images >= _numbers(limits, images)
-        return cast(images + above * (1.0 - images * 2.0), dtype=images.dtype)
-    levels = np.ceil(limits * 255.0 - 1e-3)
-    mask = np.where(levels > 255, 0, 255).astype(np.uint8)  # nothing is above 255
-    return images ^ ((images >= _numbers(np.clip(levels, 0, 255).astype(np.uint8), images)) * _numbers(mask, images))
+    return inverted_from(images, _array(thresholds))
+
+
+def inverted_from(images: Batch, limits: np.ndarray) -> Batch:
+    """Invert the values of every image from a limit on, relative to white; above 1 nothing is inverted."""
+    made = limits if images.dtype.is_floating_point else np.ceil(limits * 255.0 - 1e-3)
+    return solarize(images, threshold=as_batch(made.astype(np.float32)))
 
 
 def _lightened(images: Batch, shifts: Batch) -> Batch:
@@ -168,17 +166,13 @@ def _lightened(images: Batch, shifts: Batch) -> Batch:
 
 
 def _inverted(images: Batch, unused: Batch) -> Batch:
-    if images.dtype.is_floating_point:
-        return cast(1.0 - images, dtype=images.dtype)
-    return images ^ _numbers(np.full(unused.batch_size, 255, np.uint8), images)
+    del unused
+    return invert(images)
 
 
 def _stretched(images: Batch, unused: Batch) -> Batch:
     del unused
-    low, high = (cast(f(images, axes=[-3, -2], keep_dims=True), dtype=torch.float32) for f in (reductions.min, reductions.max))
-    flat = high <= low
-    scale = (flat + (1.0 - flat) * _full(images)) / (flat + (high - low))
-    return _limited(images * scale - low * scale * (1.0 - flat), images)
+    return autocontrast(images)
 
 
 def _equalized(images: Batch, unused: Batch) -> Batch:
@@ -199,7 +193,7 @@ _POSTERIZE = Augmentation("posterize", (8, 4), values=_posterized)
 
 
 def _factors(largest: float) -> tuple[Augmentation, ...]:
-    functions = {"brightness": _brightened, "color": _colored, "contrast": _contrasted, "sharpness": _sharpened}
+    functions = {"brightness": _brightened, "color": colored, "contrast": _contrasted, "sharpness": _sharpened}
     return tuple(Augmentation(name, (1.0, 1.0 + largest), True, values=function) for name, function in functions.items())
 
 
@@ -226,7 +220,7 @@ FOUND = (*RAND_AUGMENT, _INVERT)
 FOUND_IMAGE_NET = (
     *(one for one in _MOVES if one.name != "translate_y"),
     Augmentation("translate_y", (0.0, 250 / 224), True, matrix=_translate_y),
-    Augmentation("color", (0.1, 1.9), values=_colored),
+    Augmentation("color", (0.1, 1.9), values=colored),
     Augmentation("posterize", (0, 4), values=_posterized),
     Augmentation("solarize", (0.0, 256 / 255), values=_solarized),
     Augmentation("solarize_add", (0.0, 110 / 255), values=_lightened),

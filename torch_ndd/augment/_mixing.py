@@ -24,13 +24,17 @@ def mixup(
     *,
     alpha: float = 1.0,
     dtype: torch.dtype | None = None,
+    label_smoothing: float = 0.0,
     num_classes: int | None = None,
+    partner: str = "random",
+    per_batch: bool = False,
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
     """Mix every image and its label with another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
 
     ``lam`` is drawn per sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
+    torchvision's ``MixUp`` is ``per_batch=True, partner="previous"``, timm's ``per_batch=True, partner="reversed", label_smoothing=0.1``.
 
     Args:
         images: a Batch of samples of equal shape, any numeric type and layout.
@@ -38,6 +42,9 @@ def mixup(
         alpha: positive; the smaller, the more often one of the two images dominates.
         dtype: type of the returned images, by default their own; integers are rounded and saturated.
         num_classes: number of classes, for integer labels.
+        label_smoothing: part of each label, from 0 to 1, that is spread evenly over all classes.
+        partner: which sample ``j`` is: "random", "previous" (``i - 1``, for the first one the last) or "reversed" (``N - 1 - i``).
+        per_batch: draw once for all samples of the batch.
         return_params: also return the permutation, int64 (N,), and ``lam``, float32 (N,).
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 14 words per call.
 
@@ -46,7 +53,8 @@ def mixup(
         permutation and ``lam``.
 
     Raises:
-        ValueError: samples of different shapes, labels that do not fit, integer labels without ``num_classes``, an ``alpha`` that is not positive.
+        ValueError: samples of different shapes, labels that do not fit, integer labels without ``num_classes``, an ``alpha`` that is not positive,
+            a smoothing outside 0 to 1, another ``partner``.
         TypeError: ``images`` that are not a Batch.
 
     >>> images, labels = ndd.augment.mixup(batch(torch.ones(4, 2, 2, 3)), [0, 1, 2, 2], num_classes=3, alpha=0.2)
@@ -56,8 +64,8 @@ def mixup(
     op = "mixup"
     _check_images(op, images)
     _check(op, alpha, rng)
-    soft = _soft_labels(op, labels, num_classes, images.batch_size)
-    order, lam = _pairs(images.batch_size, alpha, rng)
+    soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     weight = new_batch(torch.from_numpy(lam)).to_device(images.device)
     other = permute_batch(images, indices=order.tolist()) if len(order) else images
     mixed = images * weight + other * (1.0 - weight)
@@ -72,7 +80,10 @@ def cutmix(
     /,
     *,
     alpha: float = 1.0,
+    label_smoothing: float = 0.0,
     num_classes: int | None = None,
+    partner: str = "random",
+    per_batch: bool = False,
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
@@ -83,7 +94,7 @@ def cutmix(
 
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
-        labels, alpha, num_classes: see :func:`mixup`.
+        labels, alpha, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
         return_params: also return the permutation, int64 (N,), the remaining part of each image, float32 (N,), and the boxes, int64 (N, 4): left,
             top, right, bottom.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 21 words per call.
@@ -106,15 +117,73 @@ def cutmix(
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
-    soft = _soft_labels(op, labels, num_classes, images.batch_size)
-    order, lam = _pairs(images.batch_size, alpha, rng)
+    soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     channels, height, width = images._values.shape[1:] if layout == "CHW" else (1, *images._values.shape[1:3])
-    boxes = _boxes(numbers(op, rng, len(order), 2), lam, height, width)
+    drawn = numbers(op, rng, len(order), 2)
+    boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = (1 - area / max(1, height * width)).astype(np.float32)
     made = _pasted(images, order, boxes, channels, height, width) if images._values.numel() else images
     extra = (torch.from_numpy(boxes),) if return_params else ()
     return _results(made, soft, order, kept, return_params, *extra)
+
+
+@uncompiled
+def mixup_or_cutmix(
+    images: Batch,
+    labels: Any = None,
+    /,
+    *,
+    cutmix_alpha: float = 1.0,
+    label_smoothing: float = 0.0,
+    mixup_alpha: float = 0.8,
+    num_classes: int | None = None,
+    partner: str = "reversed",
+    per_batch: bool = True,
+    probability: float = 1.0,
+    rng: Any = None,
+    switch_probability: float = 0.5,
+) -> Any:
+    """Apply :func:`mixup` or :func:`cutmix` to a batch, or neither.
+
+    The defaults are those with which timm's scripts train: one draw for the whole batch, mixed with the batch in reverse order.
+
+    Args:
+        images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
+        labels, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
+        mixup_alpha, cutmix_alpha: ``alpha`` of either; 0 leaves that one out.
+        probability: that the batch is mixed at all; labels are smoothed anyway.
+        switch_probability: that it is :func:`cutmix` rather than :func:`mixup` if both have an ``alpha``.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`.
+
+    Returns:
+        The images and the labels, a Batch of float32 (classes,); without labels only the images.
+
+    Raises:
+        ValueError: see :func:`mixup` and :func:`cutmix`; both alphas 0, a probability outside 0 to 1.
+        TypeError: ``images`` that are not a Batch.
+
+    >>> images = batch(torch.ones(4, 3, 8, 8), layout="CHW")
+    >>> images, labels = ndd.augment.mixup_or_cutmix(images, [0, 1, 2, 2], num_classes=4, label_smoothing=0.1)
+    >>> images.shape[0], labels.torch().sum(1)
+    ((3, 8, 8), tensor([1., 1., 1., 1.]))
+    """
+    op = "mixup_or_cutmix"
+    _check_images(op, images)
+    for name, value in (("probability", probability), ("switch_probability", switch_probability)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{op}: {name} must be from 0 to 1, got {value}")
+    if mixup_alpha <= 0 and cutmix_alpha <= 0:
+        raise ValueError(f"{op}: one of mixup_alpha and cutmix_alpha must be positive, got {mixup_alpha} and {cutmix_alpha}")
+    acts, switches = numbers(op, rng, 1, 2)[0]
+    shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
+    if acts >= probability:
+        soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+        return images if soft is None else (images, new_batch(soft))
+    if cutmix_alpha > 0 and (mixup_alpha <= 0 or switches < switch_probability):
+        return cutmix(images, labels, alpha=cutmix_alpha, **shared)
+    return mixup(images, labels, alpha=mixup_alpha, **shared)
 
 
 def _check_images(op: str, images: Any) -> None:
@@ -133,10 +202,22 @@ def _check(op: str, alpha: float, rng: Any) -> None:
         raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
 
 
-def _pairs(size: int, alpha: float, rng: Any) -> tuple[torch.Tensor, np.ndarray]:
+def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
     """Return the partner of every sample, and how much of the sample remains."""
-    order = batch_permutation(batch_size=size, rng=rng).torch().long()
-    return order, beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+    if partner not in ("random", "previous", "reversed"):
+        raise ValueError(f"{op}: partner must be random, previous or reversed, got {partner!r}")
+    order = batch_permutation(batch_size=size, rng=rng).torch().long()  # the generator advances as far whatever the partner is
+    if partner != "random":
+        order = torch.arange(size)
+        order = order.roll(1) if partner == "previous" else order.flip(0)
+    lam = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+    return order, np.repeat(lam[:1], size) if per_batch else lam
+
+
+def _smoothed(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {smoothing}")
+    return soft if soft is None or smoothing == 0 else soft * (1 - smoothing) + smoothing / soft.shape[1]
 
 
 def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:

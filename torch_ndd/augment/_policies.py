@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """AutoAugment, RandAugment and TrivialAugment, chosen per sample of a batch."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import types
 from .._core.batch import Batch
@@ -33,8 +36,7 @@ def trivial_augment(
     The augmentations and their largest magnitudes are those of the paper's wide space: shear 0.99, translation by 32 pixels, rotation by 135 degrees,
     factors 0.01 to 1.99 of brightness, color, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they equal torchvision's up to
     one level of 255, ``color`` up to two, with these differences: images are interpolated linearly unless ``interp_type`` is given, the area outside
-    is gray and is blended with the image's border, ``sharpness`` extends the image by reflection instead of keeping its border, and ``equalize`` is
-    :func:`torch_ndd.equalize`.
+    is gray and is blended with the image's border, and ``equalize`` is :func:`torch_ndd.equalize`.
 
     Args:
         images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8, or floating-point numbers from 0 to 1. All frames of
@@ -46,7 +48,7 @@ def trivial_augment(
         num_magnitude_bins: number of evenly spaced magnitudes.
         fill_value: value outside the image, one number or one per channel; by default 128, or 0.5 for floating-point images.
         mask_fill_value: value outside the masks.
-        interp_type: interpolation of moved images: ``INTERP_LINEAR`` or ``INTERP_NN``.
+        interp_type: interpolation of moved images: ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``.
         return_params: also return what was done: a list of names and parameters per sample.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`. It advances by seven words per call; the choice for a sample
             depends on it and on the sample's position only.
@@ -64,7 +66,7 @@ def trivial_augment(
     ([(4, 6, 3), (4, 6, 3)], [(1, 4), (2, 4)], 2)
     """
     op = "trivial_augment"
-    among = _several(op, chosen(op, augmentations, TRIVIAL_AUGMENT_WIDE))
+    among = several(op, chosen(op, augmentations, TRIVIAL_AUGMENT_WIDE))
     if num_magnitude_bins < 2:
         raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
     given = _given(op, images, boxes, masks)
@@ -87,23 +89,31 @@ def rand_augment(
     boxes: Any = None,
     fill_value: float | Sequence[float] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
-    m: int = 9,
+    m: float = 9,
+    magnitude_std: float = 0.0,
     masks: Any = None,
     mask_fill_value: float = 0.0,
     n: int = 2,
     num_magnitude_bins: int = 31,
+    probability: float = 1.0,
     return_params: bool = False,
     rng: Any = None,
+    weights: Sequence[float] | None = None,
 ) -> Any:
     """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
 
     At the largest magnitude: shear 0.3, translation by 150/331 of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness, color,
-    contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details.
+    contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details. The variants of timm
+    ("rand-m9-mstd0.5-inc1") have other magnitudes: :func:`timm_arguments` reads their names.
 
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
         n: number of augmentations per sample.
         m: their magnitude, from 0 to ``num_magnitude_bins - 1``.
+        magnitude_std: standard deviation of the magnitude, which is drawn for each augmentation from a normal distribution about ``m``, limited to
+            its range. Infinity draws it uniformly from 0 to ``m``.
+        probability: that an augmentation acts, each by itself.
+        weights: probabilities of the augmentations, in any unit; with them none occurs twice in a sample.
         num_magnitude_bins: number of evenly spaced magnitudes.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``RAND_AUGMENT``.
 
@@ -111,7 +121,8 @@ def rand_augment(
         See :func:`trivial_augment`.
 
     Raises:
-        ValueError: see :func:`trivial_augment`; a negative ``n``, a magnitude outside the bins.
+        ValueError: see :func:`trivial_augment`; a negative ``n``, a magnitude outside the bins, a probability outside 0 to 1, a
+            negative deviation or weight, fewer weights than augmentations or fewer augmentations than ``n``.
         TypeError: see :func:`trivial_augment`.
 
     >>> image = torch.arange(12, dtype=torch.uint8).view(2, 2, 3)
@@ -119,22 +130,60 @@ def rand_augment(
     [('solarize', 0.5)]
     """
     op = "rand_augment"
-    among = _several(op, chosen(op, augmentations, RAND_AUGMENT))
+    among = several(op, chosen(op, augmentations, RAND_AUGMENT))
     if num_magnitude_bins < 2:
         raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
     if not 0 <= m < num_magnitude_bins:
         raise ValueError(f"{op}: m must be from 0 to num_magnitude_bins - 1 = {num_magnitude_bins - 1}, got {m}")
     if n < 0:
         raise ValueError(f"{op}: n must not be negative, got {n}")
+    if not 0 <= probability <= 1:
+        raise ValueError(f"{op}: probability must be from 0 to 1, got {probability}")
+    if not magnitude_std >= 0:
+        raise ValueError(f"{op}: magnitude_std must not be negative, got {magnitude_std}")
+    shares = None if weights is None else _shares(op, weights, len(among), n)
     given = _given(op, images, boxes, masks)
-    drawn = numbers(op, rng, given[0].batch_size, 2 * n)
+    per_step = 5 if magnitude_std > 0 or probability < 1 else 2  # the choices of a seed stay what they were where there is nothing else to draw
+    drawn = numbers(op, rng, given[0].batch_size, per_step * n)
 
-    def step(which: float, side: float) -> Step:
-        one = among[int(which * len(among))]
-        return one, one.parameter(m / (num_magnitude_bins - 1), side < 0.5)
+    def steps_of(row: np.ndarray) -> list[Step]:
+        left = None if shares is None else shares.copy()
+        made: list[Step] = []
+        for which, side, *more in row[: per_step * n].reshape(n, per_step):
+            index = int(which * len(among)) if left is None else _drawn_index(which, left)
+            if left is not None:
+                left[index] = 0.0
+            u, v, coin = more or (0.0, 0.0, 0.0)
+            magnitude = drawn_magnitude(m, magnitude_std, num_magnitude_bins - 1, u, v)
+            if coin < probability:
+                made.append((among[index], among[index].parameter(magnitude / (num_magnitude_bins - 1), side < 0.5)))
+        return made
 
-    steps = [[step(*row[2 * k : 2 * k + 2]) for k in range(n)] for row in drawn]
-    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+    return _done(op, given, [steps_of(row) for row in drawn], fill_value, mask_fill_value, interp_type, return_params)
+
+
+def drawn_magnitude(m: float, std: float, most: float, u: float, v: float) -> float:
+    """Return a magnitude about ``m``, from two numbers from 0 to 1."""
+    if std == 0:
+        return m
+    if math.isinf(std):
+        return u * m
+    normal = math.sqrt(-2 * math.log1p(-u)) * math.cos(2 * math.pi * v)  # Box and Muller
+    return min(max(m + std * normal, 0.0), most)
+
+
+def _shares(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray:
+    shares = np.asarray(weights, np.float64)
+    if shares.shape != (count,) or not (shares >= 0).all() or not np.isfinite(shares).all():
+        raise ValueError(f"{op}: weights must be a number of 0 or more for each of the {count} augmentations, got {list(weights)}")
+    if (shares > 0).sum() < n:
+        raise ValueError(f"{op}: {n} different augmentations are to be chosen, but only {(shares > 0).sum()} have a weight")
+    return shares
+
+
+def _drawn_index(u: float, shares: np.ndarray) -> int:
+    """Return an index with the probability of its share."""
+    return min(int(np.searchsorted(np.cumsum(shares), u * shares.sum(), side="right")), int(np.flatnonzero(shares)[-1]))
 
 
 @uncompiled
@@ -197,7 +246,7 @@ def _policy(op: str, given: Any, num_magnitude_bins: int | None) -> tuple[list[l
     if bins < 2:
         raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {bins}")
     made = []
-    for sequence in _several(op, given):
+    for sequence in several(op, given):
         steps = []
         for step in sequence:
             if len(step) != 3:
@@ -212,7 +261,8 @@ def _policy(op: str, given: Any, num_magnitude_bins: int | None) -> tuple[list[l
     return made, bins
 
 
-def _several(op: str, given: Any) -> Any:
+def several(op: str, given: Any) -> Any:
+    """Return a list that is not empty."""
     if not len(given):
         raise ValueError(f"{op}: there is nothing to choose from: the list is empty")
     return given

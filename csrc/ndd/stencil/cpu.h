@@ -33,8 +33,9 @@ void weighted_sum(const float* const* lo, const float* const* hi, const Taps<flo
 
 }  // namespace stencil
 
-// Convolves the contiguous sample `in` along depth, height and width and writes `out`.
-void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype);
+// Convolves the contiguous sample `in` along depth, height and width and writes `out`. `exact`: also of bytes in float, not in fixed point.
+void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
+                        bool exact = false);
 
 // A window of weights over depth, height and width, innermost last.
 struct TapWindow {

@@ -205,13 +205,14 @@ void weighted_sum(const float* const* lo, const float* const* hi, const Taps<flo
 
 }  // namespace stencil
 
-void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype) {
+void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
+                        bool exact) {
   using namespace stencil;
   if (grid.depth * grid.height * grid.width * grid.inner == 0) return;
   const char* src = static_cast<const char*>(in);
   char* dst = static_cast<char*>(out);
   const int64_t radius = std::max({windows[0].radius(), windows[1].radius(), windows[2].radius()});
-  if (in_dtype == DType::uint8 && out_dtype == DType::uint8 && radius <= Taps<uint16_t>::kMaxRadius) {
+  if (in_dtype == DType::uint8 && out_dtype == DType::uint8 && radius <= Taps<uint16_t>::kMaxRadius && !exact) {
     Convolution<uint16_t>(grid, windows, load_fixed, 1, store_fixed, 1)(src, dst);
     return;
   }

@@ -126,7 +126,7 @@ class RowSampler {
         for (float& fill : shown_) fill = static_cast<float>(saturate<typename decltype(tag)::type>(fill));
       });
     staged_.resize(kBlock * src.channels + 3);
-    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear)
+    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear && !src.fades)
       u8_ = u8_linear(static_cast<const uint8_t*>(src.data), src.size[0], src.size[1], src.channels, src.border, fill_.data());
   }
 

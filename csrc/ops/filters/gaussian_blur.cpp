@@ -11,8 +11,8 @@ namespace {
 // A VGA image with sigma 1.5 takes 0.28 ms.
 constexpr double kNanosecondsPerElement = 0.3;
 
-void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, int64_t first_spatial,
-                       int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, bool exact,
+                       int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   const double cost = kNanosecondsPerElement * in.mean_volume();
@@ -22,7 +22,7 @@ void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, con
     const char* src = static_cast<const char*>(in.data(i));
     char* dst = static_cast<char*>(out.data(i));
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image, src += volume * in.item_bytes(), dst += volume * out.item_bytes())
-      convolve_separable(grid, arguments.windows(in, i, image), src, in.dtype(), dst, out.dtype());
+      convolve_separable(grid, arguments.windows(in, i, image), src, in.dtype(), dst, out.dtype(), exact);
   });
 }
 

@@ -10,8 +10,8 @@
 namespace ndd {
 namespace {
 
-void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, int64_t first_spatial,
-                        int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, bool,
+                        int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   std::vector<SeparableImage> images;

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AugMix: every image mixed with several chains of augmentations of it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import types
+from .._core.batch import Batch, new_batch
+from .._core.operator import T
+from ..ops.generic import cast
+from ..ops.random import beta
+from ._applied import Step, applied
+from ._augmentations import RAND_AUGMENT, Augmentation, chosen
+from ._given import images_of, numbers, results, uncompiled
+from ._policies import drawn_magnitude, several
+
+_THIRDS = {"translate_x": (0.0, 1 / 3), "translate_y": (0.0, 1 / 3)}
+AUG_MIX = tuple(replace(one, range=_THIRDS.get(one.name, one.range)) for one in RAND_AUGMENT if one.name != "identity")
+
+
+@uncompiled
+def aug_mix(
+    images: T,
+    /,
+    *,
+    alpha: float = 1.0,
+    augmentations: Sequence[str | Augmentation] = AUG_MIX,
+    depth: int | None = None,
+    fill_value: float | Sequence[float] | None = None,
+    interp_type: types.DALIInterpType = types.INTERP_LINEAR,
+    magnitude_std: float | None = None,
+    num_magnitude_bins: int = 10,
+    rng: Any = None,
+    severity: float = 3,
+    width: int = 3,
+) -> Any:
+    """Mix every image with chains of augmentations of it: AugMix (Hendrycks et al., arXiv:1912.02781).
+
+    ``out = (1 - w) * in + w * sum(w_k * chain_k(in))``, where w is drawn from ``Beta(alpha, alpha)`` and the ``w_k``, which add up to 1, from a
+    Dirichlet distribution, per sample. Every augmentation of a chain and its magnitude are drawn separately.
+
+    Args:
+        images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8, or floating-point numbers from 0 to 1.
+        alpha: parameter of both distributions, positive.
+        augmentations: the choices: :class:`Augmentation` objects, or names from ``AUG_MIX``, which are torchvision's.
+        depth: augmentations of a chain; None draws 1 to 3 for each chain.
+        severity: magnitudes are drawn from the lowest ``severity`` bins; with ``magnitude_std``, from 0 to ``severity`` or about it.
+        num_magnitude_bins: number of evenly spaced magnitudes.
+        magnitude_std: standard deviation of the magnitudes about ``severity``; infinity draws them uniformly from 0 to ``severity``.
+        width: number of chains.
+        fill_value, interp_type, rng: see :func:`trivial_augment`.
+
+    Returns:
+        The images, of their own type; fractions of integers are cut off.
+
+    Raises:
+        ValueError: another layout or type, an unknown augmentation or none, an ``alpha`` that is not positive, no chains, a depth below 1, a severity
+            outside the bins.
+        TypeError: ``images`` that are neither a Batch nor an image.
+
+    >>> images = batch(torch.full((2, 4, 6, 3), 100, dtype=torch.uint8), layout="HWC")
+    >>> ndd.augment.aug_mix(images, augmentations=["posterize"], width=2).shape
+    [(4, 6, 3), (4, 6, 3)]
+    """
+    op = "aug_mix"
+    among = several(op, chosen(op, augmentations, AUG_MIX))
+    if not 0 < alpha < math.inf:
+        raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
+    if width < 1:
+        raise ValueError(f"{op}: width must be 1 or more, got {width}")
+    if depth is not None and depth < 1:
+        raise ValueError(f"{op}: depth must be 1 or more, or None, got {depth}")
+    least = 1 if magnitude_std is None else 0
+    if num_magnitude_bins < 2 or not least <= severity <= num_magnitude_bins:
+        raise ValueError(f"{op}: severity must be from {least} to num_magnitude_bins = {num_magnitude_bins}, got {severity}")
+    batch, is_batch = images_of(op, images)
+    size, most = batch.batch_size, num_magnitude_bins - 1
+    longest = 3 if depth is None else depth
+    drawn = numbers(op, rng, size, width * (1 + 4 * longest)).reshape(size, width, -1)
+
+    def chain(row: np.ndarray) -> list[Step]:
+        made: list[Step] = []
+        for which, side, u, v in row[1 : 1 + 4 * (depth or 1 + int(row[0] * 3))].reshape(-1, 4):
+            magnitude = int(u * severity) if magnitude_std is None else drawn_magnitude(severity, magnitude_std, most, u, v)
+            one = among[int(which * len(among))]
+            made.append((one, one.parameter(min(magnitude / most, 1.0), side < 0.5)))
+        return made
+
+    shares = _dirichlet(alpha, width, size, rng)
+    part = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+    mixed = _weighted(batch, 1 - part)
+    for k in range(width):
+        made, _, _ = applied(op, batch, [chain(row) for row in drawn[:, k]], None, None, fill_value, 0.0, interp_type)
+        mixed = mixed + _weighted(made, part * shares[:, k])
+    if not batch.dtype.is_floating_point:
+        mixed = mixed - (0.5 - 1e-3)  # a cast rounds half up; sums of weights are 1 to seven digits
+    return results(is_batch, [cast(mixed, dtype=batch.dtype)])
+
+
+def _weighted(images: Batch, weights: np.ndarray) -> Batch:
+    return images * new_batch(torch.from_numpy(weights.astype(np.float32))).to_device(images.device)
+
+
+def _dirichlet(alpha: float, count: int, size: int, rng: Any) -> np.ndarray:
+    """Return ``count`` numbers per sample that add up to 1, by breaking a stick."""
+    left, shares = np.ones(size), np.zeros((size, count))
+    for k in range(count - 1):
+        part = beta(alpha=alpha, beta=alpha * (count - 1 - k), batch_size=size, rng=rng).torch().numpy().astype(np.float64)
+        shares[:, k] = left * part
+        left = left * (1 - part)
+    shares[:, -1] = left
+    return shares
