@@ -51,7 +51,7 @@ def levels(theirs: Any, mine: Any, std: Any = None) -> tuple[float, float]:
     """Return the largest and the mean difference in levels of 255."""
     most, total = 0.0, 0.0
     for a, b in zip(theirs, mine, strict=True):
-        a = torch.as_tensor(np.asarray(a)) if not isinstance(a, torch.Tensor) else a
+        a = torch.from_numpy(np.array(a)) if not isinstance(a, torch.Tensor) else a
         assert a.shape == b.shape
         assert a.dtype == b.dtype
         scale = 255.0 if a.is_floating_point() else 1.0
@@ -186,7 +186,7 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_steps_that_are_one_pass() -> None:
     names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._planned]
-    assert names == ["RandomResizedCrop", "ColorJitter", "Normalized", "RandomErasing"]
+    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "Normalized", "RandomErasing"]
     fused = from_torchvision(v1.Compose([v1.RandomResizedCrop(9), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]))
     assert [type(one).__name__ for one in fused._planned] == ["RandomResizedCrop", "Normalized"]
     assert [type(one).__name__ for one in fused.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip", "ToImage", "ToDtype", "Normalize"]
@@ -203,7 +203,7 @@ def test_boxes_and_masks_move_with_the_image() -> None:
     made, target = fn(images, {"boxes": boxes, "masks": masks, "labels": ndd.batch([[3], [4]])})
     assert made.layout == "CHW"
     for k in range(2):
-        assert torch.equal(made.select(k).torch() * 255, images.select(k).torch().flip(1).permute(2, 0, 1).float())
+        torch.testing.assert_close(made.select(k).torch() * 255, images.select(k).torch().flip(1).permute(2, 0, 1).float())
     assert [box.torch().tolist() for box in target["boxes"]] == [[[3, 0, 4, 2]], [[2, 0, 4, 2]]]
     assert [mask.torch()[0, 0].tolist() for mask in target["masks"]] == [[0, 0, 0, 1], [0, 0, 1, 1, 0]]
     assert [label.torch().tolist() for label in target["labels"]] == [[3], [4]]
@@ -369,6 +369,7 @@ def test_resnet_makes_the_same_choices(folder: Path) -> None:
         for images, _ in theirs:
             model(images)
         model.eval()
+        model.fc.bias -= torch.cat([model(images) for images, _ in theirs]).mean(0)  # or all images have the same choice
         choices = [torch.cat([model(images).argmax(1) for images, _ in loader]) for loader in (theirs, mine)]
     assert torch.equal(*choices)
     assert len(choices[0]) == 12

@@ -38,6 +38,9 @@ def parameters_of(transform: Any, like: type) -> dict[str, Any]:
         made[parameter.name] = value
     if name == "RandomErasing" and made.get("value") is None:
         made["value"] = "random"
+    if name == "RandomCrop" and ".v2" in type(transform).__module__ and made["padding"] is not None:  # it stores left, right, top, bottom
+        left, right, top, bottom = made["padding"]
+        made["padding"] = [left, top, right, bottom]
     if name == "Normalize":
         made |= {key: [float(one) for one in made[key]] for key in ("mean", "std")}
     return made
