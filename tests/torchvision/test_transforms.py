@@ -13,7 +13,9 @@ from torchvision.transforms import v2 as reference
 import torch_ndd as ndd
 from torch_ndd.torchvision import tv_tensors, v2
 
-pytestmark = pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning", "ignore:.*currently passing through", "ignore:The transform `ToTensor")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The image decoding:DeprecationWarning", "ignore:.*currently passing through", "ignore:The transform `ToTensor"
+)
 
 RANDOM: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
     ("RandomResizedCrop", {"size": (24, 30)}, (1.0, 0.02)),
@@ -83,7 +85,10 @@ def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float
 def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None:
     ndd.random.set_seed(12)
     sizes = ((37, 53), (64, 48), (31, 31))
-    boxes, points = [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(sizes)], [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)]
+    boxes, points = (
+        [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(sizes)],
+        [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)],
+    )
     masks = [single.Mask((pixels(h, w, 2) > 120).to(torch.uint8)) for h, w in sizes]
     sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "points": joined(points), "n": ndd.batch([1, 2, 3])}
     sample["masks"] = tv_tensors.Mask(ndd.batch([one.as_subclass(torch.Tensor) for one in masks]))
@@ -179,7 +184,9 @@ def test_flips_with_a_probability_move_everything_together() -> None:
         flips += flipped
         assert torch.equal(one, samples[k].flip(-1) if flipped else samples[k])
         assert torch.equal(planes.select(k).torch(), one[:1])
-        expected = (reference.functional.horizontal_flip(boxes[k]), reference.functional.horizontal_flip(points[k])) if flipped else (boxes[k], points[k])
+        expected = (
+            (reference.functional.horizontal_flip(boxes[k]), reference.functional.horizontal_flip(points[k])) if flipped else (boxes[k], points[k])
+        )
         compare(moved.select(k).torch(), expected[0].as_subclass(torch.Tensor), 1e-4)
         compare(dots.select(k).torch(), expected[1].as_subclass(torch.Tensor), 1e-4)
     assert 5 < flips < 25
@@ -247,7 +254,12 @@ def test_sanitizing_removes_labels_and_masks() -> None:
     boxes = [single.wrap(one, like=one, canvas_size=size) for one, size in zip(boxes, sizes, strict=True)]
     labels = [torch.arange(len(one)) for one in boxes]
     masks = [torch.stack([torch.full(size, k) for k in range(len(one))]) for one, size in zip(boxes, sizes, strict=True)]
-    sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "labels": ndd.batch(labels), "masks": tv_tensors.Mask(ndd.batch(masks))}
+    sample = {
+        "image": image_batch(pictures(sizes=sizes)),
+        "boxes": joined(boxes),
+        "labels": ndd.batch(labels),
+        "masks": tv_tensors.Mask(ndd.batch(masks)),
+    }
     made = v2.SanitizeBoundingBoxes()(sample)
     for k in range(2):
         alone = {"boxes": boxes[k], "labels": labels[k], "masks": single.Mask(masks[k])}

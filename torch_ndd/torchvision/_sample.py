@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples: trees of images, boxes, masks, labels and anything else, for one sample or a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import PIL.Image
@@ -158,3 +158,24 @@ def get_keypoints(flat_inputs: Sequence[Any]) -> Any:
         if check_type(one, (single.KeyPoints,)):
             return one
     raise ValueError("No keypoints were found in the sample")
+
+
+def labels_of(sample: Any) -> Any:
+    """Return the labels of a sample: its second part, or what a mapping there has under a key with "label".
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = sample[1] if isinstance(sample, tuple | list) else sample
+    if isinstance(found, torch.Tensor | Batch):
+        return found
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            "When using the default labels_getter, the input passed to forward must be a dictionary or a two-tuple whose second item is a dictionary "
+            f"or a tensor, but got {found} instead."
+        )
+    keys = [key for key in found if isinstance(key, str)]
+    key = next((one for one in keys if one.lower() == "labels"), None) or next((one for one in keys if "label" in one.lower()), None)
+    if key is None:
+        raise ValueError("No labels were found in the sample: give labels_getter, a function that returns them, or None if there are none")
+    return found[key]

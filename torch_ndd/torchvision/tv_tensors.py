@@ -73,6 +73,9 @@ class Typed(Batch, metaclass=_Kind):
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
         return self.over(super().densified())
 
+    def __reduce__(self) -> Any:
+        return _unfilled, (type(self),), self.__getstate__()
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "meaning": _meaning(self)}
 
@@ -199,6 +202,10 @@ def canvas_sizes(name: str, given: Any, batch_size: int) -> "list[tuple[int, int
     if len(made) != batch_size:
         raise ValueError(f"{name}: canvas_size has {len(made)} sizes for {batch_size} samples")
     return made
+
+
+def _unfilled(kind: type[Typed]) -> Any:
+    return Batch.__new__(kind)
 
 
 def _meaning(value: Typed) -> dict[str, Any]:

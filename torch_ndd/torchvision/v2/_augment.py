@@ -13,7 +13,7 @@ from ..._core.batch import Batch, new_batch
 from ...random import normal
 from .. import tv_tensors
 from .._draws import Draws, to_int
-from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, unflatten
+from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, labels_of, unflatten
 from . import functional as F
 from ._flips_crops import warn_of_passing
 from ._transform import Batched, RandomApplied, draws_for, query_chw, query_size
@@ -71,6 +71,11 @@ class _Mixing(Batched):
 
     num_classes: int | None
     alpha: float
+
+    def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
+        super().__init__(alpha=alpha, num_classes=num_classes, labels_getter=labels_getter)  # type: ignore[call-arg]
+        if labels_getter == "default":
+            self._labels_getter = labels_of
 
     def forward(self, *inputs: Any) -> Any:
         """Mix a batch: images ``(N, C, H, W)`` or a Batch of equal shapes, and labels ``(N,)`` or ``(N, classes)``."""

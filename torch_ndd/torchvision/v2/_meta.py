@@ -8,7 +8,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch
-from .._sample import batch_size_of, flatten, get_bounding_boxes, get_keypoints, kind_of, unflatten
+from .._sample import batch_size_of, flatten, get_bounding_boxes, get_keypoints, kind_of, labels_of, unflatten
 from . import functional as F
 from ._transform import Batched
 from .functional._meta import kept_rows, valid_boxes, valid_points
@@ -59,7 +59,7 @@ class _Sanitizing(Batched):
         leaves, spec = flatten(sample)
         if batch_size_of(self._name, leaves) is None:
             return self._reference.forward(self, *inputs)
-        labels = self._labels_getter(sample)
+        labels = labels_of(sample) if self.labels_getter == "default" else self._labels_getter(sample)
         labels = [] if labels is None else [labels] if isinstance(labels, Batch) else list(labels)
         rows = self._rows(leaves)
         counts = [shape[0] for shape in rows.shape]
@@ -79,6 +79,7 @@ class _Sanitizing(Batched):
 
     _reference: type
     _what: str
+    labels_getter: Any
     _labels_getter: Any
 
     def _rows(self, leaves: list[Any]) -> Any:
