@@ -196,7 +196,7 @@ def test_mistakes(images: list[Path]) -> None:
         with pytest.raises(error, match=r"DataLoader: "):
             ndd.DataLoader(reader, augment, **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="reader must be"):
-        ndd.DataLoader([1, 2], augment, batch_size=2)  # type: ignore[arg-type]
+        ndd.DataLoader(object(), augment, batch_size=2)
     loader = loader_of(images)
     for state in ({}, None, {"version": 1, "reader": {}, "seed": 1}, {**loader.state_dict(), "version": 2}):
         with pytest.raises(ValueError, match="this is no state"):

@@ -152,6 +152,7 @@ from .ops.warp import warp_affine as warp_affine
 from .ops.warp import water as water
 from .readers._external_source import ExternalSource as ExternalSource
 from .show import show as show
+from .torchvision.datasets import ImageFolder as ImageFolder
 from .types import DataType as DataType
 from .types import DType as DType
 from .types import ImageType as ImageType

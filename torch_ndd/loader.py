@@ -25,6 +25,10 @@ from ._core.tensor import Tensor, new_tensor
 from ._core.upload import moved
 from ._core.workers import Workers
 from .readers import Reader
+from .readers._choice import OfTorch, reader_of
+from .readers._items import leaves
+from .readers._streams import Stream, count_of
+from .readers.dataset import Collated
 
 STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
@@ -56,21 +60,35 @@ class DataLoader:
     ahead ``fn`` runs.
 
     Args:
-        reader: A reader of :mod:`torch_ndd.readers`.
-        fn: Called with the reader's outputs, in their order, or with the dict of readers with named outputs. It returns Batches, torch tensors and
-            other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs of the reader are yielded.
+        reader: One of
+
+            - a reader of :mod:`torch_ndd.readers`;
+            - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple of readers;
+            - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Encoded images
+              and paths that it returns reach ``fn`` as encoded files;
+            - an ``IterableDataset`` or another iterable, which is iterated over once per epoch, on one thread;
+            - an :class:`ExternalSource`, whose end is that of the epoch.
+        fn: Called with the outputs, in their order, or with the dict where they are named. It returns Batches, torch tensors and other values, in
+            tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded.
         batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
         drop_last: Drop a last batch that is smaller.
         seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``).
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
+        shuffle: Deliver the samples of a data set in random order.
+        sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
+        pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
+        persistent_workers: Accepted: threads and processes last as long as the loader.
+        return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.
+        **options: Options of all readers for a data set (``shard_id``, ``num_shards``, ``on_error``, ...), see :class:`readers.LoaderOptions`.
 
     Yields:
         The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
         ValueError: sizes that are not positive.
+        TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place.
         Exception: any error of reading or of ``fn``, when its batch is due.
 
     >>> import pathlib, tempfile
@@ -82,11 +100,14 @@ class DataLoader:
     >>> loader = DataLoader(reader, lambda values, labels: (values * 10, labels), batch_size=2)
     >>> [values[:, 0].tolist() for values, labels in loader]
     [[0, 10], [20, 30], [40]]
+    >>> squares = torch.utils.data.TensorDataset(torch.arange(5), torch.arange(5) ** 2)
+    >>> [(x.tolist(), y.tolist()) for x, y in DataLoader(squares, batch_size=3)]
+    [([0, 1, 2], [0, 1, 4]), ([3, 4], [9, 16])]
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: Any,
         fn: Callable[..., Any] | None = None,
         *,
         batch_size: int | None = None,
@@ -95,17 +116,33 @@ class DataLoader:
         drop_last: bool = False,
         seed: int | None = None,
         prefetch_bytes: int = _PREFETCHED_BYTES,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        num_workers: int | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        multiprocessing_context: Any = None,
+        pin_memory: bool = False,
+        persistent_workers: bool | None = None,
+        return_paths: bool = False,
+        **options: Any,
     ) -> None:
-        if not isinstance(reader, Reader):
-            raise TypeError(f"DataLoader: reader must be one of torch_ndd.readers, got {type(reader).__name__}")
+        if fn is not None and not callable(fn):
+            raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; batch_size is given by its name")
         if prefetch < 0 or prefetch_bytes <= 0:
             raise ValueError(f"DataLoader: prefetch must not be negative and prefetch_bytes positive, got {prefetch} and {prefetch_bytes}")
-        self.reader, self.fn, self.prefetch, self.device, self.drop_last = reader, fn, prefetch, device, drop_last
-        self.batch_size = reader._max_batch_size if batch_size is None else batch_size
+        seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
+        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed)
+        self.reader: Reader | Stream
+        self.reader, self._before = reader_of(reader, given, options)
+        self.dataset = reader
+        """What the loader was given to read."""
+        self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
+        self.pin_memory, self.return_paths = pin_memory, return_paths
+        self.batch_size = self.reader._max_batch_size if batch_size is None else batch_size
         if self.batch_size is None or self.batch_size < 1:
             raise ValueError(f"DataLoader: batch_size must be positive, got {batch_size}; it may be the reader's max_batch_size instead")
         self.prefetch_bytes = prefetch_bytes
-        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
+        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
@@ -159,13 +196,18 @@ class DataLoader:
                 outputs = next(batches, None)
             if outputs is None:
                 return None
-            samples = _first(outputs).batch_size
+            samples = count_of(outputs)
             if self.drop_last and samples < (self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
             watch.samples += samples
             with watch.calling(), mode, EvalContext(thread_pool=caller._pool, device_id=caller.device_id), using_rng(generator):
-                result = outputs if self.fn is None else self.fn(outputs) if isinstance(outputs, Mapping) else self.fn(*outputs)
+                result = outputs.value if isinstance(outputs, Collated) else outputs
+                for fn in (self._before, self.fn):
+                    if fn is not None:
+                        result = fn(*result) if isinstance(result, tuple) else fn(result)
+                if self.return_paths:
+                    result = _with_paths(result, _paths(outputs))
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
@@ -176,12 +218,9 @@ class DataLoader:
 
     def _generator(self) -> RNG:
         """Return the random generator of the next batch: a separate part of one sequence for each."""
-        state = self.reader.state_dict()
-        *earlier, (shards, taken) = state["taken"]
-        before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
-        place = before + taken * shards + state["shard"]
+        epoch, place = self.reader._place()
         generator = RNG(self._seed)
-        generator.advance(((state["epoch"] << 48) + place) * _WORDS_OF_A_BATCH)
+        generator.advance(((epoch << 48) + place) * _WORDS_OF_A_BATCH)
         return generator
 
     def __len__(self) -> int:
@@ -195,7 +234,7 @@ class DataLoader:
 
     def diagnose(self) -> str:
         """Return what limits the training, and what to change, in one line."""
-        return self._watch.stats().diagnosis(get_num_threads())
+        return self._watch.stats().diagnosis(get_num_threads(), self.reader._advice())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state after the last yielded batch, at any time; batches prepared ahead do not count.
@@ -262,6 +301,8 @@ class _Loop(Iterator[Any]):
             self._submit(loader)
         with watch.waiting():
             result = _map(_as_torch, result)
+            if loader.pin_memory and torch.cuda.is_available():
+                result = _map(_pinned, result)
         loader._position = after
         watch.yielded(size)
         return result
@@ -282,8 +323,16 @@ class _Loop(Iterator[Any]):
         self._waiting.clear()
 
 
-def _first(outputs: Any) -> Batch:
-    return next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
+def _paths(outputs: Any) -> list[str]:
+    if isinstance(outputs, Collated):
+        return list(outputs.sources)
+    return list(next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ()))
+
+
+def _with_paths(result: Any, paths: list[str]) -> Any:
+    if isinstance(result, Mapping):
+        return {**result, "paths": paths}
+    return (*result, paths) if type(result) is tuple else (result, paths)
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
@@ -304,6 +353,10 @@ def _as_torch(value: Any) -> Any:
     if isinstance(value, Batch):
         return value.torch() if value._shapes is None else [one.torch() for one in value.tensors]
     return value.torch() if isinstance(value, Tensor) else value
+
+
+def _pinned(value: Any) -> Any:
+    return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
 
 
 def _on_device(value: Any, device: DeviceLike) -> Any:

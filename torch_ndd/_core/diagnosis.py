@@ -34,8 +34,8 @@ class Stats(NamedTuple):
         """Fraction of the time that the caller waited for its batches, from 0 to 1."""
         return self.wait / (self.wait + self.model) if self.wait else 0.0
 
-    def diagnosis(self, threads: int) -> str:
-        """Return what limits the training, and what to change, in one line."""
+    def diagnosis(self, threads: int, reading: tuple[str, str] = ("files", "read further ahead")) -> str:
+        """Return what limits the training, and what to change, in one line. ``reading`` is what is read, and how to do it faster."""
         if not self.batches:
             return "Nothing was loaded yet."
         total = self.wait + self.model
@@ -55,10 +55,8 @@ class Stats(NamedTuple):
                 "shrink the images first, compile fn (torch.compile), or give it more threads (set_num_threads)."
             )
         if self.read > max(self.call, 0.5 * total):
-            return (
-                f"Reading is the limit: {waited}, {self.read / total:.0%} of the time the loader waits for files; read further ahead "
-                "(prefetch_queue_depth), from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk."
-            )
+            what, advice = reading
+            return f"Reading is the limit: {waited}, {self.read / total:.0%} of the time the loader waits for {what}; {advice}."
         if self.call > 0.5 * total:
             return (
                 f"Python is the limit: {waited}, {self.call / self.batches * 1e3:.1f} ms a batch in fn while the threads are busy for {busy:.0%} "

@@ -70,6 +70,12 @@ def is_janitor(thread: threading.Thread) -> bool:
     return thread is _janitor
 
 
+def when_gone(owner: Any, action: Callable[[], Any]) -> None:
+    """Call ``action`` on a thread of this module after ``owner`` was collected."""
+    _start_janitor()
+    _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
+
+
 class Workers(ThreadPoolExecutor):
     """Threads for ``owner``, which end with it, or with a ``with`` block. Their work sees the context variables of the submitting thread.
 
@@ -84,8 +90,7 @@ class Workers(ThreadPoolExecutor):
         super().__init__(threads, name)
         _start_janitor()
         if owner is not None:
-            action = partial(self.shutdown, wait=False, cancel_futures=True)
-            _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
+            when_gone(owner, partial(self.shutdown, wait=False, cancel_futures=True))
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Schedule a function."""

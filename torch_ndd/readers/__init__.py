@@ -10,6 +10,7 @@ from ._state import merge_states as merge_states
 from .caffe import Caffe as Caffe
 from .caffe import Caffe2 as Caffe2
 from .coco import COCO as COCO
+from .dataset import Dataset as Dataset
 from .file import File as File
 from .mxnet import MXNet as MXNet
 from .nemo_asr import NemoAsr as NemoAsr

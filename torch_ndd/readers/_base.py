@@ -33,11 +33,11 @@ Outputs = tuple[Any, ...] | dict[str, Any]
 
 
 class UnreadableSamples(Exception):
-    """Some samples of a batch cannot be read: maps their positions in the batch to the reasons."""
+    """Some samples of a batch cannot be read: maps their positions in the batch to the reasons, and to the exceptions if users should see them."""
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
+    def __init__(self, reasons: Mapping[int, str], causes: Mapping[int, BaseException] | None = None) -> None:
         super().__init__(reasons)
-        self.reasons = dict(reasons)
+        self.reasons, self.causes = dict(reasons), dict(causes or {})
 
 
 _MOST_AHEAD = 1000  # batches
@@ -200,7 +200,7 @@ class Reader(IterableDataset):
         if self._state.size not in (None, size):
             raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
         self._state = self._state._replace(size=size)
-        self._order = Order(
+        order = Order(
             size,
             self._shard_id,
             self._num_shards,
@@ -214,7 +214,12 @@ class Reader(IterableDataset):
             self._state.position.passes,
             self._state.history,
         )
+        self._order = self._ordered(order)
         return self._order
+
+    def _ordered(self, order: Order) -> Order:
+        """Return the order of the samples; by default the given one."""
+        return order
 
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
         """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end."""
@@ -248,6 +253,10 @@ class Reader(IterableDataset):
             self._state = self._state.moved(after, drawn)
         if outputs is None or batch_size is not None:
             return outputs
+        return self._first(outputs)
+
+    def _first(self, outputs: Any) -> Any:
+        """Return the first sample of the outputs."""
         return {name: one._nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one._nth(0) for one in outputs)
 
     def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
@@ -262,10 +271,10 @@ class Reader(IterableDataset):
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
-                reasons = bad.reasons
+                reasons, causes = bad.reasons, bad.causes
             first = min(reasons)
             if self._on_error == "raise":
-                raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}")
+                raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}") from causes.get(first)
             found = {int(samples[k]): reason for k, reason in reasons.items()}
             self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
             self._state = self._state._replace(errors=self._state.errors + len(found))
@@ -430,6 +439,18 @@ class Reader(IterableDataset):
             order = self._prepared()
             passes = self._state.position.passes + (self._state.position.offset > 0)
             return order.steps(passes, self._batch_size(batch_size), drop_last)
+
+    def _place(self) -> tuple[int, int]:
+        """Return the epoch, and a number that only the next batch of this shard has in it."""
+        state = self.state_dict()
+        *earlier, (shards, taken) = state["taken"]
+        before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
+        return state["epoch"], before + taken * shards + state["shard"]
+
+    def _advice(self) -> tuple[str, str]:
+        """Return what a loader waits for, and how to make it faster."""
+        fewer = "from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk"
+        return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
     def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         with self._lock:

@@ -30,7 +30,8 @@ class COCO(Reader):
     Outputs: image bytes, uint8 (length,); boxes, float32 (M, 4): x, y, width, height, or left, top, right, bottom with ``ltrb``; labels, int32 (M,).
     With ``polygon_masks`` also polygons, int32 (P, 3): index of the box, first and last vertex, and vertices, float32 (V, 2): x, y. With
     ``pixelwise_masks`` instead a label map, int32 (H, W, 1), 0 where there is no object and the highest label where several overlap. With
-    ``image_ids`` also the id, last, int32 (1,). Images are sorted by id; boxes are in file order.
+    ``object_masks`` instead a mask for each box, uint8 (M, H, W), 1 where the object is. With ``image_ids`` also the id, last, int32 (1,). Images are
+    sorted by id; boxes are in file order.
 
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
@@ -45,7 +46,8 @@ class COCO(Reader):
         include_iscrowd: Keep annotations with ``iscrowd``; True by default.
         ltrb: Deliver boxes as left, top, right, bottom.
         masks: Like ``polygon_masks``, but polygons index coordinates, two per vertex.
-        pixelwise_masks: Add label maps; needs pycocotools (``torch_ndd[coco]``).
+        object_masks: Add a mask for each box; needs pycocotools (``torch_ndd[coco]``). Not in DALI.
+        pixelwise_masks: Add label maps; needs pycocotools.
         polygon_masks: Add polygons and vertices. Run-length annotations have none.
         preprocessed_annotations: Folder written by ``save_preprocessed_annotations``, here or in DALI, to use instead of ``annotations_file``; for
             masks it must have been written with the same kind of masks. ``meta_files_path`` is an older name.
@@ -93,6 +95,7 @@ class COCO(Reader):
         ltrb: bool | None = None,
         masks: bool | None = None,
         meta_files_path: Path | None = None,
+        object_masks: bool = False,
         pixelwise_masks: bool | None = None,
         polygon_masks: bool | None = None,
         preprocessed_annotations: Path | None = None,
@@ -114,10 +117,12 @@ class COCO(Reader):
             skip_empty=bool(skip_empty),
             avoid_class_remapping=bool(avoid_class_remapping),
             polygons=bool(polygon_masks or masks),
-            pixelwise=bool(pixelwise_masks),
+            pixelwise=bool(pixelwise_masks or object_masks),
             images=None if given is None else [os.fsencode(one) for one in given],
         )
         self._legacy = bool(masks)
+        self._paint = _paint_objects if object_masks else _paint
+        self._both = bool(pixelwise_masks and object_masks)
         self._ids = bool(image_ids or save_img_ids)
         self._root, self._annotations = _path(file_root), _path(annotations_file)
         self._preprocessed = _path(preprocessed_annotations) or _path(meta_files_path)
@@ -158,7 +163,9 @@ class COCO(Reader):
         if not self._annotations and not self._preprocessed:
             raise RuntimeError(f"{self._op}: Either annotations_file or preprocessed_annotations must be provided")
         if self._wanted.polygons and self._wanted.pixelwise:
-            raise RuntimeError(f"{self._op}: pixelwise_masks and polygon_masks are mutually exclusive")
+            raise RuntimeError(f"{self._op}: {'pixelwise' if self._paint is _paint else 'object'}_masks and polygon_masks are mutually exclusive")
+        if self._both:
+            raise RuntimeError(f"{self._op}: pixelwise_masks and object_masks are mutually exclusive")
         if self._preprocessed and self._parsed:
             raise RuntimeError(f"{self._op}: {self._parsed[0]} is not supported when annotations are read from preprocessed_annotations")
         if self._save and not self._save_to:
@@ -177,7 +184,7 @@ class COCO(Reader):
             if self._painter is None or self._process != os.getpid():
                 self._painter, self._process = Workers(1, self._op, self), os.getpid()
             assert self._index is not None
-            masks = [self._painter.submit(_paint, self._index, sample) for sample in samples.tolist()]
+            masks = [self._painter.submit(self._paint, self._index, sample) for sample in samples.tolist()]
         return _Request(self._ranges.start(samples), masks, os.getpid())
 
     def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
@@ -193,7 +200,7 @@ class COCO(Reader):
             assert index.vertex_offsets is not None
             outputs += [_rows(index.polygons, index.polygon_offsets, samples), _rows(index.vertices, index.vertex_offsets, samples)]
         elif self._wanted.pixelwise:
-            outputs.append(_painted(request.masks))
+            outputs.append(_painted(request.masks, "HWC" if self._paint is _paint else None))
         if self._ids:
             outputs.append(new_batch(torch.from_numpy(index.ids[samples][:, None])))
         return tuple(outputs)
@@ -223,7 +230,7 @@ def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch
     return new_batch(chosen.view(-1), torch.from_numpy(shapes), fixed=(None, *values.shape[1:]))
 
 
-def _painted(masks: "list[Future[np.ndarray]]") -> Batch:
+def _painted(masks: "list[Future[np.ndarray]]", layout: str | None) -> Batch:
     made, reasons = [], {}
     for k, future in enumerate(masks):
         try:
@@ -232,7 +239,7 @@ def _painted(masks: "list[Future[np.ndarray]]") -> Batch:
             reasons[k] = f"its masks cannot be read: {error}"
     if reasons:
         raise UnreadableSamples(reasons)
-    return packed(made, "HWC")
+    return packed(made, layout)
 
 
 def _coco_masks() -> Any:
@@ -254,6 +261,20 @@ def _paint(index: CocoIndex, sample: int) -> np.ndarray:
         for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
             columns[begin:end] = index.labels[row]
     return np.ascontiguousarray(columns.reshape(width, height).T)[..., None]
+
+
+def _paint_objects(index: CocoIndex, sample: int) -> np.ndarray:
+    """Return the masks of an image's annotations, uint8 (M, H, W)."""
+    masks = index.masks
+    assert masks is not None
+    height, width = index.sizes[sample].tolist()
+    first, last = index.offsets[sample : sample + 2].tolist()
+    columns = np.zeros((last - first, width * height), np.uint8)
+    for row in range(first, last):
+        ends = np.cumsum(_lengths_of(masks, row, height, width))
+        for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
+            columns[row - first, begin:end] = 1
+    return np.ascontiguousarray(columns.reshape(-1, width, height).transpose(0, 2, 1))
 
 
 def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:

@@ -28,7 +28,7 @@ _LINE = re.compile(rb"(.*\S)\s+([+-]?\d+)")
 
 
 class File(Reader):
-    """Read whole files: tuples of their contents, uint8 (length,), and labels, int32 (1,).
+    """Read whole files: tuples of their contents, uint8 (length,), and labels, int32 (1,), or int64 () with ``scalar_labels``.
 
     The files are given by one of
 
@@ -46,6 +46,7 @@ class File(Reader):
         case_sensitive_filter: Match the filters case-sensitively, so that ``*.jpg`` does not match ``A.JPG``.
         dir_filters: Patterns of the subdirectories of ``file_root``; only matching ones get labels.
         file_filters: Patterns of file names; by default the usual extensions of images and audio files.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
@@ -76,6 +77,7 @@ class File(Reader):
         file_root: Path | None = None,
         files: Path | Sequence[Path] | None = None,
         labels: Any = None,
+        scalar_labels: bool = False,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
@@ -86,7 +88,9 @@ class File(Reader):
         self._filters = _patterns(file_filters)
         self._dir_filters = _patterns(dir_filters)
         self._case_sensitive = bool(case_sensitive_filter)
+        self._scalar_labels = bool(scalar_labels)
         self._index: _Index | None = None
+        self._names: Sequence[str] | None = None  # of the classes
 
     def _scan(self) -> int:
         if self._index is None:
@@ -143,7 +147,20 @@ class File(Reader):
         files = request.finish()
         files._sources = Sources(index.ranges.path, samples)
         labels = samples if index.labels is None else index.labels[samples]
+        if self._scalar_labels:
+            return files, new_batch(torch.from_numpy(labels.astype(np.int64)))
         return files, new_batch(torch.from_numpy(labels.astype(np.int32)[:, None]))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the subdirectories of ``file_root`` in the order of their labels. Raise RuntimeError if the files come from a list."""
+        if self._names is None:
+            with self._lock:
+                self._prepared()
+            self._names = None if self._index is None else self._index.classes
+        if self._names is None:
+            raise RuntimeError(f"{self._op}: classes are the subdirectories of file_root; with files or file_list only their labels are known")
+        return list(self._names)
 
 
 class _Index:
@@ -152,6 +169,7 @@ class _Index:
     def __init__(self, root: bytes | None, paths: bytes, offsets: np.ndarray, labels: np.ndarray | None) -> None:
         self.ranges, self.labels = whole_files(root, paths, offsets), labels
         self.size = len(offsets) - 1
+        self.classes: list[str] | None = None  # names of labels
 
 
 def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -188,7 +206,7 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
 
 
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:
-    parts, offsets, counts = bytearray(), [np.zeros(1, np.int64)], []
+    parts, offsets, counts, classes = bytearray(), [np.zeros(1, np.int64)], [], []
     try:
         for name in names_in(root, folders, True):
             found = [os.path.join(name, one) for one in names_in(os.path.join(root, name), files, False)]
@@ -196,8 +214,11 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
             offsets.append(ends[1:] + len(parts))
             parts += packed
             counts.append(len(found))
+            classes.append(os.fsdecode(name))
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
     if not sum(counts):
         raise RuntimeError(f'{op}: No files found in the subdirectories of "{os.fsdecode(root)}"')
-    return _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    made = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    made.classes = classes
+    return made

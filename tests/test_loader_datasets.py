@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ndd.DataLoader`` over data sets of torch, several readers in step, iterables and ``ExternalSource``."""
+
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _datasets import Fragile, Squares, Stream
+from PIL import Image
+
+import torch_ndd as ndd
+from torch_ndd.readers.dataset import Activity
+from torch_ndd.testing import assert_resumable
+
+# Forking beside threads is what this tests.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+CONTEXTS = [None, "fork", "spawn"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder, random = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for i in range(11):
+        height, width = random.integers(20, 60, 2)
+        Image.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(folder / f"{i:02}.png")
+    return sorted(folder.iterdir())
+
+
+class Mixed(torch.utils.data.Dataset[Any]):
+    """Every kind of value."""
+
+    def __init__(self, images: list[Path]) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, k: int) -> dict[str, Any]:
+        path = self.images[k]
+        pil = Image.open(path)
+        return {
+            "pil": pil,
+            "gray": pil.convert("L"),
+            "path": path,
+            "name": str(path),
+            "bytes": path.read_bytes(),
+            "array": np.arange(k + 1, dtype=np.int16),
+            "tensor": torch.full((2,), float(k)),
+            "nested": (k, {"half": k / 2, "even": k % 2 == 0}),
+            "numbers": [k, k + 1],
+            "text": f"number {k}",
+            "annotations": [{"id": k}] * (k % 3),
+        }
+
+
+def test_every_kind_of_value(images: list[Path]) -> None:
+    def fn(batch: dict[str, Any]) -> dict[str, Any]:
+        assert batch["pil"].layout == "HWC"
+        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in ("path", "name", "bytes")}}
+
+    batches = list(ndd.DataLoader(Mixed(images), fn, batch_size=4))
+    assert [len(batch["text"]) for batch in batches] == [4, 4, 3]
+    k = 0
+    for batch in batches:
+        for i in range(len(batch["text"])):
+            pixels = torch.from_numpy(np.array(Image.open(images[k])))
+            for key in ("pil", "path", "name", "bytes"):
+                assert torch.equal(batch[key][i], pixels)
+            assert batch["gray"][i].shape == (*pixels.shape[:2], 1)
+            assert batch["array"][i].tolist() == list(range(k + 1))
+            assert batch["array"][i].dtype == torch.int16
+            assert batch["tensor"][i].tolist() == [k, k]
+            number, others = batch["nested"]
+            assert (number[i].item(), others["half"][i].item(), others["even"][i].item()) == (k, k / 2, k % 2 == 0)
+            assert batch["numbers"][i].tolist() == [k, k + 1]
+            assert batch["text"][i] == f"number {k}"
+            assert batch["annotations"][i] == [{"id": k}] * (k % 3)
+            k += 1
+    assert (batches[0]["nested"][0].dtype, batches[0]["nested"][1]["half"].dtype) == (torch.int64, torch.float64)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("workers", [None, 0, 1, 3])
+def test_equals_torch(context: str | None, workers: int | None) -> None:
+    if context is not None and workers in (0, None):
+        pytest.skip("processes are a number")
+    theirs = torch.utils.data.DataLoader(Squares(11), batch_size=4)
+    ours = ndd.DataLoader(Squares(11), batch_size=4, num_workers=workers, multiprocessing_context=context)
+    assert len(ours) == len(theirs)
+    for _ in range(2):
+        for (x, y), (a, b) in zip(ours, theirs, strict=True):
+            assert torch.equal(x, a)
+            assert torch.equal(y, b)
+            assert (x.dtype, y.dtype) == (a.dtype, b.dtype)
+
+
+def test_tensor_dataset_and_list_and_subset() -> None:
+    tensors = torch.utils.data.TensorDataset(torch.arange(6), torch.arange(6) ** 2)
+    subset = torch.utils.data.Subset(tensors, [5, 1, 3])
+    assert [x.tolist() for x, _ in ndd.DataLoader(subset, batch_size=2)] == [[5, 1], [3]]
+    assert [x.tolist() for (x,) in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
+
+
+def test_shuffle_shards_and_state() -> None:
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Squares(17), batch_size=size, shuffle=True, seed=3, num_workers=2, shard_id=rank, num_shards=world)
+
+    assert assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[3]).cuts > 8
+    one = [x.tolist() for x, _ in make(0, 1, 17)]
+    assert sorted(one[0]) == list(range(17)) != one[0]
+    assert [x.tolist() for x, _ in ndd.DataLoader(Squares(17), batch_size=17, shuffle=True, seed=4)] != one
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_iterable(context: str | None) -> None:
+    loader = ndd.DataLoader(Stream(7), batch_size=3, multiprocessing_context=context)
+    for _ in range(2):
+        assert [x.tolist() for x, _ in loader] == [[0, 1, 2], [3, 4, 5], [6]]
+    with pytest.raises(TypeError, match="not known"):
+        len(loader)
+    shards = [[x.tolist() for x, _ in ndd.DataLoader(Stream(7), batch_size=2, shard_id=k, num_shards=2, drop_last=k == 1)] for k in range(2)]
+    assert shards == [[[0, 2], [4, 6]], [[1, 3]]]
+
+
+def test_iterable_resumes() -> None:
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Stream(13), batch_size=size, shard_id=rank, num_shards=world)
+
+    assert assert_resumable(make, worlds=[(1, 1), (2, 2), (1, 2), (2, 3)], batch_sizes=[3]).cuts > 10
+
+
+def test_external_source() -> None:
+    def epoch() -> Iterator[Any]:
+        yield from range(5)
+
+    loader = ndd.DataLoader(ndd.ExternalSource(epoch, per_sample=True), lambda x: x * 2, batch_size=2)
+    for _ in range(2):
+        assert [x.tolist() for x in loader] == [[0, 2], [4, 6], [8]]
+    next(iter(loader))
+    state = json.loads(json.dumps(loader.state_dict()))
+    fresh = ndd.DataLoader(ndd.ExternalSource(epoch, per_sample=True), lambda x: x * 2, batch_size=2)
+    fresh.load_state_dict(state)
+    assert [x.tolist() for x in fresh] == [[4, 6], [8]]
+    with pytest.raises(TypeError, match="shuffle is not for an ExternalSource"):
+        ndd.DataLoader(ndd.ExternalSource(epoch), batch_size=2, shuffle=True)
+
+
+def test_in_step(images: list[Path], tmp_path: Path) -> None:
+    for k in range(11):
+        np.save(tmp_path / f"{k:02}.npy", np.full(3, k, np.int32))
+    arrays = sorted(map(str, tmp_path.iterdir()))
+
+    def readers(**options: Any) -> dict[str, Any]:
+        return {"image": ndd.readers.File(files=images, **options), "mask": ndd.readers.Numpy(files=arrays, **options)}
+
+    def fn(batch: dict[str, Any]) -> dict[str, Any]:
+        files, labels = batch["image"]
+        return {"image": ndd.decoders.image(files), "label": labels, "mask": batch["mask"]}
+
+    loader = ndd.DataLoader(readers(random_shuffle=True), fn, batch_size=4, return_paths=True)
+    seen = []
+    for batch in loader:
+        assert batch["label"].flatten().tolist() == batch["mask"][:, 0].tolist()
+        assert batch["paths"] == [str(images[k]) for k in batch["label"].flatten().tolist()]
+        seen += batch["label"].flatten().tolist()
+    assert sorted(seen) == list(range(11)) != seen
+
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        given = readers(random_shuffle=True, shard_id=rank, num_shards=world)
+        return ndd.DataLoader(tuple(given.values()), lambda image, mask: (image[1], mask), batch_size=size)
+
+    assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[2])
+    datasets = ndd.DataLoader((Squares(5), Squares(5)), lambda a, b: (a[0], b[1]), batch_size=5)
+    assert [(x.tolist(), y.tolist()) for x, y in datasets] == [([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])]
+
+
+def test_in_step_errors(images: list[Path], tmp_path: Path) -> None:
+    short, lost = ndd.readers.File(files=images[:3]), ndd.readers.File(files=[*images[:10], tmp_path / "lost.png"])
+    with pytest.raises(RuntimeError, match=r"same number of samples, got {'a': 11, 'b': 3}"):
+        list(ndd.DataLoader({"a": ndd.readers.File(files=images), "b": short}, batch_size=2))
+    with pytest.raises(RuntimeError, match=r"sample 1 .*'b': .*lost\.png"):
+        list(ndd.DataLoader({"a": ndd.readers.File(files=images), "b": lost}, batch_size=3))
+    with pytest.raises(ValueError, match="random_shuffle must be the same"):
+        ndd.DataLoader((ndd.readers.File(files=images), ndd.readers.File(files=images, random_shuffle=True)), batch_size=2)
+    with pytest.raises(TypeError, match="must be a reader"):
+        ndd.DataLoader({"a": ndd.readers.File(files=images), "b": Stream(3)}, batch_size=2)
+    skipping = {name: ndd.readers.File(files=[*images[:10], tmp_path / "lost.png"], on_error="skip") for name in "ab"}
+    assert sum(len(batch["a"][1]) for batch in ndd.DataLoader(skipping, batch_size=4)) == 10
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_errors_name_the_sample(context: str | None) -> None:
+    loader = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2)
+    loop = iter(loader)
+    next(loop)
+    with pytest.raises(RuntimeError, match=r"readers\.Dataset: sample 1 \(Fragile\[5\]\): ValueError: five is bad") as caught:
+        next(loop)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
+    skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
+    assert [x for (batch,) in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert [one.sample for one in skipping.reader.errors] == [5]
+
+
+def test_a_worker_that_dies() -> None:
+    loader = ndd.DataLoader(Fragile(9, kill=3), batch_size=4, multiprocessing_context="fork", num_workers=2)
+    with pytest.raises(RuntimeError, match=r"Fragile\[3\]\): its worker process ended with signal 9"):
+        list(loader)
+    rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
+    assert [x for (batch,) in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+
+
+def test_what_cannot_be_sent() -> None:
+    class Local(Squares):
+        pass
+
+    with pytest.raises(TypeError, match=r"cannot be sent to a worker process.*\"fork\""):
+        list(ndd.DataLoader(Local(3), batch_size=2, multiprocessing_context="spawn"))
+    assert len(list(ndd.DataLoader(Local(3), batch_size=2, multiprocessing_context="fork"))) == 2
+
+
+def test_different_items() -> None:
+    for items, error in (
+        ([(1, 2), (1,)], ValueError),
+        ([{"a": 1}, {"b": 1}], ValueError),
+        ([torch.ones(2), "text"], TypeError),
+        ([torch.ones(2), torch.ones(2, dtype=torch.int32)], RuntimeError),
+    ):
+        with pytest.raises(error, match="of one batch must have"):
+            list(ndd.DataLoader(items, batch_size=2))
+
+
+def collate(items: list[Any]) -> dict[str, Any]:
+    return {"x": torch.stack([torch.as_tensor(x) for x, _ in items]), "sum": sum(y for _, y in items)}
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_collate_fn(context: str | None) -> None:
+    loader = ndd.DataLoader(Squares(5), batch_size=2, collate_fn=collate, multiprocessing_context=context, drop_last=True)
+    assert [(batch["x"].tolist(), batch["sum"]) for batch in loader] == [([0, 1], 1), ([2, 3], 13)]
+    assert loader.stats.samples == 4
+    doubled = ndd.DataLoader(Squares(4), lambda batch: batch["x"] * 2, batch_size=2, collate_fn=collate)
+    assert [x.tolist() for x in doubled] == [[0, 2], [4, 6]]
+
+
+class Epochs(torch.utils.data.Sampler[int]):
+    """An order that depends on the epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([(k + self.epoch) % 6 for k in range(4)])
+
+
+def test_samplers() -> None:
+    loader = ndd.DataLoader(Squares(6), batch_size=3, sampler=Epochs())
+    assert [[x.tolist() for x, _ in loader] for _ in range(2)] == [[[0, 1, 2], [3]], [[1, 2, 3], [4]]]
+    assert len(loader) == 2
+    weights = [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]
+
+    def weighted(*_: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Squares(6), batch_size=5, sampler=torch.utils.data.WeightedRandomSampler(weights, 3000), seed=2)
+
+    found = Counter(x for batch, _ in weighted() for x in batch.tolist())
+    assert set(found) == {0, 2, 4}
+    assert abs(found[2] - 1500) < 150
+    assert_resumable(lambda *_: weighted(), cuts=[0, 7, 599], worlds=[(1, 1)], batch_sizes=[5])
+    with pytest.raises(TypeError, match=r"in place of a DistributedSampler .*ndd\.distributed\.shard"):
+        ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.DistributedSampler(Squares(6), 2, 0))
+    with pytest.raises(ValueError, match="exclude each other"):
+        ndd.DataLoader(Squares(6), batch_size=2, sampler=Epochs(), shuffle=True)
+    with pytest.raises(TypeError, match="in place of a batch sampler give batch_size"):
+        list(ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.BatchSampler(range(6), 2, False)))
+
+
+def test_arguments_of_torch(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    for name, value, words in (
+        ("shuffle", True, "random_shuffle=True"),
+        ("num_workers", 4, "set_num_threads"),
+        ("collate_fn", collate, "fn gets"),
+        ("sampler", [1], "list of files"),
+        ("multiprocessing_context", "fork", "no processes"),
+        ("on_error", "skip", "an argument of the reader"),
+        ("batch_sampler", [1], "batch_size"),
+        ("worker_init_fn", collate, "__getitem__"),
+        ("prefetch_factor", 2, "prefetch"),
+        ("timeout", 3, "url_max_seconds"),
+        ("generator", torch.Generator(), "seed"),
+        ("pin_memory_device", "cuda", "device"),
+        ("in_order", False, "in order"),
+    ):
+        with pytest.raises(TypeError, match=rf"DataLoader: {name}\b.*{words}"):
+            ndd.DataLoader(reader, batch_size=2, **{name: value})
+    accepted = {"num_workers": 0, "shuffle": False, "persistent_workers": True, "pin_memory": True, "timeout": 0, "in_order": True}
+    assert len(list(ndd.DataLoader(reader, batch_size=6, **accepted))) == 2  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
+        ndd.DataLoader(Squares(3), batch_size=2, shufle=True)
+    with pytest.raises(TypeError, match="batch_size is given by its name"):
+        ndd.DataLoader(Squares(3), 2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="shuffle is not for an iterable data set"):
+        ndd.DataLoader(Stream(3), batch_size=2, shuffle=True)
+
+
+def test_paths_and_dataset(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    loader = ndd.DataLoader(reader, lambda files, labels: labels, batch_size=4, return_paths=True)
+    assert loader.dataset is reader
+    assert [paths for _, paths in loader][2] == [str(one) for one in images[8:]]
+    texts = [paths for *_, paths in ndd.DataLoader(Squares(3), batch_size=2, return_paths=True)]
+    assert texts == [["Squares[0]", "Squares[1]"], ["Squares[2]"]]
+
+
+@pytest.mark.parametrize(
+    ("cores", "options", "advice"),
+    [
+        (0.05, {"num_workers": 2}, "more threads (num_workers)"),
+        (1.9, {"num_workers": 2}, "more threads (num_workers)"),
+        (0.97, {"num_workers": 2}, "its Python code holds the GIL: 2 threads use 1.0 cores; run it in processes (multiprocessing_context)"),
+        (0.97, {"num_workers": 0}, "give it threads (num_workers)"),
+        (0.97, {"num_workers": 1, "multiprocessing_context": "fork"}, "more processes (num_workers)"),
+    ],
+)
+def test_diagnosis(cores: float, options: dict[str, Any], advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Activity, "cores", lambda self: cores)
+    loader = ndd.DataLoader(Squares(6, seconds=0.02), batch_size=2, **options)
+    list(loader)
+    assert loader.diagnose().startswith("Reading is the limit")
+    assert f"waits for Squares; {advice}" in loader.diagnose().replace("give it more", "more")
+
+
+def test_activity() -> None:
+    activity = Activity()
+    with activity:
+        time.sleep(0.05)
+    assert activity.cores() < 0.9
+    end = time.thread_time() + 0.05
+    busy = Activity()
+    with busy:
+        while time.thread_time() < end:
+            pass
+    assert 0 < busy.cores() <= 1.05
+
+
+def children() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _parent(path) == os.getpid()}
+
+
+def _parent(path: pathlib.Path) -> int:
+    try:
+        return int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_nothing_stays_behind(context: str) -> None:
+    def until(condition: Any) -> bool:
+        end = time.monotonic() + 20
+        while not condition() and time.monotonic() < end:
+            gc.collect()
+            time.sleep(0.02)
+        return bool(condition())
+
+    list(ndd.DataLoader(Squares(3), batch_size=2, multiprocessing_context=context, num_workers=1))  # starts what lasts as long as the process
+    gc.collect()
+    time.sleep(0.2)
+    before, threads = children(), threading.active_count()
+    loader = ndd.DataLoader(Squares(30), batch_size=2, multiprocessing_context=context, num_workers=2)
+    list(islice(iter(loader), 2))
+    started = {process.pid for process, _ in loader.reader._processes._running.values()}  # type: ignore[union-attr]
+    assert len(started - before) == 2
+    assert started <= children()
+    del loader
+    assert until(lambda: not started & children())
+    assert until(lambda: threading.active_count() <= threads)
+
+
+PARENT = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import torch_ndd as ndd
+from _datasets import Squares
+
+if __name__ == "__main__":
+    loader = ndd.DataLoader(Squares(1000, {seconds}, {marker!r}), batch_size=2, multiprocessing_context={context!r}, num_workers=2)
+    loop = iter(loader)
+    if not {seconds}:
+        next(loop)
+    else:
+        loader.prefetch = 1
+        loader.reader._pool(), loader._thread()
+        loop._submit(loader)
+    print(*[process.pid for process, _ in loader.reader._processes._running.values()], flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    marker = tmp_path / "marker"
+    script.write_text(PARENT.format(tests=str(Path(__file__).parent), context=context, seconds=seconds, marker=str(marker)))
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        end = time.monotonic() + 120
+        while seconds and (not marker.exists() or marker.stat().st_size < 2) and time.monotonic() < end:
+            time.sleep(0.05)
+        parent.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 20
+    while any(_runs(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(_runs(pid) for pid in pids)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: C408 (tables of arguments)
+"""``from_timm``, timm's objects in ``from_torchvision``, and ``Mixup``, against timm."""
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from photos import write_photos
+from PIL import Image
+
+timm_data = pytest.importorskip("timm.data")
+
+from timm.data import auto_augment as theirs  # noqa: E402
+from timm.data.transforms_factory import create_transform  # noqa: E402
+from torchvision.datasets import ImageFolder as TheirFolder  # noqa: E402
+
+import torch_ndd as ndd  # noqa: E402
+from torch_ndd.torchvision import Mixup, _timm_policies, from_timm, from_torchvision  # noqa: E402
+
+STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("photos")
+    write_photos(root, 10)
+    return root
+
+
+def of_both(folder: Path, **options: Any) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return the images of timm's transform, and those of ours from the arguments and from timm's object."""
+    transform = create_transform(**options)
+    dataset = TheirFolder(str(folder), transform)
+    expected = torch.stack([dataset[k % 10][0] for k in range(10 if not options.get("is_training") else 80)])
+    made = []
+    for fn in (from_timm(**options), from_torchvision(transform)):
+        loader = ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5, seed=1)
+        made.append(torch.cat([images for _ in range(len(expected) // 10) for images, _ in loader]))
+    return expected, made
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(),
+        dict(input_size=(3, 96, 96), crop_pct=1.0),
+        dict(input_size=(3, 96, 80)),
+        dict(input_size=96, crop_mode="squash"),
+        dict(input_size=96, crop_mode="border"),
+        dict(input_size=96, crop_border_pixels=5, mean=(0.5, 0.5, 0.5), std=(0.5, 0.4, 0.3)),
+        dict(input_size=96, use_prefetcher=True),
+        dict(input_size=96, normalize=False),
+        dict(input_size=96, is_training=True, no_aug=True),
+        dict(input_size=96, is_training=True, hflip=0.0, scale=(1.0, 1.0), ratio=(1e-9, 1e9), color_jitter=None),
+    ],
+)
+def test_evaluation(options: dict[str, Any], folder: Path) -> None:
+    if options.get("scale"):  # whole images: no window of the whole area fits another ratio
+        options = {**options, "ratio": (3.0, 3.1)}
+    expected, made = of_both(folder, **options)
+    for images in made:
+        assert (images.shape, images.dtype) == (expected.shape, expected.dtype)
+        scale = 1.0 if images.dtype == torch.uint8 else 255 * torch.tensor(options.get("std", STD.flatten().tolist()))[:, None, None]
+        difference = (images.double() - expected.double()).abs() * scale
+        # The border of an image is filtered with another window where resize extends it.
+        assert difference.mean() < 0.3
+        assert (difference > 1.01).double().mean() < 0.002
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(auto_augment="rand-m9-mstd0.5-inc1"),
+        dict(auto_augment="rand-m9-n3-mstd0.5", interpolation="random", re_prob=0.5, re_mode="pixel", re_count=2),
+        dict(auto_augment="rand-tweights-mmax20-m15-p0.7-mstd101", re_prob=0.9, re_mode="rand"),
+        dict(auto_augment="rand-t3aw-n1-m9", re_prob=0.9),
+        dict(auto_augment="augmix-m5-w4-d2"),
+        dict(auto_augment="augmix-b1-mstd1"),
+        dict(auto_augment="original-mstd0.5"),
+        dict(auto_augment="originalr"),
+        dict(auto_augment="v0r", vflip=0.5, hflip=0.0),
+        dict(auto_augment="3a", color_jitter=0.3),
+        dict(color_jitter=(0.1, 0.2, 0.3, 0.1), color_jitter_prob=0.5, grayscale_prob=0.3, gaussian_blur_prob=0.5),
+        dict(scale=(0.5, 0.6), ratio=(0.9, 1.1), color_jitter=None),
+    ],
+)
+def test_training(options: dict[str, Any], folder: Path) -> None:
+    random.seed(0), np.random.seed(0), torch.manual_seed(0)
+    expected, made = of_both(folder, input_size=48, is_training=True, **options)
+    for images in made:
+        assert (images.shape, images.dtype) == (expected.shape, expected.dtype)
+        assert abs(images.mean() - expected.mean()) < 0.3
+        assert abs(images.std() - expected.std()) < 0.3
+        assert not torch.equal(images[:10], images[10:20])
+        # As different from image to image as timm's.
+        assert 0.6 < images.std(0).mean() / expected.std(0).mean() < 1.6
+
+
+def photo() -> Image.Image:
+    from sklearn.datasets import load_sample_image
+
+    return Image.fromarray(load_sample_image("china.jpg")).resize((60, 44)).convert("RGB")
+
+
+# Largest mean difference from Pillow in levels; moved pixels away from the border.
+MEANS = {
+    "Rotate": 1.5,
+    "ShearX": 1.5,
+    "ShearY": 1.5,
+    "TranslateX": 1.5,
+    "TranslateY": 1.5,
+    "TranslateXRel": 1.5,
+    "TranslateYRel": 1.5,
+    "GaussianBlur": 2.0,
+}
+LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)
+
+
+@pytest.mark.parametrize("name", [name for name in theirs.NAME_TO_OP if name != "GaussianBlurRand"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_operator_equals_pillow(name: str, level: float) -> None:
+    """Each operator at each level, to both sides, with bilinear interpolation."""
+    image = photo()
+    if name.startswith("Posterize") and not _timm_policies.Operator(name, 1.0, level).parameter(0.0, 0.0, False):
+        pytest.skip("Pillow refuses 0 bits; ours are black, like those of older Pillows")
+    hparams = dict(translate_const=21, img_mean=(124, 116, 104), interpolation=Image.Resampling.BILINEAR)
+    for side in (False, True):
+        one = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
+        state = [0.9 if side else 0.1]
+        original, theirs.random.random = theirs.random.random, lambda: state[0]  # type: ignore[assignment]
+        try:
+            expected = np.asarray(one(image)).astype(np.float64)
+        finally:
+            theirs.random.random = original
+        hints = _timm_policies.Hints(translate_const=21, img_mean=(124, 116, 104))
+        operator = _timm_policies.Operator(name, 1.0, level, hints)
+        policy = _timm_policies.AutoAugment([[operator]])
+        step = (_timm_policies._AUGMENTATIONS[name], operator.parameter(0.0, 0.5, side))
+        batch = ndd.batch(torch.from_numpy(np.array(image))[None], layout="HWC")
+        made = policy._done(batch, [[step]]).torch()[0].numpy().astype(np.float64)
+        difference = np.abs(made - expected)
+        if name in MEANS:
+            assert difference.mean() < MEANS[name], difference.mean()
+            assert np.median(difference) <= 1
+        else:
+            # Pillow's grey has 8 bits; equalize, invert, posterize, solarize are exact.
+            assert difference.max() <= (0 if name in ("Invert", "Equalize", "Posterize", "Solarize", "SolarizeAdd") else 2), difference.max()
+
+
+@pytest.mark.parametrize("name", sorted(theirs.LEVEL_TO_ARG))
+def test_levels(name: str) -> None:
+    """The parameters that follow from a level are timm's."""
+    hparams = dict(translate_const=100, translate_pct=0.3)
+    hints = _timm_policies.Hints(translate_const=100, translate_pct=0.3)
+    for level in (0.0, 0.7, 2.0, 4.99, 9.0, 10.0):
+        original, theirs.random.random = theirs.random.random, lambda: 0.1  # type: ignore[assignment]
+        try:
+            function = theirs.LEVEL_TO_ARG[name]
+            expected = function(level, hparams)[0] if function is not None else 0.0
+        finally:
+            theirs.random.random = original
+        if name == "Desaturate":
+            expected = min(1.0, max(0.0, 1.0 - expected))
+        found = _timm_policies.Operator(name, 1.0, level, hints).parameter(0.0, 0.5, False)
+        scale = 255 if name.startswith("Solarize") else 1
+        assert found * scale == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "rand-m9-mstd0.5-inc1",
+        "rand",
+        "rand-m7-n3-p0.3-mmax17",
+        "rand-mstd101-t3a",
+        "rand-tweights-m5",
+        "rand-t3aw",
+        "augmix",
+        "augmix-m5-w4-d2-a0.5-b1-mstd0.3",
+        "original-mstd0.5",
+        "originalr",
+        "v0",
+        "v0r",
+        "3a",
+    ],
+)
+def test_texts_mean_the_same(config: str) -> None:
+    ours = from_timm(32, is_training=True, auto_augment=config, color_jitter=None)
+    timms = from_torchvision(create_transform(32, is_training=True, auto_augment=config, color_jitter=None))
+    kinds = (_timm_policies.RandAugment, _timm_policies.AutoAugment, _timm_policies.AugMixAugment)
+    one, other = (next(step for step in made.transforms if isinstance(step, kinds)) for made in (ours, timms))
+    assert type(one) is type(other)
+    for key, value in vars(one).items():
+        found = getattr(other, key)
+        if key == "choice_weights" and value is not None:
+            assert found == pytest.approx(value)
+        elif key in ("ops", "policy"):
+            assert plain(found) == plain(value)
+        elif key != "hints":
+            assert found == value, key
+
+
+def plain(operators: Any) -> Any:
+    if isinstance(operators, list):
+        return [plain(one) for one in operators]
+    hints = operators.hints
+    used = (hints.translate_const, hints.translate_pct, hints.img_mean, hints.magnitude_std, hints.magnitude_max, hints.nearest)
+    return operators.name, operators.prob, operators.magnitude, used
+
+
+@pytest.mark.parametrize("config", ["rond-m9", "rand-m9-x3", "rand-m", "augmix-n3", "v0-inc1", "unknown"])
+def test_wrong_texts(config: str) -> None:
+    with pytest.raises(ValueError, match="from_timm: .*auto_augment"):
+        from_timm(is_training=True, auto_augment=config)
+
+
+def test_choices_have_their_weights() -> None:
+    ops = [_timm_policies.Operator(name, 1.0, 10.0) for name in ("Invert", "Equalize", "AutoContrast")]
+    seen: Counter[str] = Counter()
+    policy = _timm_policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
+    policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
+    images = ndd.batch(torch.zeros(3000, 2, 2, 3, dtype=torch.uint8), layout="HWC")
+    policy(images)
+    assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("Invert", 0.6), ("Equalize", 0.3), ("AutoContrast", 0.1))] == [True] * 3
+    without = _timm_policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
+    rows: list[Any] = []
+    without._done = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
+    without(images.select(slice(0, 50)))
+    assert all(len({step[0].name for step in row}) == 3 for row in rows)
+
+
+@pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
+def test_random_erasing(mode: str) -> None:
+    """Boxes have timm's sizes, and values of their kind."""
+    from torch_ndd.torchvision._timm_transforms import RandomErasing
+
+    images = ndd.batch(torch.full((400, 3, 24, 30), 9.0), layout="CHW")
+    made = RandomErasing(0.5, mode=mode, max_count=2)(images).torch()
+    reference = torch.full((400, 3, 24, 30), 9.0)
+    timm_data.random_erasing.RandomErasing(0.5, mode=mode, max_count=2, device="cpu")(reference)
+    erased = [(one != 9.0).any(1).double().mean((1, 2)) for one in (made, reference)]
+    assert abs((erased[0] > 0).double().mean() - (erased[1] > 0).double().mean()) < 0.12
+    assert abs(erased[0].mean() - erased[1].mean()) < 0.03
+    values = made[made != 9.0]
+    if mode == "const":
+        assert (values == 0).all()
+    else:
+        assert abs(values.mean()) < 0.2
+        assert abs(values.std() - 1) < 0.2
+    inside = (made != 9.0).any(1)
+    colors = [len(made[k][:, inside[k]].unique(dim=1)[0]) for k in range(400) if inside[k].sum() > 20]
+    assert min(colors) > 20 if mode == "pixel" else max(colors) <= 2
+    first = RandomErasing(1.0, num_splits=2)(images).torch()
+    assert (first[:200] == 9.0).all()
+
+
+MIXUPS: list[dict[str, Any]] = [
+    dict(mixup_alpha=0.8),
+    dict(mixup_alpha=0.0, cutmix_alpha=1.0),
+    dict(mixup_alpha=0.4, cutmix_alpha=1.0, switch_prob=0.3),
+    dict(mixup_alpha=0.4, cutmix_alpha=1.0, mode="elem", prob=0.7),
+    dict(mixup_alpha=0.4, cutmix_alpha=1.0, mode="pair"),
+    dict(cutmix_minmax=(0.2, 0.8), mode="elem", mixup_alpha=0.0),
+    dict(mixup_alpha=1.0, label_smoothing=0.0),
+]
+
+
+@pytest.mark.parametrize("options", MIXUPS)
+def test_mixup(options: dict[str, Any]) -> None:
+    """Pixels and labels have the same weights, and these have timm's mean and spread."""
+    size, classes = 16, 16
+    images = torch.eye(classes)[:, :, None, None].expand(size, classes, 20, 20).contiguous()  # channel k is image k
+    labels = torch.arange(size)
+    shares: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for kind, repeat in (("ours", 60), ("theirs", 60)):
+        for _ in range(repeat):
+            if kind == "ours":
+                mixed, targets = (one.torch() for one in Mixup(num_classes=classes, **options)(ndd.batch(images, layout="CHW"), labels))
+            else:
+                mixed, targets = timm_data.Mixup(num_classes=classes, **options)(images.clone(), labels)
+            smoothing = options.get("label_smoothing", 0.1)
+            pixels = mixed.mean((2, 3)) * (1 - smoothing) + smoothing / classes
+            torch.testing.assert_close(pixels, targets.float(), atol=2e-3, rtol=0)
+            own = mixed.mean((2, 3))[torch.arange(size), labels]
+            partner = mixed.mean((2, 3))[torch.arange(size), size - 1 - labels]
+            torch.testing.assert_close(own + partner, torch.ones(size), atol=2e-3, rtol=0)
+            shares[kind] += own.tolist()
+    ours, reference = (np.array(one) for one in shares.values())
+    assert abs(ours.mean() - reference.mean()) < 0.12
+    assert abs(ours.std() - reference.std()) < 0.12
+
+
+def test_mixup_in_the_loader(folder: Path) -> None:
+    for mixup in (dict(num_classes=2), Mixup(num_classes=2), timm_data.Mixup(num_classes=2)):
+        fn = from_timm(32, is_training=True, mixup=mixup)
+        for images, targets in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5):  # an odd number
+            assert images.shape == (5, 3, 32, 32)
+            assert targets.shape == (5, 2)
+            torch.testing.assert_close(targets.sum(1), torch.ones(5))
+
+
+def test_mixup_mistakes() -> None:
+    images = ndd.batch(torch.zeros(2, 3, 4, 4), layout="CHW")
+    with pytest.raises(ValueError, match="mode must be"):
+        Mixup(mode="half")
+    with pytest.raises(ValueError, match="must be positive"):
+        Mixup(0.0)
+    with pytest.raises(ValueError, match="cutmix_minmax takes two"):
+        Mixup(cutmix_minmax=[0.1])
+    with pytest.raises(ValueError, match="2 integers"):
+        Mixup()(images, torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match="of equal shapes"):
+        Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
+
+
+def test_mistakes() -> None:
+    for options, error, words in (
+        (dict(nonsense=1), TypeError, "unexpected keyword argument 'nonsense'"),
+        (dict(separate=True), TypeError, "separate=True is not supported"),
+        (dict(interpolation="cubic"), ValueError, "interpolation must be"),
+        (dict(is_training=True, train_crop_mode="abc"), ValueError, "train_crop_mode"),
+        (dict(crop_mode="abc"), ValueError, "crop_mode"),
+        (dict(is_training=True, re_prob=0.1, re_mode="abc"), ValueError, "re_mode"),
+        (dict(is_training=True, color_jitter=(1, 2)), ValueError, "color_jitter"),
+    ):
+        with pytest.raises(error, match=words):
+            from_timm(**options)
+    with pytest.raises(ValueError, match="must be uint8"):
+        _timm_policies.parsed("v0", _timm_policies.Hints())(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
+
+
+def test_it_repeats(folder: Path) -> None:
+    fn = from_timm(
+        32,
+        is_training=True,
+        auto_augment="rand-m9-mstd0.5-inc1",
+        re_prob=0.5,
+        re_mode="pixel",
+        mixup=dict(num_classes=2, mode="elem", cutmix_alpha=1.0),
+    )
+    runs = [[one for batch in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=4, seed=3, prefetch=k) for one in batch] for k in (0, 2)]
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+    assert math.isfinite(float(runs[0][0].sum()))

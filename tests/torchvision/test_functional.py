@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functionals of images equal torchvision's: on tensors, videos, masks, PIL images and ragged batches."""
+
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms.v2 import functional as reference
+
+import torch_ndd as ndd
+from torch_ndd.torchvision import tv_tensors
+from torch_ndd.torchvision.v2 import functional as F
+
+from _torchvision import compare, image_batch, of_batch, pictures, pixels
+
+START, END = [[0, 0], [40, 0], [40, 30], [0, 30]], [[3, 2], [38, 4], [35, 27], [1, 29]]
+EXACT, WARP, SMOOTH = (0.0, 0.0), (1.0, 0.02), (1.0, 0.02)
+
+# name, arguments, most and mean difference in levels of uint8; floats within 1e-5 times the range
+CASES: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
+    ("horizontal_flip", {}, EXACT),
+    ("vertical_flip", {}, EXACT),
+    ("crop", {"top": 3, "left": 5, "height": 20, "width": 22}, EXACT),
+    ("crop", {"top": -3, "left": 5, "height": 50, "width": 90}, EXACT),
+    ("crop", {"top": 100, "left": 100, "height": 5, "width": 6}, EXACT),
+    *[("center_crop", {"output_size": size}, EXACT) for size in (20, [30], [21, 30], [60, 33], [80, 81], [31, 29])],
+    *[("pad", {"padding": p, "fill": f}, EXACT) for p, f in ((3, None), ([2], 7), ([1, 2], [10, 20, 30]), ([1, 2, 3, 4], 0.25), ([-2, 3, 1, -4], 5))],
+    *[("pad", {"padding": [1, 2, 3, 4], "padding_mode": mode}, EXACT) for mode in ("edge", "reflect", "symmetric")],
+    ("five_crop", {"size": [20, 17]}, EXACT),
+    ("ten_crop", {"size": 15, "vertical_flip": True}, EXACT),
+    *[("resize", {"size": s, "interpolation": i}, EXACT) for s in ([20, 33], 70, [31, 31]) for i in ("nearest", "nearest-exact")],
+    *[("resize", {"size": s, "interpolation": "bilinear"}, (1.0, 0.02)) for s in ([20, 33], 70, 19, [37, 20])],
+    *[("resize", {"size": s, "interpolation": i}, (1.0, 0.02)) for s in ([20, 33], 70) for i in ("bicubic", "lanczos")],
+    *[("resize", {"size": [20, 33], "interpolation": i, "antialias": False}, (1.0, 0.02)) for i in ("bilinear", "bicubic")],
+    ("resize", {"size": 40, "max_size": 45}, (1.0, 0.02)),
+    ("resize", {"size": None, "max_size": 45}, (1.0, 0.02)),
+    ("resized_crop", {"top": 3, "left": 4, "height": 20, "width": 21, "size": [15, 30]}, (1.0, 0.02)),
+    ("resized_crop", {"top": -3, "left": 4, "height": 60, "width": 21, "size": [15, 30]}, (1.0, 0.02)),
+    *[
+        ("affine", {"angle": 17.3, "translate": [2, -3], "scale": 0.9, "shear": [5.0, 3.0], "interpolation": i, "fill": f}, WARP)
+        for i in ("nearest", "bilinear")
+        for f in (None, 0, [10, 20, 30])
+    ],
+    ("affine", {"angle": -40, "translate": [0, 0], "scale": 1.4, "shear": 8, "center": [3, 20]}, WARP),
+    *[
+        ("rotate", {"angle": a, "expand": e, "interpolation": i}, WARP)
+        for a in (90, 33.7, 180, -90)
+        for e in (False, True)
+        for i in ("nearest", "bilinear")
+    ],
+    ("rotate", {"angle": 20, "center": [0, 0], "fill": 9, "interpolation": "bilinear"}, WARP),
+    *[
+        ("perspective", {"startpoints": START, "endpoints": END, "interpolation": i, "fill": f}, WARP)
+        for i in ("nearest", "bilinear")
+        for f in (None, 3.0)
+    ],
+    ("perspective", {"startpoints": None, "endpoints": None, "coefficients": [1, 0.1, -2, 0.05, 0.9, 1, 1e-3, 2e-3]}, WARP),
+    ("rgb_to_grayscale", {}, EXACT),
+    ("rgb_to_grayscale", {"num_output_channels": 3}, EXACT),
+    ("grayscale_to_rgb", {}, EXACT),
+    ("permute_channels", {"permutation": [2, 0, 1]}, EXACT),
+    *[("adjust_brightness", {"brightness_factor": f}, EXACT) for f in (0.0, 0.3, 1.0, 1.7)],
+    *[("adjust_contrast", {"contrast_factor": f}, SMOOTH) for f in (0.0, 0.3, 1.0, 1.7)],
+    *[("adjust_saturation", {"saturation_factor": f}, SMOOTH) for f in (0.0, 0.3, 1.0, 1.7)],
+    *[("adjust_hue", {"hue_factor": f}, SMOOTH) for f in (-0.5, -0.1, 0.0, 0.33)],
+    *[("adjust_sharpness", {"sharpness_factor": f}, SMOOTH) for f in (0.0, 0.5, 1.0, 2.5)],
+    *[("adjust_gamma", {"gamma": g, "gain": k}, SMOOTH) for g, k in ((0.5, 1), (2.2, 1.3), (0.0, 0.5))],
+    *[("posterize", {"bits": b}, EXACT) for b in (0, 3, 8)],
+    *[("solarize", {"threshold": t}, EXACT) for t in (0, 0.5, 1.0)],
+    ("invert", {}, EXACT),
+    ("autocontrast", {}, SMOOTH),
+    ("equalize", {}, EXACT),
+    *[("gaussian_blur", {"kernel_size": k, "sigma": s}, SMOOTH) for k, s in ((3, None), ([5, 3], [1.0, 2.0]), (23, 4.0))],
+    ("to_dtype", {"dtype": torch.float32, "scale": True}, EXACT),
+    ("to_dtype", {"dtype": torch.float64}, EXACT),
+    ("to_dtype", {"dtype": torch.uint8, "scale": True}, EXACT),
+    ("erase", {"i": 2, "j": 3, "h": 10, "w": 11, "v": torch.tensor([1.7, 2.0, 3.0])[:, None, None]}, EXACT),
+    ("erase", {"i": 2, "j": 3, "h": 4, "w": 5, "v": torch.arange(60.0).reshape(3, 4, 5)}, EXACT),
+]
+
+
+def _name(case: tuple[str, dict[str, Any], tuple[float, float]]) -> str:
+    shown = [str(one) for one in case[1].values() if not isinstance(one, torch.Tensor)]
+    return f"{case[0]}-{'-'.join(shown)}"
+
+
+def _limits(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype) -> tuple[float, float | None]:
+    most, mean = case[2]
+    if not dtype.is_floating_point or not most:
+        return most, mean
+    nearest = case[1].get("interpolation", "nearest" if case[0] in ("affine", "rotate") else "") == "nearest"
+    fill = case[1].get("fill")
+    if nearest:  # single pixels between two others
+        return 1.0 if fill is None else 31.0, 1e-3
+    scale = 1.0 if fill is None else float(np.max(fill)) + 1
+    return 2e-5 * max(1.0, scale), None
+
+
+def _nearest_limits(case: tuple[str, dict[str, Any], tuple[float, float]], most: float, mean: float | None) -> tuple[float, float | None]:
+    """A warp by nearest pixels takes another pixel where the position is between two."""
+    chosen = case[1].get("interpolation", "nearest")
+    if case[0] in ("affine", "rotate", "perspective") and chosen == "nearest" and most:
+        return 255.0, 0.05
+    return most, mean
+
+
+def _listed(made: Any) -> list[torch.Tensor]:
+    return list(made) if isinstance(made, tuple | list) else [made]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_tensors(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype) -> None:
+    name, given, _ = case
+    most, mean = _nearest_limits(case, *_limits(case, dtype))
+    image = pixels(37, 53, 3, dtype)
+    stack = torch.stack([pixels(48, 42, 3, dtype, k) for k in range(6)]).reshape(2, 3, 3, 48, 42)
+    for inpt in (image, stack):
+        before = inpt.clone()
+        ours, theirs = getattr(F, name)(inpt, **given), getattr(reference, name)(inpt, **given)
+        for one, other in zip(_listed(ours), _listed(theirs), strict=True):
+            compare(one, other, most, mean)
+        assert torch.equal(inpt, before)
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_ragged_batches(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, layout: str) -> None:
+    name, given, _ = case
+    most, mean = _nearest_limits(case, *_limits(case, dtype))
+    samples = pictures(3, dtype)
+    made = getattr(F, name)(image_batch(samples, layout), **given)
+    theirs = [_listed(getattr(reference, name)(one, **given)) for one in samples]
+    for k, batch in enumerate(_listed(made)):
+        assert isinstance(batch, ndd.Batch)
+        assert batch.layout == layout
+        for one, other in zip(of_batch(batch), [row[k] for row in theirs], strict=True):
+            compare(one, other, most, mean)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[0] not in ("five_crop", "ten_crop")], ids=_name)
+def test_videos(case: tuple[str, dict[str, Any], tuple[float, float]]) -> None:
+    name, given, _ = case
+    most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
+    samples = [torch.stack([pixels(h, w, 3, torch.uint8, 10 * k + f) for f in range(k + 1)]) for k, (h, w) in enumerate(((37, 53), (64, 48)))]
+    made = getattr(F, name)(image_batch(samples, "FHWC"), **given)
+    assert made.layout == "FHWC"
+    if not hasattr(reference, f"{name}_video"):
+        theirs = [getattr(reference, name)(one, **given) for one in samples]
+    else:
+        theirs = [getattr(reference, f"{name}_video")(one, **given) for one in samples]
+    for one, other in zip(of_batch(made), theirs, strict=True):
+        compare(one, other, most, mean)
+
+
+@pytest.mark.parametrize("name", ["adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust_hue", "autocontrast", "equalize", "invert",
+                                  "rgb_to_grayscale", "grayscale_to_rgb", "adjust_sharpness", "horizontal_flip"])  # fmt: skip
+def test_one_channel(name: str) -> None:
+    given = {"adjust_brightness": (1.3,), "adjust_contrast": (0.4,), "adjust_saturation": (0.3,), "adjust_hue": (0.2,), "adjust_sharpness": (2.0,)}
+    image = pixels(23, 31, 1)
+    compare(getattr(F, name)(image, *given.get(name, ())), getattr(reference, name)(image, *given.get(name, ())), 1.0, 0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float64])
+@pytest.mark.parametrize(
+    "name, given",
+    [
+        ("horizontal_flip", ()),
+        ("crop", (1, 2, 10, 50)),
+        ("pad", ([1, 2],)),
+        ("center_crop", (20,)),
+        ("resize", ([10, 12],)),
+        ("invert", ()),
+        ("solarize", (1,)),
+        ("posterize", (2,)),
+        ("rotate", (33.0,)),
+        ("gaussian_blur", (3,)),
+        ("rgb_to_grayscale", ()),
+        ("adjust_brightness", (1.3,)),
+        ("adjust_hue", (0.2,)),
+    ],
+)
+def test_other_types(name: str, given: tuple[Any, ...], dtype: torch.dtype) -> None:
+    image = pixels(23, 31, 3, torch.float64) if dtype.is_floating_point else pixels(23, 31, 3).to(dtype)
+    try:
+        theirs = getattr(reference, name)(image, *given)
+    except (RuntimeError, TypeError):
+        with pytest.raises((RuntimeError, TypeError)):
+            getattr(F, name)(image, *given)
+        return
+    compare(getattr(F, name)(image, *given), theirs, 1e-5 if dtype.is_floating_point else 1.0, 0.05)
+
+
+@pytest.mark.parametrize("name, given", [
+    ("resize", ([20, 30],)), ("rotate", (20,)), ("adjust_hue", (0.2,)), ("adjust_contrast", (0.5,)), ("crop", (-2, 3, 20, 50)), ("equalize", ()),
+    ("pad", (3,)), ("gaussian_blur", (5,)), ("perspective", (START, END)), ("posterize", (3,)), ("jpeg", (40,)), ("five_crop", (10,)),
+    ("elastic", (torch.full((1, 33, 47, 2), 0.1),)), ("erase", (1, 2, 3, 4, torch.zeros(3, 1, 1))),
+])  # fmt: skip
+def test_pillow_images_as_in_torchvision(name: str, given: tuple[Any, ...]) -> None:
+    image = PIL.Image.fromarray(pixels(33, 47).permute(1, 2, 0).numpy())
+    for one, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
+        assert isinstance(one, PIL.Image.Image)
+        assert np.array_equal(np.asarray(one), np.asarray(other))
+
+
+MASKS: list[tuple[str, dict[str, Any]]] = [
+    ("horizontal_flip", {}),
+    ("vertical_flip", {}),
+    ("crop", {"top": -1, "left": 2, "height": 20, "width": 90}),
+    ("center_crop", {"output_size": [20, 60]}),
+    ("pad", {"padding": [1, 2, 3, 4], "fill": 2}),
+    ("resize", {"size": [20, 25]}),
+    ("resize", {"size": [20, 25], "interpolation": "nearest-exact"}),
+    ("resized_crop", {"top": 1, "left": 2, "height": 20, "width": 15, "size": [9, 30]}),
+    ("affine", {"angle": 20, "translate": [1, 2], "scale": 1.1, "shear": [3, 4], "fill": 1}),
+    ("rotate", {"angle": 33, "expand": True}),
+    ("perspective", {"startpoints": START, "endpoints": END}),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
+@pytest.mark.parametrize("name, given", MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
+def test_masks(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
+    samples = [(pixels(h, w, n, seed=n) > 120).to(dtype) for n, (h, w) in ((1, (37, 53)), (4, (64, 48)))]
+    theirs = [getattr(reference, name)(single.Mask(one), **given) for one in samples]
+    flat = [getattr(reference, name)(single.Mask(one[0]), **given) for one in samples]
+    warped = name in ("affine", "rotate", "perspective")
+    ours = [getattr(F, name)(single.Mask(one), **given) for one in samples]
+    made = getattr(F, name)(tv_tensors.Mask(ndd.batch(samples)), **given)
+    planes = getattr(F, name)(tv_tensors.Mask(ndd.batch([one[0] for one in samples], layout="HW")), **given)
+    assert type(made) is tv_tensors.Mask
+    for one, batched, other, plane, expected in zip(ours, made.evaluate(), theirs, planes.evaluate(), flat, strict=True):
+        assert type(one) is single.Mask
+        compare(one.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor), float(warped), 0.02)
+        compare(batched.torch(), other.as_subclass(torch.Tensor), float(warped), 0.02)
+        compare(plane.torch(), expected.as_subclass(torch.Tensor), float(warped), 0.02)
+
+
+@pytest.mark.parametrize("fill", [None, 0, [10.0, 20.0, 30.0]])
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_elastic(interpolation: str, fill: Any) -> None:
+    samples = pictures()
+    fields = [torch.from_numpy(np.random.default_rng(k).normal(0, 0.1, (*one.shape[1:], 2))).float() for k, one in enumerate(samples)]
+    made = F.elastic(image_batch(samples), ndd.batch(fields), interpolation, fill)
+    for one, batched, field in zip(samples, of_batch(made), fields, strict=True):
+        theirs = reference.elastic(one, field[None], interpolation, fill)
+        most, mean = (255.0, 0.05) if interpolation == "nearest" else WARP
+        compare(batched, theirs, most, mean)
+        compare(F.elastic(one, field[None], interpolation, fill), theirs, most, mean)
+
+
+NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
+    ("crop", {"top": [0, 1, 2, -3], "left": [3, 2, 1, 0], "height": [20, 21, 22, 23], "width": [9, 8, 7, 60]}),
+    ("rotate", {"angle": [10.0, -20.0, 90.0, 0.0]}),
+    ("adjust_brightness", {"brightness_factor": [0.5, 1.0, 1.5, 2.0]}),
+    ("adjust_contrast", {"contrast_factor": [0.5, 1.0, 1.5, 2.0]}),
+    ("adjust_hue", {"hue_factor": [0.1, 0.0, -0.2, 0.5]}),
+    ("adjust_saturation", {"saturation_factor": [0.5, 1.0, 1.5, 2.0]}),
+    ("adjust_sharpness", {"sharpness_factor": [0.5, 1.0, 1.5, 2.0]}),
+    ("adjust_gamma", {"gamma": [0.5, 1.0, 1.5, 2.0]}),
+    ("posterize", {"bits": [1, 2, 3, 8]}),
+    ("solarize", {"threshold": [10, 128, 255, 0]}),
+    ("jpeg", {"quality": [10, 50, 90, 100]}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
+@pytest.mark.parametrize("name, given", NUMBERS, ids=[name for name, _ in NUMBERS])
+def test_a_number_for_every_sample(name: str, given: dict[str, list[Any]]) -> None:
+    samples = pictures()
+    theirs = [getattr(reference, name)(one, **{key: values[k] for key, values in given.items()}) for k, one in enumerate(samples)]
+    most, mean = (255.0, 0.05) if name == "rotate" else (1.0, 0.02)
+    for form in (lambda values: values, lambda values: ndd.batch(values), torch.tensor):
+        made = getattr(F, name)(image_batch(samples), **{key: form(values) for key, values in given.items()})
+        for one, other in zip(of_batch(made), theirs, strict=True):
+            compare(one, other, most, mean)
+
+
+def test_rows_of_numbers_for_every_sample() -> None:
+    samples, batch = pictures(), image_batch(pictures())
+    sizes = [(20, 30), (31, 8), (9, 9), (60, 60)]
+    for one, picture, size in zip(of_batch(F.resize(batch, sizes)), samples, sizes, strict=True):
+        compare(one, reference.resize(picture, list(size)), 1.0, 0.02)
+    made = F.affine(batch, 10.0, [[1, 2], [3, 4], [5, 6], [7, 8]], [1.0, 1.1, 1.2, 1.3], [[0, 0], [5, 0], [0, 5], [5, 5]], interpolation="bilinear")
+    for k, (one, picture) in enumerate(zip(of_batch(made), samples, strict=True)):
+        shear = [[0, 0], [5, 0], [0, 5], [5, 5]][k]
+        compare(one, reference.affine(picture, 10.0, [2 * k + 1, 2 * k + 2], 1.0 + 0.1 * k, shear, interpolation="bilinear"), *WARP)
+    made = F.gaussian_blur(batch, 5, [0.5, 1.0, 1.5, 2.0])
+    for k, (one, picture) in enumerate(zip(of_batch(made), samples, strict=True)):
+        compare(one, reference.gaussian_blur(picture, 5, 0.5 + 0.5 * k), *SMOOTH)
+
+
+def test_normalize_and_conversion() -> None:
+    samples = pictures(3, torch.float32)
+    mean, std = [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]
+    for layout in ("HWC", "CHW"):
+        for one, picture in zip(of_batch(F.normalize(image_batch(samples, layout), mean, std)), samples, strict=True):
+            compare(one, reference.normalize(picture, mean, std), 1e-5)
+    image = samples[0].clone()
+    assert F.normalize(image, mean, std, inplace=True) is image
+    compare(image, reference.normalize(samples[0], mean, std), 1e-5)
+    made = F.to_image(image_batch(pictures()))
+    assert made.layout == "CHW"
+    assert all(torch.equal(one, other) for one, other in zip(of_batch(made), pictures(), strict=True))
+    images = F.to_pil_image(image_batch(pictures()))
+    assert [one.size for one in images] == [(w, h) for _, h, w in (p.shape for p in pictures())]
+
+
+@pytest.mark.parametrize("old", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64])
+@pytest.mark.parametrize("new", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [True, False])
+def test_to_dtype(old: torch.dtype, new: torch.dtype, scale: bool) -> None:
+    samples = [pixels(5 + k, 7, 3, torch.float64) if old.is_floating_point else pixels(5 + k, 7, 3) // 2 for k in range(2)]
+    samples = [one.to(old) for one in samples]
+    try:
+        theirs = [reference.to_dtype(one, new, scale) for one in samples]
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match="safely"):
+            F.to_dtype(image_batch(samples), new, scale)
+        return
+    for one, other in zip(of_batch(F.to_dtype(image_batch(samples), new, scale)), theirs, strict=True):
+        compare(one, other)
+    compare(F.to_dtype(samples[0], new, scale), theirs[0])
+
+
+def test_noise() -> None:
+    images = [torch.full((3, 60, 50), 0.5), torch.full((3, 40, 70), 0.5)]
+    ndd.random.set_seed(3)
+    made = of_batch(F.gaussian_noise(image_batch(images), mean=0.1, sigma=[0.05, 0.1]))
+    for one, sigma in zip(made, (0.05, 0.1), strict=True):
+        assert abs(one.mean().item() - 0.6) < 0.01
+        assert abs(one.std().item() - sigma) < 0.01
+    levels = F.gaussian_noise(torch.full((3, 100, 100), 100, dtype=torch.uint8), sigma=0.05)
+    assert levels.dtype is torch.uint8
+    assert abs(levels.float().std().item() - 12.75) < 0.5
+    assert abs(levels.float().mean().item() - 100) < 0.3
+    wrapped = F.gaussian_noise(torch.full((1, 50, 50), 250, dtype=torch.uint8), mean=0.1, sigma=0.0, clip=False)
+    assert int(wrapped[0, 0, 0]) == (250 + 25) % 256
+    assert torch.equal(F.gaussian_noise(torch.full((1, 2, 2), 0.99), mean=0.5, sigma=0.0), torch.ones(1, 2, 2))

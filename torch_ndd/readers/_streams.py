@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of a loader that can only go forward: iterable data sets and ``ExternalSource``."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .._core.batch import Batch
+from .._core.states import checked, equal, keys, row, whole
+from ._external_source import ExternalSource
+from ._items import leaves, prepared, together
+from ._worker_processes import Processes, WorkerFailure, told
+from .dataset import Collated
+
+_MOST_SHARDS = 1 << 20
+_STATE = keys(
+    version=equal(1),
+    epoch=whole(),
+    taken=row(row(whole(1, _MOST_SHARDS), whole())),
+    shard=whole(0, _MOST_SHARDS),
+)
+
+
+class Stream:
+    """Epochs of a source without random access. A position is the number of items that all shards together have taken; going there drops items."""
+
+    _op = "DataLoader"
+    _max_batch_size: int | None = None
+    _num_shards, _shard_id = 1, 0
+
+    def __init__(self) -> None:
+        self._epoch = self._taken = 0  # by this shard, as if all batches were full
+        self._before = 0  # by all shards, before the state that was loaded
+        self._resumed = False
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        """Yield the batches from the position on, and how many items of a shard each has."""
+        raise NotImplementedError
+
+    def _pass(self, batch_size: int | None) -> Iterator[Any]:
+        assert batch_size is not None
+        if not self._resumed and (self._taken or self._before):
+            self._next_epoch()
+        self._resumed = False
+        return self._rest(batch_size)
+
+    def _rest(self, batch_size: int) -> Iterator[Any]:
+        for batch, count in self._batches(batch_size):
+            self._taken += count
+            yield batch
+        self._next_epoch()
+
+    def _next_epoch(self) -> None:
+        self._epoch, self._taken, self._before = self._epoch + 1, 0, 0
+
+    @property
+    def _position(self) -> int:
+        return self._before + self._taken * self._num_shards
+
+    def _place(self) -> tuple[int, int]:
+        return self._epoch, self._position + self._shard_id
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position, equal on all ranks."""
+        return {"version": 1, "epoch": self._epoch, "taken": [[1, self._position]], "shard": 0}
+
+    def _checked_state(self, state: Any) -> tuple[int, int]:
+        found = checked(self._op, _STATE, state)
+        return found["epoch"], found["taken"][0][0] * found["taken"][0][1]
+
+    def _go_to(self, state: tuple[int, int]) -> None:
+        (self._epoch, self._before), self._taken, self._resumed = state, 0, True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make an epoch the next one."""
+        self._go_to((whole()(epoch, f"{self._op}: epoch"), 0))
+
+    def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
+        raise TypeError(f"{self._op}: the number of batches is not known: the source has no len()")
+
+    def _advice(self) -> tuple[str, str]:
+        return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that several items are made at a time"
+
+
+class Numbered:
+    """Items of an iterable by (epoch, number), in ascending order. An earlier number begins a new iteration, a later one drops items."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._items: Iterator[Any] | None = None
+        self._at = (-1, 0)
+
+    def __getitem__(self, key: tuple[int, int]) -> Any:
+        epoch, number = key
+        if self._items is None or epoch != self._at[0] or number < self._at[1]:
+            if hasattr(self._dataset, "set_epoch"):
+                self._dataset.set_epoch(epoch)
+            self._items, self._at = iter(self._dataset), (epoch, 0)
+        try:
+            for _ in range(self._at[1], number):
+                next(self._items)
+            item = next(self._items)
+        except StopIteration:
+            self._items = None
+            return Ended()
+        except BaseException:
+            self._items = None
+            raise
+        self._at = epoch, number + 1
+        return item
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_dataset": self._dataset, "_items": None, "_at": (-1, 0)}
+
+
+class Ended:
+    """Stands behind the last item."""
+
+
+class IterableReader(Stream):
+    """An iterable data set: shard k of n takes item k, k + n, ... It is iterated over once per epoch, on one thread or in one process."""
+
+    def __init__(self, dataset: Any, shard_id: int, num_shards: int, context: Any, collate: Callable[[list[Any]], Any] | None) -> None:
+        super().__init__()
+        self._op = f"DataLoader({type(dataset).__name__})"
+        self._dataset, self._collate, self._context = dataset, collate, context
+        self._shard_id, self._num_shards = shard_id, num_shards
+        self._items, self._processes = Numbered(dataset), None
+
+    def _item(self, number: int) -> Any:
+        key = (self._epoch, number)
+        try:
+            if self._context is not None:
+                if self._processes is None:
+                    self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
+                return self._processes.item(key)
+            item = self._items[key]
+            return item if self._collate is not None else prepared(item)
+        except WorkerFailure as error:
+            raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)
+        except Exception as error:
+            raise RuntimeError(f"{self._op}: sample {number}: {told(error)}") from error
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        number = self._position + self._shard_id
+        ended = False
+        while not ended:
+            items: list[Any] = []
+            while len(items) < batch_size:
+                item = self._item(number)
+                if isinstance(item, Ended):
+                    ended = True
+                    break
+                items.append(item)
+                number += self._num_shards
+            if items:
+                yield self._together(items), batch_size
+
+    def _together(self, items: list[Any]) -> Any:
+        if self._collate is not None:
+            return Collated(self._collate(items), len(items), ())
+        made = together(items)
+        return made if isinstance(made, tuple | dict) else (made,)
+
+    def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
+        if not hasattr(self._dataset, "__len__"):
+            return super()._length(batch_size, drop_last)
+        assert batch_size is not None
+        count = (len(self._dataset) + self._num_shards - 1 - self._shard_id) // self._num_shards
+        return count // batch_size if drop_last else -(-count // batch_size)
+
+    def _advice(self) -> tuple[str, str]:
+        what, advice = super()._advice()
+        return type(self._dataset).__name__, advice if what else ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_processes": None}
+
+
+class ExternalReader(Stream):
+    """The batches of an ``ExternalSource``; StopIteration ends an epoch. A state is the number of its batches."""
+
+    def __init__(self, source: ExternalSource) -> None:
+        super().__init__()
+        self._op, self._source = "DataLoader(ExternalSource)", source
+        self._asked = 0  # batches of this epoch
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        wanted = self._position
+        if wanted < self._asked:
+            self._source._items = None  # an iterable and a generator function begin again
+            self._asked = 0
+        with contextlib.suppress(StopIteration):
+            while self._asked < wanted:
+                self._next(batch_size)
+            while True:
+                yield self._next(batch_size), 1
+        self._asked = 0
+        self._source._items = None
+
+    def _next(self, batch_size: int) -> Any:
+        made = self._source(batch_size=batch_size)
+        self._asked += 1
+        return made if isinstance(made, tuple) else (made,)
+
+
+def count_of(outputs: Any) -> int:
+    """Return the number of samples of a reader's outputs."""
+    if isinstance(outputs, Collated):
+        return outputs.samples
+    first = leaves(outputs)[0]
+    return first.batch_size if isinstance(first, Batch) else len(first)

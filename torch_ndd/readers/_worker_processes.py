@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that call the ``__getitem__`` of a data set, for data sets that hold the GIL."""
+
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import struct
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from io import BytesIO
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._core.workers import when_gone
+from ._items import prepared
+
+_WATCHED = 0.5  # seconds between two looks whether the parent lives
+_PATIENCE = 2.0  # seconds for an idle process to end
+
+
+class RemoteError(Exception):
+    """What a worker process raised: its text is the traceback there."""
+
+
+class WorkerFailure(Exception):
+    """An item that a worker process could not deliver."""
+
+
+class Processes:
+    """Worker processes that end with ``owner``, with the interpreter, and with the parent process, however it ends.
+
+    Args:
+        context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``.
+        count: number of processes.
+        dataset: what they index; it is copied into each.
+        raw: return items as they are, for a ``collate_fn``.
+        owner: the processes end when it is collected.
+
+    Raises:
+        TypeError: the data set cannot be pickled for processes that are not forked.
+    """
+
+    def __init__(self, context: Any, count: int, dataset: Any, raw: bool, owner: Any) -> None:
+        self._context = multiprocessing.get_context(context) if isinstance(context, str) else context
+        self._dataset, self._raw = dataset, raw
+        self._seed = int.from_bytes(os.urandom(4), "little")
+        self._running: dict[int, tuple[Any, Connection]] = {}
+        self._idle: SimpleQueue[int] = SimpleQueue()
+        self._served: set[int] = set()  # processes that have begun to serve
+        self._failed: str | None = None
+        self._lock = threading.Lock()
+        try:
+            for number in range(count):
+                self._start(number)
+                self._idle.put(number)
+        except BaseException:
+            _end(self._running)
+            raise
+        when_gone(owner, partial(_end_aside, self._running))
+
+    def _start(self, number: int) -> None:
+        ours, theirs = self._context.Pipe()
+        forked = self._context.get_start_method() == "fork"
+        # A forked child inherits the ends of the others: while it holds them, those do not learn that the parent has gone.
+        inherited = [ours, *(connection for _, connection in self._running.values())] if forked else []
+        arguments = (theirs, inherited, self._dataset, self._raw, self._seed + number, os.getpid())
+        process = self._context.Process(target=serve, args=arguments, daemon=True, name=f"torch_ndd worker {number}")
+        try:
+            process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            ours.close()
+            raise TypeError(
+                f"the data set cannot be sent to a worker process: {error}; define its class and its functions in a module, "
+                'or take multiprocessing_context="fork"'
+            ) from error
+        finally:
+            theirs.close()
+        self._running[number] = process, ours
+
+    def item(self, key: Any) -> Any:
+        """Return an item of the data set, computed by an idle process. Raise WorkerFailure with its error, caused by its traceback."""
+        number = self._idle.get()
+        try:
+            found, error = self._answer(number, key)
+        finally:
+            self._idle.put(number)
+        if error is not None:
+            text, remote = error
+            raise WorkerFailure(text) from RemoteError(f"\n{remote}")
+        return found
+
+    def _answer(self, number: int, key: Any) -> Any:
+        if self._failed is not None:
+            raise WorkerFailure(self._failed)
+        process, connection = self._running[number]
+        try:
+            if number not in self._served:
+                connection.recv_bytes()
+                self._served.add(number)
+            connection.send(key)
+            return _receive(connection)
+        except (EOFError, OSError):
+            process.join(_PATIENCE)
+        code = process.exitcode
+        ended = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
+        if number not in self._served:  # another one would end like it
+            self._failed = f"a worker process could not start: it ended with {ended}, and its standard error tells why"
+            raise WorkerFailure(self._failed)
+        with self._lock:
+            connection.close()
+            self._served.discard(number)
+            self._start(number)
+        raise WorkerFailure(f"its worker process ended with {ended}")
+
+
+def _end(running: dict[int, tuple[Any, Connection]]) -> None:
+    processes = list(running.values())
+    running.clear()
+    for _, connection in processes:
+        connection.close()
+    end = time.monotonic() + _PATIENCE
+    for process, _ in processes:
+        process.join(max(0.0, end - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _end_aside(running: dict[int, tuple[Any, Connection]]) -> None:
+    """End processes without waiting for them: many loaders may be dropped at once."""
+    threading.Thread(target=_end, args=[running], daemon=True, name="torch_ndd end of workers").start()
+
+
+def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any, raw: bool, seed: int, parent: int) -> None:
+    """Answer requests for items until the parent closes the connection or is gone."""
+    for one in inherited:
+        one.close()
+    threading.Thread(target=_watch, args=[parent], daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    connection.send_bytes(b"ready")
+    while True:
+        try:
+            key = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer: Any = (dataset[key] if raw else prepared(dataset[key]), None)
+            message = _encoded(answer)
+        except Exception as error:
+            message = _encoded((None, (told(error), traceback.format_exc())))
+        try:
+            _send(connection, *message)
+        except OSError:
+            return
+
+
+def _watch(parent: int) -> None:
+    """End this process when its parent has ended; it may be computing, and so not waiting at the connection."""
+    while os.getppid() == parent:
+        time.sleep(_WATCHED)
+    os._exit(1)
+
+
+def told(error: BaseException) -> str:
+    """Return the type and the message of an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class _Pickler(pickle.Pickler):
+    """Sends the values of tensors apart, without torch's shared memory, whose files a killed process leaves behind."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is torch.Tensor and obj.device.type == "cpu" and obj.layout == torch.strided and obj.dtype in _NUMPY_DTYPES:
+            return torch.from_numpy, (np.ascontiguousarray(obj.detach().resolve_conj().resolve_neg().numpy()).reshape(obj.shape),)
+        return NotImplemented
+
+
+_NUMPY_DTYPES = frozenset(torch.from_numpy(np.zeros(1, kind)).dtype for kind in "?bBhHiIlLefdFD")
+
+
+def _encoded(value: Any) -> tuple[bytes, list[memoryview]]:
+    buffers: list[pickle.PickleBuffer] = []
+    stream = BytesIO()
+    callback: Callable[[pickle.PickleBuffer], None] = buffers.append
+    _Pickler(stream, 5, buffer_callback=callback).dump(value)
+    return stream.getvalue(), [one.raw() for one in buffers]
+
+
+def _send(connection: Connection, message: bytes, buffers: list[memoryview]) -> None:
+    connection.send_bytes(struct.pack(f"<{1 + len(buffers)}Q", len(buffers), *(one.nbytes for one in buffers)) + message)
+    for one in buffers:
+        if one.nbytes:
+            connection.send_bytes(one)
+
+
+def _receive(connection: Connection) -> Any:
+    message = connection.recv_bytes()
+    (count,) = struct.unpack_from("<Q", message)
+    sizes = struct.unpack_from(f"<{count}Q", message, 8)
+    buffers = [bytearray(size) for size in sizes]
+    for one in buffers:
+        if one:
+            connection.recv_bytes_into(one)
+    return pickle.loads(memoryview(message)[8 * (1 + count) :], buffers=buffers)

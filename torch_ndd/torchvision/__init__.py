@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchvision's transforms, data sets and loader over whole batches.
+
+``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` makes the
+function of a :class:`torch_ndd.DataLoader` from a transform of torchvision, :func:`from_timm` from the arguments of ``timm.data.create_transform``.
+
+Nothing of this is imported before it is used; all but ``datasets`` and ``from_timm`` needs torchvision.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import datasets as datasets
+    from . import tv_tensors as tv_tensors
+    from . import v2 as v2
+    from ._loader import DataLoader as DataLoader
+    from ._timm import from_timm as from_timm
+    from ._timm_mixup import Mixup as Mixup
+    from ._translate import from_torchvision as from_torchvision
+    from .datasets import CocoDetection as CocoDetection
+    from .datasets import ImageFolder as ImageFolder
+
+_MODULES = ("datasets", "tv_tensors", "v2")
+_NAMES = {
+    "CocoDetection": "datasets",
+    "DataLoader": "_loader",
+    "ImageFolder": "datasets",
+    "Mixup": "_timm_mixup",
+    "from_timm": "_timm",
+    "from_torchvision": "_translate",
+}
+
+__all__ = ["CocoDetection", "DataLoader", "ImageFolder", "Mixup", "datasets", "from_timm", "from_torchvision", "tv_tensors", "v2"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _NAMES:
+        return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

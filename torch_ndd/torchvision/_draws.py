@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers for the random transforms: one for each sample, from torch_ndd's generators."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from .._core.rng import compiled_draw
+from ..random import get_default_rng
+
+Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, or float64 or int64 (N,)
+
+
+class Draws:
+    """Draws for a sample (``batch_size`` is None) or for each sample of a batch.
+
+    A draw for a sample is a tensor of one element, so that the same arithmetic serves both; :meth:`result` makes it a number.
+    """
+
+    def __init__(self, batch_size: int | None) -> None:
+        self.batch_size = batch_size
+        self.count = 1 if batch_size is None else batch_size
+
+    def result(self, column: Any, kind: type = float) -> Any:
+        """Return the column of a batch; a Python number for a sample."""
+        if self.batch_size is not None:
+            return column
+        if isinstance(column, torch.Tensor):
+            return kind(column.item())
+        return kind(column)
+
+    def unit(self, *more: int) -> torch.Tensor:
+        """Return uniform numbers in [0, 1), float64 (N, *more)."""
+        shape = (self.count, *more)
+        total = 1
+        for extent in shape:
+            total *= extent
+        words = compiled_draw(None, total) if torch.compiler.is_compiling() else get_default_rng().draw(total)
+        return words.to(torch.float64).mul(2.0**-32).reshape(shape)
+
+    def uniform(self, low: Column, high: Column) -> torch.Tensor:
+        """Return uniform numbers in [low, high)."""
+        return low + self.unit() * (high - low)
+
+    def integers(self, low: Column, high: Column) -> torch.Tensor:
+        """Return uniform integers in [low, high), int64 (N,)."""
+        return (low + torch.floor(self.unit() * (high - low))).to(torch.int64)
+
+    def happens(self, probability: float) -> torch.Tensor:
+        """Return True with a probability: never for 0, always for 1."""
+        return self.unit() < probability
+
+    def choices(self, weights: Sequence[float]) -> torch.Tensor:
+        """Return indices with these probabilities, int64 (N,)."""
+        limits = torch.tensor(weights, dtype=torch.float64).cumsum(0)
+        return torch.searchsorted(limits / limits[-1], self.unit(), right=True).clamp(max=len(weights) - 1)
+
+    def permutations(self, count: int) -> torch.Tensor:
+        """Return permutations, int64 (N, count)."""
+        return self.unit(count).argsort(1)
+
+    def normal(self, *more: int) -> torch.Tensor:
+        """Return numbers of the standard normal distribution, float64 (N, *more)."""
+        pairs = self.unit(2, *more)
+        return torch.sqrt(-2.0 * torch.log1p(-pairs[:, 0])) * torch.cos(2.0 * torch.pi * pairs[:, 1])
+
+    def gamma(self, shape: float, *more: int) -> torch.Tensor:
+        """Return numbers of the gamma distribution, float64 (N, *more), by Marsaglia's and Tsang's rejection."""
+        d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
+        c = 1.0 / (9.0 * d) ** 0.5
+        made = torch.full((self.count, *more), -1.0, dtype=torch.float64)
+        for _ in range(64):  # each round takes more than 95 %
+            x, u = self.normal(*more), self.unit(*more)
+            v = (1.0 + c * x) ** 3
+            fits = (v > 0) & (torch.log1p(-u) < 0.5 * x * x + d - d * v + d * torch.log(v.clamp(min=1e-300)))
+            made = torch.where((made < 0) & fits, d * v, made)
+            if not torch.compiler.is_compiling() and bool((made >= 0).all()):
+                break
+        if shape < 1.0:
+            made = made * (1.0 - self.unit(*more)) ** (1.0 / shape)
+        return made
+
+    def dirichlet(self, concentration: float, count: int) -> torch.Tensor:
+        """Return weights of the symmetric Dirichlet distribution, float64 (N, count)."""
+        drawn = self.gamma(concentration, count).clamp(min=1e-300)
+        return drawn / drawn.sum(1, keepdim=True)
+
+
+def to_int(column: Column) -> Any:
+    """Truncate."""
+    return column.to(torch.int64) if isinstance(column, torch.Tensor) else int(column)
+
+
+def rounded(column: Column) -> Any:
+    """Round half to even."""
+    return torch.round(column).to(torch.int64) if isinstance(column, torch.Tensor) else round(column)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``torch.utils.data.DataLoader``'s constructor for :class:`torch_ndd.DataLoader`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .._core.device import DeviceLike
+from ..loader import DataLoader as NddLoader
+from ..readers._choice import Chosen
+from .datasets import ImageFolder
+
+
+class DataLoader(NddLoader):
+    """A :class:`torch_ndd.DataLoader` with the arguments of ``torch.utils.data.DataLoader`` and the same results.
+
+    For an ``ImageFolder``, ours or torchvision's, files are read and decoded natively, and its transform runs on whole batches
+    (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers`` threads, or in processes
+    with ``multiprocessing_context``.
+
+    Args:
+        dataset: any data set.
+        batch_size, shuffle, drop_last, pin_memory, multiprocessing_context: as in torch.
+        num_workers: threads or processes that call ``dataset[i]``; an ``ImageFolder`` needs none and ignores it.
+        timeout, prefetch_factor, persistent_workers, pin_memory_device, in_order: ignored.
+        sampler, batch_sampler, collate_fn, worker_init_fn, generator: only None.
+        prefetch, device, seed, prefetch_bytes, return_paths: see :class:`torch_ndd.DataLoader`.
+        unknown: what to do with transforms that are not torchvision's, see :func:`from_torchvision`.
+        **options: options of readers, see :class:`torch_ndd.readers.LoaderOptions`.
+
+    Raises:
+        TypeError: a ``sampler``, ``collate_fn`` or another argument that has no place here; a transform that cannot be translated.
+
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> from torchvision.transforms import v2
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("cat/1.png", "dog/2.png"):
+    ...     (folder / name).parent.mkdir()
+    ...     Image.new("RGB", (40, 20), "red").save(folder / name)
+    >>> transform = v2.Compose([v2.RandomResizedCrop(8), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    >>> dataset = ndd.ImageFolder(folder, transform)
+    >>> [(images.shape, labels.tolist()) for images, labels in DataLoader(dataset, batch_size=2, num_workers=4)]
+    [(torch.Size([2, 3, 8, 8]), [0, 1])]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        prefetch: int = 2,
+        device: DeviceLike | None = None,
+        seed: int | None = None,
+        unknown: str = "raise",
+        **options: Any,
+    ) -> None:
+        places = {
+            "sampler": (sampler, "torch_ndd.DataLoader takes one"),
+            "batch_sampler": (batch_sampler, "torch_ndd.DataLoader takes batch_size and a sampler"),
+            "collate_fn": (collate_fn, "torch_ndd.DataLoader takes one, and its fn gets whole batches"),
+            "worker_init_fn": (worker_init_fn, "there are no worker processes to prepare"),
+            "generator": (generator, "seed takes its place"),
+        }
+        for name, (value, where) in places.items():
+            if value is not None:
+                raise TypeError(f"torchvision.DataLoader: {name} has no place here: {where}")
+        if batch_size is None:
+            raise ValueError("torchvision.DataLoader: batch_size must be a number: batches are what is transformed")
+        given: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
+        given |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
+        if not _is_folder(dataset):
+            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context}
+        super().__init__(_Folder(dataset, unknown) if _is_folder(dataset) else dataset, batch_size=batch_size, **given)
+        self.dataset = dataset
+
+
+def _is_folder(dataset: Any) -> bool:
+    """Return whether this is an ``ImageFolder`` whose images are opened as usual."""
+    if isinstance(dataset, ImageFolder):
+        return True
+    known = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
+    return known and getattr(dataset.loader, "__name__", "") == "default_loader"
+
+
+class _Folder:
+    """An ``ImageFolder``, ours or torchvision's, for a loader."""
+
+    def __init__(self, dataset: Any, unknown: str) -> None:
+        self._dataset, self._unknown = dataset, unknown
+
+    def _loading(self, given: Any, options: Any) -> Chosen:
+        return Chosen(*ImageFolder._loading(self._dataset, given, options, self._unknown))

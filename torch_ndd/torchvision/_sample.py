@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples: trees of images, boxes, masks, labels and anything else, for one sample or a batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import PIL.Image
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torchvision import tv_tensors as single
+
+from .. import Tensor as NddTensor
+from .._core.batch import Batch, as_batch
+from . import tv_tensors
+
+Check: TypeAlias = "type | Callable[[Any], bool]"
+
+
+def is_pure_tensor(inpt: Any) -> bool:
+    """Return whether this is a torch tensor without a meaning."""
+    return isinstance(inpt, torch.Tensor) and not isinstance(inpt, single.TVTensor)
+
+
+def flatten(sample: Any) -> tuple[list[Any], TreeSpec]:
+    """Return the leaves of a sample and its structure. A Batch or a Tensor of torch_ndd is a leaf."""
+    return tree_flatten(sample, is_leaf=lambda one: isinstance(one, Batch | NddTensor))
+
+
+def unflatten(leaves: Sequence[Any], spec: TreeSpec) -> Any:
+    """Return the sample with these leaves."""
+    return tree_unflatten(list(leaves), spec)
+
+
+_KINDS: tuple[tuple[type, type], ...] = (
+    (tv_tensors.Video, single.Video),
+    (tv_tensors.Image, single.Image),
+    (tv_tensors.Mask, single.Mask),
+    (tv_tensors.BoundingBoxes, single.BoundingBoxes),
+    (tv_tensors.KeyPoints, single.KeyPoints),
+)
+
+
+def kind_of(inpt: Any) -> type:
+    """Return the type that decides what happens to a leaf: for a Batch, the type that one of its samples would have in torchvision."""
+    if not isinstance(inpt, Batch):
+        return type(inpt)
+    for ours, theirs in _KINDS:
+        if type.__instancecheck__(ours, inpt):
+            return theirs
+    layout = inpt.layout or ""
+    if layout.endswith(tv_tensors.IMAGE_ENDINGS):
+        return single.Video if len(layout) > 3 else single.Image
+    return torch.Tensor
+
+
+def check_type(obj: Any, types_or_checks: Sequence[Check]) -> bool:
+    """Return whether an object, or each sample of a Batch, is of one of these types, or passes one of these checks."""
+    if isinstance(obj, Batch):
+        kind = kind_of(obj)
+        for one in types_or_checks:
+            if isinstance(one, type):
+                if issubclass(kind, one) or isinstance(obj, one):
+                    return True
+            elif getattr(one, "__name__", "") == "is_pure_tensor":
+                if kind is torch.Tensor:
+                    return True
+            elif one(obj):
+                return True
+        return False
+    return any(isinstance(obj, one) if isinstance(one, type) else one(obj) for one in types_or_checks)
+
+
+def has_any(flat_inputs: Sequence[Any], *types_or_checks: Check) -> bool:
+    """Return whether any leaf is of one of these types."""
+    return any(check_type(one, types_or_checks) for one in flat_inputs)
+
+
+def has_all(flat_inputs: Sequence[Any], *types_or_checks: Check) -> bool:
+    """Return whether there is a leaf of each of these types."""
+    return all(any(check_type(one, (wanted,)) for one in flat_inputs) for wanted in types_or_checks)
+
+
+def is_explicit_image(leaf: Any) -> bool:
+    """Return whether a leaf is known to be an image or a video, so that tensors beside it are not."""
+    return issubclass(kind_of(leaf), single.Image | single.Video | PIL.Image.Image)
+
+
+def batch_size_of(name: str, leaves: Sequence[Any]) -> int | None:
+    """Return the number of samples, None without a Batch.
+
+    Raises:
+        ValueError: Batches of different sizes.
+        TypeError: a single image, box or the like beside a Batch.
+    """
+    size = None
+    for leaf in leaves:
+        if isinstance(leaf, Batch):
+            if size is not None and leaf.batch_size != size:
+                raise ValueError(f"{name}: all Batches of a sample must have the same size, got {size} and {leaf.batch_size}")
+            size = leaf.batch_size
+    if size is not None:
+        for leaf in leaves:
+            if isinstance(leaf, single.TVTensor | PIL.Image.Image):
+                raise TypeError(
+                    f"{name}: a {type(leaf).__name__} is one sample and cannot stand beside a Batch of {size}; make a Batch of all of them"
+                )
+    return size
+
+
+def has_shape(leaves: Sequence[Any]) -> int | None:
+    """Return the number of samples of the first Batch, None without one."""
+    return next((leaf.batch_size for leaf in leaves if isinstance(leaf, Batch)), None)
+
+
+def selected(leaf: Any, indices: Sequence[int]) -> Any:
+    """Return some samples of a leaf; anything but a Batch is common to all samples."""
+    return leaf.select(list(indices)) if isinstance(leaf, Batch) else leaf
+
+
+def merged(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: int) -> Batch:
+    """Return one Batch of parts that hold these samples.
+
+    Raises:
+        RuntimeError: parts with different types, layouts or kinds.
+    """
+    first = parts[0][1]
+    for _, part in parts[1:]:
+        if (part.dtype, part.layout, part.ndim, kind_of(part)) != (first.dtype, first.layout, first.ndim, kind_of(first)):
+            raise RuntimeError(
+                f"{name}: the results for different samples do not fit together: {first.dtype} with layout {first.layout!r} and "
+                f"{part.dtype} with layout {part.layout!r}; all transforms must return the same type and layout"
+            )
+    samples: list[Any] = [None] * batch_size
+    sizes: list[Any] = [None] * batch_size
+    for indices, part in parts:
+        canvas = getattr(part, "canvas_size", None)
+        for k, i in enumerate(indices):
+            samples[i] = part._nth(k)
+            sizes[i] = canvas[k] if canvas is not None else None
+    made = as_batch(samples, layout=first.layout)
+    if isinstance(first, tv_tensors.Typed):
+        changed = {"canvas_size": sizes} if hasattr(first, "canvas_size") else {}
+        return first.over(made, **changed)
+    return made
+
+
+def get_bounding_boxes(flat_inputs: Sequence[Any]) -> Any:
+    """Return the first bounding boxes. Raise ValueError if there are none."""
+    for one in flat_inputs:
+        if check_type(one, (single.BoundingBoxes,)):
+            return one
+    raise ValueError("No bounding boxes were found in the sample")
+
+
+def get_keypoints(flat_inputs: Sequence[Any]) -> Any:
+    """Return the first key points. Raise ValueError if there are none."""
+    for one in flat_inputs:
+        if check_type(one, (single.KeyPoints,)):
+            return one
+    raise ValueError("No keypoints were found in the sample")
+
+
+def labels_of(sample: Any) -> Any:
+    """Return the labels of a sample: its second part, or what a mapping there has under a key with "label".
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = sample[1] if isinstance(sample, tuple | list) else sample
+    if isinstance(found, torch.Tensor | Batch):
+        return found
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            "When using the default labels_getter, the input passed to forward must be a dictionary or a two-tuple whose second item is a dictionary "
+            f"or a tensor, but got {found} instead."
+        )
+    keys = [key for key in found if isinstance(key, str)]
+    key = next((one for one in keys if one.lower() == "labels"), None) or next((one for one in keys if "label" in one.lower()), None)
+    if key is None:
+        raise ValueError("No labels were found in the sample: give labels_getter, a function that returns them, or None if there are none")
+    return found[key]

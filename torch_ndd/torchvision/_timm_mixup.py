@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""timm's Mixup: mixup and CutMix of a batch with its reverse, with label smoothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._core.batch import Batch, new_batch
+from ..augment._mixing import _pasted
+from ..ops.permute import permute_batch
+from ._draws import Draws
+
+_MODES = ("batch", "pair", "elem")
+
+
+class Mixup:
+    """Mix every image of a batch and its label with those at the mirrored place: the first with the last.
+
+    The parameters, the laws and the results are those of ``timm.data.Mixup``; images are a Batch, and a batch of an odd number of samples mixes its
+    middle one with itself.
+
+    Args:
+        mixup_alpha: parameter of the beta distribution of mixup; 0 switches it off.
+        cutmix_alpha: that of CutMix.
+        cutmix_minmax: smallest and largest side of CutMix's box relative to the image, instead of ``cutmix_alpha``.
+        prob: probability of mixing, for the batch, or for every pair or sample.
+        switch_prob: probability of CutMix where both are on.
+        mode: draw once per "batch", "pair" or sample ("elem").
+        correct_lam: weigh labels by the area of the clipped box.
+        label_smoothing: part of a label that is spread over all classes.
+        num_classes: number of classes.
+
+    Raises:
+        ValueError: another mode; at the call, images of different shapes or other labels.
+
+    >>> images = batch(torch.rand(4, 3, 8, 8), layout="CHW")
+    >>> images, targets = Mixup(mixup_alpha=0.8, num_classes=10)(images, torch.tensor([1, 2, 3, 4]))
+    >>> images.shape[0], targets.torch().shape
+    ((3, 8, 8), torch.Size([4, 10]))
+    """
+
+    def __init__(
+        self,
+        mixup_alpha: float = 1.0,
+        cutmix_alpha: float = 0.0,
+        cutmix_minmax: Sequence[float] | None = None,
+        prob: float = 1.0,
+        switch_prob: float = 0.5,
+        mode: str = "batch",
+        correct_lam: bool = True,
+        label_smoothing: float = 0.1,
+        num_classes: int = 1000,
+    ) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"Mixup: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+        if cutmix_minmax is not None and len(cutmix_minmax) != 2:
+            raise ValueError(f"Mixup: cutmix_minmax takes two numbers, got {cutmix_minmax!r}")
+        self.mixup_alpha, self.cutmix_alpha = mixup_alpha, cutmix_alpha if cutmix_minmax is None else 1.0
+        if self.mixup_alpha <= 0 and self.cutmix_alpha <= 0:
+            raise ValueError("Mixup: mixup_alpha or cutmix_alpha must be positive, or cutmix_minmax given")
+        self.cutmix_minmax = cutmix_minmax
+        self.prob, self.switch_prob, self.mode, self.correct_lam = prob, switch_prob, mode, correct_lam
+        self.label_smoothing, self.num_classes = label_smoothing, num_classes
+
+    def __call__(self, images: Batch, labels: Any) -> tuple[Batch, Batch]:
+        """Return the mixed images and soft labels, float32 (classes,).
+
+        Args:
+            images: a Batch ``CHW`` or ``HWC`` of floats, of equal shapes.
+            labels: a class per sample, integers (N,) or (N, 1).
+        """
+        if not isinstance(images, Batch) or images._shapes is not None or images.layout not in ("CHW", "HWC"):
+            raise ValueError("Mixup: images must be a Batch CHW or HWC of equal shapes; resize or crop them first")
+        size = images.batch_size
+        boxed, share, boxes = self._drawn(images)
+        mixed = images
+        order = np.arange(size)[::-1].copy()
+        if boxed.any():
+            layout = images.layout or ""
+            channels, height, width = (images._extent(layout.index(letter)) or 0 for letter in "CHW")
+            planes = channels if layout == "CHW" else 1
+            mixed = _pasted(images, torch.from_numpy(order), boxes, planes, height, width)
+        if bool((share[~boxed] != 1.0).any()):
+            weight = new_batch(torch.from_numpy(np.where(boxed, 1.0, share).astype(np.float32))).to_device(images.device)
+            mixed = mixed * weight + permute_batch(images, indices=order.tolist()) * (1.0 - weight)
+        return mixed, new_batch(self._targets(labels, size, share))
+
+    def _targets(self, labels: Any, size: int, share: np.ndarray) -> torch.Tensor:
+        values = labels.torch() if isinstance(labels, Batch) else torch.as_tensor(labels)
+        values = values.reshape(-1).cpu()
+        if len(values) != size or values.is_floating_point():
+            raise ValueError(f"Mixup: labels must be {size} integers, got {tuple(values.shape)} {values.dtype}")
+        off = self.label_smoothing / self.num_classes
+        hot = torch.full((size, self.num_classes), off)
+        hot.scatter_(1, values.long()[:, None], 1.0 - self.label_smoothing + off)
+        weight = torch.from_numpy(share.astype(np.float32))[:, None]
+        return hot * weight + hot.flip(0) * (1.0 - weight)
+
+    def _drawn(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return for each sample whether a box is replaced, how much of it remains, and the box: left, top, right, bottom."""
+        size, layout = images.batch_size, images.layout or ""
+        height, width = (images._extent(layout.index(letter)) or 0 for letter in "HW")
+        count = 1 if self.mode == "batch" else size // 2 if self.mode == "pair" else size
+        draws = Draws(count)
+        both = self.mixup_alpha > 0 and self.cutmix_alpha > 0
+        boxed = draws.happens(self.switch_prob).numpy() if both else np.full(count, self.cutmix_alpha > 0)
+        lam = np.where(boxed, self._beta(draws, self.cutmix_alpha), self._beta(draws, self.mixup_alpha))
+        lam = np.where(draws.unit().numpy() < self.prob, lam, 1.0)
+        boxed = boxed & (lam != 1.0)
+        boxes = self._boxes(draws, lam, height, width)
+        boxes[~boxed] = 0
+        if self.correct_lam or self.cutmix_minmax is not None:
+            area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+            lam = np.where(boxed, 1.0 - area / max(1, height * width), lam)
+        if self.mode == "elem":
+            return boxed, lam, boxes
+        if not count:
+            return np.zeros(size, bool), np.ones(size), np.zeros((size, 4), np.int64)
+        place = np.arange(size)
+        rows = np.zeros(size, np.int64) if self.mode == "batch" else np.minimum(place, size - 1 - place).clip(max=count - 1)
+        return boxed[rows], lam[rows], boxes[rows]
+
+    @staticmethod
+    def _beta(draws: Draws, alpha: float) -> np.ndarray:
+        return draws.dirichlet(alpha, 2)[:, 0].numpy() if alpha > 0 else np.ones(draws.count)
+
+    def _boxes(self, draws: Draws, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+        if self.cutmix_minmax is not None:
+            sides = []
+            for extent in (height, width):
+                low, high = (int(extent * one) for one in self.cutmix_minmax)
+                cut = draws.integers(low, max(high, low + 1))
+                start = draws.integers(0, extent - cut + 1)
+                sides.append((start.numpy(), (start + cut).numpy()))
+            (top, bottom), (left, right) = sides
+            return np.stack([left, top, right, bottom], 1)
+        ratio = np.sqrt(1.0 - lam)
+        edges = []
+        for extent in (height, width):
+            cut, center = (extent * ratio).astype(np.int64), draws.integers(0, extent).numpy()
+            edges.append((np.clip(center - cut // 2, 0, extent), np.clip(center + (cut + 1) // 2, 0, extent)))
+        (top, bottom), (left, right) = edges
+        return np.stack([left, top, right, bottom], 1)

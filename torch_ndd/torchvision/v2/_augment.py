@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Erasing, mixing of samples, JPEG artifacts."""
+
+import math
+from typing import Any
+
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch, new_batch
+from ...random import normal
+from .. import tv_tensors
+from .._draws import Draws, to_int
+from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, labels_of, unflatten
+from . import functional as F
+from ._flips_crops import warn_of_passing
+from ._transform import Batched, RandomApplied, draws_for, query_chw, query_size
+from .functional._dispatch import as_images
+
+
+class RandomErasing(RandomApplied, reference.RandomErasing):
+    """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
+
+    def _call_kernel(self, functional: Any, inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        warn_of_passing(self._name, inpt)
+        return super()._call_kernel(functional, inpt, *args, **kwargs)
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a window and its values; ``v`` is None if no window was found."""
+        draws = draws_for(flat_inputs)
+        channels, height, width = query_chw(flat_inputs)
+        if self.value is not None and len(self.value) not in (1, channels):
+            raise ValueError(f"RandomErasing: value should have a single number or {channels} (number of inpt channels), got {len(self.value)}")
+        rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
+        tries = 10
+        area = rows * columns * (self.scale[0] + draws.unit(tries).T * (self.scale[1] - self.scale[0]))
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        aspect = torch.exp(low + draws.unit(tries).T * (high - low))
+        h, w = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+        fits = (h < rows) & (w < columns)
+        first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)
+        h, w = h.gather(0, first)[0], w.gather(0, first)[0]
+        places = draws.unit(2)
+        i, j = torch.floor(places[:, 0] * (rows - h + 1)), torch.floor(places[:, 1] * (columns - w + 1))
+        if draws.batch_size is None and not bool(found):
+            return {"i": 0, "j": 0, "h": int(rows), "w": int(columns), "v": None}
+        h, w = torch.where(found, h, 0), torch.where(found, w, 0)
+        window = {key: draws.result(to_int(one), int) for key, one in (("i", i), ("j", j), ("h", h), ("w", w))}
+        return {**window, "v": self._values(draws, channels, window["h"], window["w"])}
+
+    def _values(self, draws: Draws, channels: Any, height: Any, width: Any) -> Any:
+        if self.value is not None:
+            return torch.tensor(self.value)[:, None, None]
+        if draws.batch_size is None:
+            return normal(shape=[channels, height, width]).torch()
+        shapes = torch.stack([torch.as_tensor(one).expand(draws.count) for one in (channels, height, width)], 1)
+        made = normal(shape=new_batch(shapes), batch_size=draws.count)
+        return [one.torch() for one in made.evaluate()]
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Erase in a leaf."""
+        if params["v"] is None:
+            return inpt
+        return self._call_kernel(F.erase, inpt, **params, inplace=self.inplace)
+
+
+class _Mixing(Batched):
+    """A transform of a whole batch of images and its labels, which mixes each sample with the one before."""
+
+    num_classes: int | None
+    alpha: float
+
+    def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
+        super().__init__(alpha=alpha, num_classes=num_classes, labels_getter=labels_getter)  # type: ignore[call-arg]
+        if labels_getter == "default":
+            self._labels_getter = labels_of
+
+    def forward(self, *inputs: Any) -> Any:
+        """Mix a batch: images ``(N, C, H, W)`` or a Batch of equal shapes, and labels ``(N,)`` or ``(N, classes)``."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        leaves, spec = flatten(sample)
+        batch_size_of(self._name, leaves)
+        if has_any(leaves, PIL.Image.Image, single.BoundingBoxes, single.Mask, single.KeyPoints):
+            raise ValueError(f"{self._name}() does not support PIL images, bounding boxes, keypoints and masks.")
+        given = self._labels_getter(sample)
+        labels = self._checked(given)
+        needs = self._needs_transform_list(leaves)
+        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
+        params |= {"labels": given, "batch_size": len(labels)}
+        made = []
+        for leaf, wanted in zip(leaves, needs, strict=True):
+            if leaf is given:
+                mixed = mixed_labels(labels, params.get("lam_adjusted", params.get("lam")), self.num_classes)
+                made.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
+            else:
+                made.append(self.transform(leaf, params) if wanted else leaf)
+        return unflatten(made, spec)
+
+    def _checked(self, given: Any) -> torch.Tensor:
+        """Return the labels as a tensor (N,) or (N, classes)."""
+        labels = given
+        if isinstance(given, Batch):
+            if given._shapes is not None:
+                raise ValueError(f"{self._name}: all labels of a Batch must have the same shape, got {given.shape}")
+            labels = given._ready()
+            if labels.dim() == 2 and labels.shape[1] == 1 and not labels.dtype.is_floating_point:
+                labels = labels[:, 0]
+        if not isinstance(labels, torch.Tensor):
+            raise ValueError(f"The labels must be a tensor, but got {type(labels)} instead.")
+        if labels.ndim not in (1, 2):
+            raise ValueError(f"{self._name}: labels have the shape (batch_size,) or (batch_size, num_classes), got {tuple(labels.shape)}")
+        if labels.ndim == 2 and self.num_classes is not None and labels.shape[-1] != self.num_classes:
+            raise ValueError(f"{self._name}: labels have {labels.shape[-1]} classes, but num_classes is {self.num_classes}; leave it to None")
+        if labels.ndim == 1 and self.num_classes is None:
+            raise ValueError("num_classes must be passed if the labels are index-based (1D)")
+        return labels
+
+    def _pixels(self, inpt: Any, batch_size: int) -> torch.Tensor:
+        """Return all images as one tensor."""
+        if isinstance(inpt, Batch):
+            if inpt._shapes is not None:
+                raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {inpt.shape[:4]}")
+            return inpt._ready()
+        wanted = 5 if isinstance(inpt, single.Video) else 4
+        if inpt.ndim != wanted:
+            raise ValueError(f"Expected a batched input with {wanted} dims, but got {inpt.ndim} dimensions instead.")
+        if inpt.shape[0] != batch_size:
+            raise ValueError(f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}.")
+        return inpt.as_subclass(torch.Tensor)
+
+    def _again(self, made: torch.Tensor, inpt: Any) -> Any:
+        """Return pixels as what they were."""
+        if isinstance(inpt, Batch):
+            plain = new_batch(made, None, inpt._layout)
+            return inpt.over(plain) if isinstance(inpt, tv_tensors.Typed) else plain
+        return made if is_pure_tensor(inpt) else single.wrap(made, like=inpt)
+
+    def _weight(self) -> float:
+        draws = Draws(None)
+        a, b = float(draws.gamma(self.alpha)), float(draws.gamma(self.alpha))
+        return a / (a + b) if a + b > 0 else 0.5
+
+
+def mixed_labels(labels: torch.Tensor, weight: Any, classes: int | None) -> torch.Tensor:
+    """Return one-hot labels, each mixed with the one before."""
+    if labels.ndim == 1:
+        labels = torch.nn.functional.one_hot(labels.long(), num_classes=classes or -1)
+    if not labels.dtype.is_floating_point:
+        labels = labels.float()
+    return labels.roll(1, 0).mul_(1.0 - weight).add_(labels.mul(weight))
+
+
+class MixUp(_Mixing, reference.MixUp):
+    """Blend each image with the one before, and their labels, by one random weight."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the weight."""
+        return {"lam": self._weight()}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Blend the images of a leaf."""
+        if not check_type(inpt, (single.Image, single.Video, is_pure_tensor)):
+            return inpt
+        pixels = self._pixels(inpt, params["batch_size"])
+        if not pixels.dtype.is_floating_point:
+            raise RuntimeError(
+                f"MixUp: images must be of a floating-point type, got {pixels.dtype}; convert them with ToDtype(torch.float32, scale=True)"
+            )
+        weight = params["lam"]
+        return self._again(pixels.roll(1, 0).mul_(1.0 - weight).add_(pixels.mul(weight)), inpt)
+
+
+class CutMix(_Mixing, reference.CutMix):
+    """Paste a random window of the image before into each image, and mix their labels by its area."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the window."""
+        weight, draws = self._weight(), Draws(None)
+        height, width = query_size(flat_inputs)
+        if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
+            raise ValueError("CutMix: all images of a Batch must have the same shape")
+        x, y = int(draws.integers(0, width)), int(draws.integers(0, height))
+        half = 0.5 * math.sqrt(1.0 - weight)
+        w, h = int(half * width), int(half * height)
+        x1, y1, x2, y2 = max(x - w, 0), max(y - h, 0), min(x + w, width), min(y + h, height)
+        return {"box": (x1, y1, x2, y2), "lam_adjusted": 1.0 - (x2 - x1) * (y2 - y1) / (width * height)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Paste into the images of a leaf."""
+        if not check_type(inpt, (single.Image, single.Video, is_pure_tensor)):
+            return inpt
+        pixels = self._pixels(inpt, params["batch_size"])
+        x1, y1, x2, y2 = params["box"]
+        made, before = pixels.clone(), pixels.roll(1, 0)
+        last = isinstance(inpt, Batch) and (as_images("CutMix", inpt).layout or "").endswith("HWC")
+        window = (..., slice(y1, y2), slice(x1, x2), slice(None)) if last else (..., slice(y1, y2), slice(x1, x2))
+        made[window] = before[window]
+        return self._again(made, inpt)
+
+
+class JPEG(Batched, reference.JPEG):
+    """Apply the artifacts of JPEG compression with a random quality."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a quality."""
+        draws = draws_for(flat_inputs)
+        return {"quality": draws.result(draws.integers(self.quality[0], self.quality[1] + 1), int)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Compress a leaf."""
+        return self._call_kernel(F.jpeg, inpt, quality=params["quality"])

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies that choose augmentations: AutoAugment, RandAugment, TrivialAugmentWide and AugMix."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch, new_batch
+from .. import tv_tensors
+from .._draws import Draws, to_int
+from .._numbers import batch_of
+from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merged, unflatten
+from . import functional as F
+from ._transform import Batched
+from .functional._color import largest
+from .functional._dispatch import as_images
+from .functional._meta import size_columns
+
+Magnitude = Callable[[Any, Any, Any], Any]  # of a fraction from 0 to 1, the height and the width
+
+
+def _up_to(most: float) -> Magnitude:
+    return lambda fraction, height, width: fraction * most
+
+
+def _posterized(first: float, change: float) -> Magnitude:
+    return lambda fraction, height, width: torch.round(first - change * torch.as_tensor(fraction))
+
+
+def _space(
+    shear: float, across: Magnitude, down: Magnitude, turn: float, factor: float, posterize: Magnitude
+) -> dict[str, tuple[Magnitude | None, bool]]:
+    """Return the magnitude of each augmentation, and whether the opposite one is equally likely."""
+    return {
+        "ShearX": (_up_to(shear), True),
+        "ShearY": (_up_to(shear), True),
+        "TranslateX": (across, True),
+        "TranslateY": (down, True),
+        "Rotate": (_up_to(turn), True),
+        **{name: (_up_to(factor), True) for name in ("Brightness", "Color", "Contrast", "Sharpness")},
+        "Posterize": (posterize, False),
+        "Solarize": (lambda fraction, height, width: 1.0 - fraction, False),
+        "AutoContrast": (None, False),
+        "Equalize": (None, False),
+    }
+
+
+def _part_of_width(part: float) -> Magnitude:
+    return lambda fraction, height, width: fraction * (part * width)
+
+
+def _part_of_height(part: float) -> Magnitude:
+    return lambda fraction, height, width: fraction * (part * height)
+
+
+# AutoAugment's authors moved images of 331 pixels by up to 150.
+_USUAL = _space(0.3, _part_of_width(150.0 / 331.0), _part_of_height(150.0 / 331.0), 30.0, 0.9, _posterized(8, 4))
+_SPACES = {
+    "AutoAugment": {**_USUAL, "Invert": (None, False)},
+    "RandAugment": {"Identity": (None, False), **_USUAL},
+    "TrivialAugmentWide": {"Identity": (None, False), **_space(0.99, _up_to(32.0), _up_to(32.0), 135.0, 0.99, _posterized(8, 6))},
+    "AugMix": _space(0.3, _part_of_width(1.0 / 3.0), _part_of_height(1.0 / 3.0), 30.0, 0.9, _posterized(4, 4)),
+}
+_WARPS = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+_FACTORS = {
+    "Brightness": F.adjust_brightness,
+    "Color": F.adjust_saturation,
+    "Contrast": F.adjust_contrast,
+    "Sharpness": F.adjust_sharpness,
+}
+_PLAIN = {"AutoContrast": F.autocontrast, "Equalize": F.equalize, "Invert": F.invert}
+
+
+class _Policy(Batched):
+    """A transform of the only image or video of a sample."""
+
+    interpolation: Any
+
+    def forward(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several."""
+        leaves, spec = flatten(inputs if len(inputs) > 1 else inputs[0])
+        size = batch_size_of(self._name, leaves)
+        if size == 0:
+            return inputs if len(inputs) > 1 else inputs[0]
+        at = self._image_of(leaves)
+        leaves[at] = self._augmented(leaves[at], Draws(size))
+        return unflatten(leaves, spec)
+
+    def _image_of(self, leaves: list[Any]) -> int:
+        found = []
+        for k, (leaf, wanted) in enumerate(zip(leaves, self._needs_transform_list(leaves), strict=True)):
+            if wanted and check_type(leaf, (single.Image, PIL.Image.Image, is_pure_tensor, single.Video)):
+                found.append(k)
+            elif check_type(leaf, (single.BoundingBoxes, single.Mask, single.KeyPoints)):
+                raise TypeError(f"Inputs of type {kind_of(leaf).__name__} are not supported by {self._name}()")
+        if not found:
+            raise TypeError("Found no image in the sample.")
+        if len(found) > 1:
+            raise TypeError(f"{self._name} is defined for one image or video in a sample, but found {len(found)}")
+        return found[0]
+
+    def _augmented(self, image: Any, draws: Draws) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _space(self) -> dict[str, tuple[Magnitude | None, bool]]:
+        return _SPACES[next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in _SPACES)]
+
+    def _steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[tuple[str, float]]:
+        """Return the augmentation and its magnitude for each sample; the sign is drawn here."""
+        height, width = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count).tolist() for one in size_columns(image))
+        other_side = (draws.unit() <= 0.5).tolist()
+        made = []
+        for k, name in enumerate(names):
+            function, signed = self._space.get(name, (None, False))
+            magnitude = 0.0 if function is None else float(function(float(fractions[k]), height[k], width[k]))
+            made.append((name, -magnitude if signed and other_side[k] else magnitude))
+        return made
+
+    def _applied(self, image: Any, steps: Sequence[tuple[str, float]]) -> Any:
+        """Apply to each sample its augmentation."""
+        fill = self._fill_for(image)
+        if not isinstance(image, Batch):
+            return apply_one(image, *steps[0], self.interpolation, fill)
+        groups: dict[str, list[int]] = {}
+        for k, (name, _) in enumerate(steps):
+            groups.setdefault("warp" if name in _WARPS else name, []).append(k)
+        parts = []
+        for name, indices in groups.items():
+            part = image if len(indices) == image.batch_size else image.select(indices)
+            chosen = [steps[k] for k in indices]
+            magnitudes = torch.tensor([one for _, one in chosen], dtype=torch.float64)
+            if name == "warp":
+                parts.append((indices, apply_warps(part, chosen, self.interpolation, fill)))
+            else:
+                parts.append((indices, apply_one(part, name, magnitudes, self.interpolation, fill)))
+        if len(parts) == 1:
+            return parts[0][1]
+        return merged(self._name, parts, image.batch_size)
+
+
+def apply_one(image: Any, name: str, magnitude: Any, interpolation: Any, fill: Any) -> Any:
+    """Apply one augmentation; ``magnitude`` is a number, or one for each sample of a Batch."""
+    if name == "Identity":
+        return image
+    if name in _WARPS:
+        return (
+            F.affine(image, **warp_arguments(name, magnitude), interpolation=interpolation, fill=fill)
+            if name != "Rotate"
+            else F.rotate(image, magnitude, interpolation=interpolation, fill=fill)
+        )
+    if name in _FACTORS:
+        return _FACTORS[name](image, 1.0 + magnitude)
+    if name == "Posterize":
+        return F.posterize(image, to_int(magnitude))
+    if name == "Solarize":
+        return F.solarize(image, (255.0 if isinstance(image, PIL.Image.Image) else largest(image.dtype)) * magnitude)
+    return _PLAIN[name](image)
+
+
+def warp_arguments(name: str, magnitude: float) -> dict[str, Any]:
+    """Return the arguments of :func:`functional.affine`."""
+    shear, translate, center = [0.0, 0.0], [0, 0], None
+    if name.startswith("Shear"):
+        shear["XY".index(name[-1])], center = math.degrees(math.atan(magnitude)), [0, 0]
+    else:
+        translate["XY".index(name[-1])] = int(magnitude)
+    return {"angle": 0.0, "translate": translate, "scale": 1.0, "shear": shear, "center": center}
+
+
+def apply_warps(images: Any, steps: Sequence[tuple[str, float]], interpolation: Any, fill: Any) -> Any:
+    """Warp each sample by its augmentation, all at once."""
+    heights, widths = (torch.as_tensor(one, dtype=torch.float64).expand(len(steps)) for one in size_columns(images))
+    rows = []
+    for (name, magnitude), height, width in zip(steps, heights.tolist(), widths.tolist(), strict=True):
+        if name == "Rotate":
+            rows.append([-magnitude, 0, 0, 0, 0, width / 2, height / 2])
+        else:
+            one = warp_arguments(name, magnitude)
+            rows.append([0.0, *one["translate"], *one["shear"], *(one["center"] or (width / 2, height / 2))])
+    angle, tx, ty, sx, sy, cx, cy = torch.tensor(rows, dtype=torch.float64).unbind(1)
+    return F.affine(images, angle, (tx, ty), 1.0, (sx, sy), interpolation=interpolation, fill=fill, center=(cx, cy))
+
+
+class AutoAugment(_Policy, reference.AutoAugment):
+    """Apply a random one of 25 pairs of augmentations that were found for ImageNet, CIFAR-10 or SVHN."""
+
+    def _augmented(self, image: Any, draws: Draws) -> Any:
+        pairs = self._get_policies(self.policy)
+        chosen = [pairs[k] for k in draws.integers(0, len(pairs)).tolist()]
+        for turn in range(2):
+            acts = draws.unit().tolist()
+            names, fractions = [], []
+            for pair, u in zip(chosen, acts, strict=True):
+                name, probability, index = pair[turn]
+                happens = u <= probability if probability > 0 else False
+                names.append(name if happens else "Identity")
+                fractions.append(0.0 if index is None else index / 9)
+            image = self._applied(image, self._steps(draws, names, fractions, image))
+        return image
+
+
+class RandAugment(_Policy, reference.RandAugment):
+    """Apply ``num_ops`` random augmentations of 14, all with the magnitude ``magnitude``."""
+
+    def _augmented(self, image: Any, draws: Draws) -> Any:
+        names = list(self._space)
+        if not 0 <= self.magnitude < self.num_magnitude_bins and not -self.num_magnitude_bins <= self.magnitude < 0:
+            raise IndexError(f"RandAugment: magnitude {self.magnitude} is out of range: there are {self.num_magnitude_bins} bins")
+        fraction = (self.magnitude % self.num_magnitude_bins) / max(1, self.num_magnitude_bins - 1)
+        for _ in range(self.num_ops):
+            chosen = [names[k] for k in draws.integers(0, len(names)).tolist()]
+            image = self._applied(image, self._steps(draws, chosen, [fraction] * draws.count, image))
+        return image
+
+
+class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
+    """Apply one random augmentation of 14 with a random magnitude."""
+
+    def _augmented(self, image: Any, draws: Draws) -> Any:
+        names = list(self._space)
+        chosen = [names[k] for k in draws.integers(0, len(names)).tolist()]
+        bins = draws.integers(0, self.num_magnitude_bins).to(torch.float64) / max(1, self.num_magnitude_bins - 1)
+        return self._applied(image, self._steps(draws, chosen, bins.tolist(), image))
+
+
+class AugMix(_Policy, reference.AugMix):
+    """Blend the image with several chains of augmentations of it, by random weights."""
+
+    def _augmented(self, image: Any, draws: Draws) -> Any:
+        if isinstance(image, PIL.Image.Image):
+            return F.to_pil_image(self._augmented(F.pil_to_tensor(image), draws))
+        if not isinstance(image, Batch):
+            return self._of_one(image, draws)
+        plain = image.plain() if isinstance(image, tv_tensors.Typed) else image
+        images = as_images(self._name, plain)
+        both = draws.dirichlet(self.alpha, 2)
+        weights = draws.dirichlet(self.alpha, self.mixture_width) * both[:, 1:]
+        mix = images * batch_of(both[:, 0].to(torch.float32))
+        for k in range(self.mixture_width):
+            mix = mix + self._chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
+        values = mix._ready().to(images.dtype)
+        made = new_batch(values, images._shapes, plain._layout, fixed=images._fixed)
+        return image.over(made) if isinstance(image, tv_tensors.Typed) else made
+
+    def _of_one(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:
+        """Blend an image or a video; of a tensor with leading dimensions, each element of the first has its own weights."""
+        values = image.as_subclass(torch.Tensor)
+        wanted = 5 if isinstance(image, single.Video) else 4
+        stack = values.reshape([1] * max(wanted - values.dim(), 0) + list(values.shape))
+        ahead = [stack.shape[0]] + [1] * (stack.dim() - 1)
+        more = Draws(stack.shape[0])
+        both = more.dirichlet(self.alpha, 2).to(torch.float32)
+        weights = more.dirichlet(self.alpha, self.mixture_width).to(torch.float32) * both[:, 1:]
+        mix = both[:, 0].reshape(ahead) * stack
+        for k in range(self.mixture_width):
+            mix = mix + weights[:, k].reshape(ahead) * self._chain(stack, draws)
+        made = mix.reshape(values.shape).to(values.dtype)
+        return made if is_pure_tensor(image) else single.wrap(made, like=image)
+
+    def _chain(self, image: Any, draws: Draws) -> Any:
+        """Return each sample after its own chain of augmentations."""
+        names = [name for name in self._space if self.all_ops or name not in _FACTORS]
+        depths = [self.chain_depth] * draws.count if self.chain_depth > 0 else draws.integers(1, 4).tolist()
+        for step in range(max(depths)):
+            chosen = [names[k] if step < depth else "Identity" for k, depth in zip(draws.integers(0, len(names)).tolist(), depths, strict=True)]
+            fractions = (draws.integers(0, self.severity).to(torch.float64) / 9).tolist()
+            image = self._applied(image, self._steps(draws, chosen, fractions, image))
+        return image

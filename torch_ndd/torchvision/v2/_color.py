@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of colors."""
+
+from typing import Any
+
+import torch
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch
+from .._numbers import batch_of
+from . import functional as F
+from ._transform import Batched, RandomApplied, draws_for, query_chw
+from .functional._color import jitter_images
+
+
+class Grayscale(Batched, reference.Grayscale):
+    """Make images gray, in one channel or in three."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
+
+
+class RandomGrayscale(RandomApplied, reference.RandomGrayscale):
+    """Make images gray with the probability ``p``; the number of channels stays."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Return the number of channels."""
+        return {"num_input_channels": query_chw(flat_inputs)[0]}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=params["num_input_channels"])
+
+
+class RGB(Batched, reference.RGB):
+    """Repeat the only channel of gray images three times."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.grayscale_to_rgb, inpt)
+
+
+_FUNCTIONALS = (
+    (F.adjust_brightness, "brightness_factor"),
+    (F.adjust_contrast, "contrast_factor"),
+    (F.adjust_saturation, "saturation_factor"),
+    (F.adjust_hue, "hue_factor"),
+)
+
+
+class ColorJitter(Batched, reference.ColorJitter):
+    """Change brightness, contrast, saturation and hue by random factors, in random order."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the order and the factors."""
+        draws = draws_for(flat_inputs)
+        order = draws.permutations(4)
+        made: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
+        for (_, name), limits in zip(_FUNCTIONALS, (self.brightness, self.contrast, self.saturation, self.hue), strict=True):
+            made[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
+        return made
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        if isinstance(inpt, Batch):
+            return jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=params["fn_idx"])
+        for k in params["fn_idx"].tolist():
+            functional, name = _FUNCTIONALS[k]
+            if params[name] is not None:
+                inpt = self._call_kernel(functional, inpt, params[name])
+        return inpt
+
+
+class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
+    """Permute the channels at random."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a permutation."""
+        draws = draws_for(flat_inputs)
+        made = draws.permutations(_channels(flat_inputs))
+        return {"permutation": made[0] if draws.batch_size is None else batch_of(made)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.permute_channels, inpt, params["permutation"])
+
+
+def _channels(flat_inputs: list[Any]) -> int:
+    channels = query_chw(flat_inputs)[0]
+    if isinstance(channels, torch.Tensor):
+        raise ValueError("channels can be permuted in a Batch of images with the same number of channels only")
+    return channels
+
+
+class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
+    """Change brightness, contrast, saturation, hue and the order of channels, each with the probability ``p``, as for SSD."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw what changes, and by how much."""
+        draws = draws_for(flat_inputs)
+        channels = _channels(flat_inputs)
+        made: dict[str, Any] = {}
+        limits = (self.brightness, self.contrast, self.saturation, self.hue)
+        single = draws.batch_size is None
+        for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
+            acts, value = draws.happens(self.p), draws.uniform(low, high)
+            nothing = 0.0 if name == "hue_factor" else 1.0
+            made[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, nothing)
+        before, acts, order = draws.happens(0.5), draws.happens(self.p), draws.permutations(channels)
+        if single:
+            return {**made, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
+        order = torch.where(acts[:, None], order, torch.arange(channels))
+        return {**made, "contrast_before": before, "channel_permutation": batch_of(order)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        if isinstance(inpt, Batch):
+            order = torch.where(params["contrast_before"][:, None], torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3, 1]))
+            made = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
+            return self._call_kernel(F.permute_channels, made, params["channel_permutation"])
+        for k in (0, 1, 2, 3) if params["contrast_before"] else (0, 2, 3, 1):
+            functional, name = _FUNCTIONALS[k]
+            if params[name] is not None:
+                inpt = self._call_kernel(functional, inpt, params[name])
+        if params["channel_permutation"] is not None:
+            inpt = self._call_kernel(F.permute_channels, inpt, params["channel_permutation"])
+        return inpt
+
+
+class RandomEqualize(RandomApplied, reference.RandomEqualize):
+    """Equalize histograms with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.equalize, inpt)
+
+
+class RandomInvert(RandomApplied, reference.RandomInvert):
+    """Invert colors with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.invert, inpt)
+
+
+class RandomPosterize(RandomApplied, reference.RandomPosterize):
+    """Keep ``bits`` bits of each value with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.posterize, inpt, bits=self.bits)
+
+
+class RandomSolarize(RandomApplied, reference.RandomSolarize):
+    """Invert values from ``threshold`` on, with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
+
+
+class RandomAutocontrast(RandomApplied, reference.RandomAutocontrast):
+    """Stretch each channel from black to white with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.autocontrast, inpt)
+
+
+class RandomAdjustSharpness(RandomApplied, reference.RandomAdjustSharpness):
+    """Change the sharpness with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Change a leaf."""
+        return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

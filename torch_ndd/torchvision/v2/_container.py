@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of transforms."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch
+from .._draws import Draws
+from .._sample import batch_size_of, flatten, merged, selected, unflatten
+from ._transform import Batched
+
+
+class Compose(Batched, reference.Compose):
+    """Apply transforms one after the other."""
+
+    def forward(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several."""
+        return in_order(self.transforms, inputs)
+
+
+def in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) -> Any:
+    """Apply transforms one after the other."""
+    several = len(inputs) > 1
+    made: Any = inputs if several else inputs[0]
+    for transform in transforms:
+        made = transform(*inputs)
+        inputs = made if several else (made,)
+    return made
+
+
+class _Chosen(Batched):
+    """A transform that chooses what to apply, for each sample of a batch."""
+
+    transforms: Any
+
+    def forward(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several."""
+        leaves, _ = flatten(inputs if len(inputs) > 1 else inputs[0])
+        size = batch_size_of(self._name, leaves)
+        orders = self._orders(Draws(size))
+        if size is None:
+            return in_order([self.transforms[k] for k in orders[0]], inputs)
+        return self._split(inputs, orders, size)
+
+    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        """Return for each sample which transforms to apply, in this order."""
+        raise NotImplementedError
+
+    def _split(self, inputs: tuple[Any, ...], orders: list[tuple[int, ...]], size: int) -> Any:
+        """Apply each order to its samples and put the results together."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for i, order in enumerate(orders):
+            groups.setdefault(order, []).append(i)
+        several = len(inputs) > 1
+        if len(groups) == 1:
+            return in_order([self.transforms[k] for k in orders[0]], inputs)
+        parts, specs, names = [], [], []
+        for order, indices in groups.items():
+            leaves, spec = flatten(inputs if several else inputs[0])
+            part = unflatten([selected(leaf, indices) for leaf in leaves], spec)
+            made = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
+            after, spec = flatten(made)
+            parts.append((indices, after))
+            specs.append(spec)
+            names.append(" then ".join(type(self.transforms[k]).__name__ for k in order) or "nothing")
+        if any(spec != specs[0] for spec in specs[1:]):
+            raise RuntimeError(f"{self._name}: the results of {', '.join(names)} have different structures")
+        made = []
+        for k, first in enumerate(parts[0][1]):
+            columns = [(indices, leaves[k]) for indices, leaves in parts]
+            if isinstance(first, Batch):
+                try:
+                    made.append(merged(self._name, columns, size))
+                except (RuntimeError, AttributeError) as error:
+                    raise RuntimeError(f"{error} ({', '.join(names)})") from None
+            else:
+                made.append(first)
+        return unflatten(made, specs[0])
+
+
+class RandomApply(_Chosen, reference.RandomApply):
+    """Apply transforms one after the other with the probability ``p``."""
+
+    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        every = tuple(range(len(self.transforms)))
+        return [every if acts else () for acts in draws.happens(self.p).tolist()]
+
+
+class RandomChoice(_Chosen, reference.RandomChoice):
+    """Apply one of several transforms, chosen with the probabilities ``p``."""
+
+    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        return [(k,) for k in draws.choices(self.p).tolist()]
+
+
+class RandomOrder(_Chosen, reference.RandomOrder):
+    """Apply transforms in random order."""
+
+    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        return [tuple(row) for row in draws.permutations(len(self.transforms)).tolist()]

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms that flip, cut, pad and resize."""
+
+import math
+import warnings
+from typing import Any
+
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms import v2 as reference
+
+from .._draws import Column, Draws, to_int
+from .._numbers import first_failure, holds
+from .._sample import check_type, has_any
+from . import functional as F
+from ._transform import Batched, RandomApplied, draws_for, query_size
+from .functional._flip import flip_some
+
+
+class RandomHorizontalFlip(RandomApplied, reference.RandomHorizontalFlip):
+    """Mirror left and right with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Flip a leaf."""
+        return self._call_kernel(F.horizontal_flip, inpt)
+
+    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        return flipped_where(self, acts, leaves, 0)
+
+
+class RandomVerticalFlip(RandomApplied, reference.RandomVerticalFlip):
+    """Mirror top and bottom with the probability ``p``."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Flip a leaf."""
+        return self._call_kernel(F.vertical_flip, inpt)
+
+    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        return flipped_where(self, acts, leaves, 1)
+
+
+def flipped_where(transform: RandomApplied, acts: torch.Tensor, leaves: list[Any], axis: int) -> list[Any]:
+    """Return leaves with some samples mirrored along x (0) or y (1)."""
+    needs = transform._needs_transform_list(leaves)
+    return [flip_some(one, acts, axis) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+
+
+class Resize(Batched, reference.Resize):
+    """Resize to ``size``: see :func:`functional.resize`."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Resize a leaf."""
+        return self._call_kernel(F.resize, inpt, self.size, interpolation=self.interpolation, max_size=self.max_size, antialias=self.antialias)
+
+
+class CenterCrop(Batched, reference.CenterCrop):
+    """Cut the window in the middle out: see :func:`functional.center_crop`."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Crop a leaf."""
+        return self._call_kernel(F.center_crop, inpt, output_size=self.size)
+
+
+class RandomResizedCrop(Batched, reference.RandomResizedCrop):
+    """Cut a window of random area and aspect ratio out, and resize it to ``size``."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a window."""
+        draws = draws_for(flat_inputs)
+        top, left, height, width = random_window(draws, *query_size(flat_inputs), self.scale, self.ratio)
+        return {key: draws.result(one, int) for key, one in (("top", top), ("left", left), ("height", height), ("width", width))}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Crop and resize a leaf."""
+        return self._call_kernel(F.resized_crop, inpt, **params, size=self.size, interpolation=self.interpolation, antialias=self.antialias)
+
+
+def random_window(
+    draws: Draws, height: Column, width: Column, scale: Any, ratio: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
+    rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
+    tries = 10
+    area = rows * columns * (scale[0] + draws.unit(tries).T * (scale[1] - scale[0]))
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    aspect = torch.exp(low + draws.unit(tries).T * (high - low))
+    w, h = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+    fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
+    first = fits.to(torch.int8).argmax(0, keepdim=True)
+    found = fits.any(0)
+    h, w = h.gather(0, first)[0], w.gather(0, first)[0]
+    places = draws.unit(2)
+    top, left = torch.floor(places[:, 0] * (rows - h + 1)), torch.floor(places[:, 1] * (columns - w + 1))
+    # the middle, cut to the limits of the ratio
+    shape = columns / rows
+    narrow, wide = shape < min(ratio), shape > max(ratio)
+    mid_h = torch.where(narrow, torch.round(columns / min(ratio)), rows)
+    mid_w = torch.where(wide, torch.round(rows * max(ratio)), columns)
+    h, w = torch.where(found, h, mid_h), torch.where(found, w, mid_w)
+    top = torch.where(found, top, torch.floor((rows - h) / 2))
+    left = torch.where(found, left, torch.floor((columns - w) / 2))
+    return tuple(one.to(torch.int64) for one in (top, left, h, w))  # type: ignore[return-value]
+
+
+class _Crops(Batched):
+    """Several windows of each image."""
+
+    def check_inputs(self, flat_inputs: list[Any]) -> None:
+        """Raise TypeError for boxes and masks."""
+        if has_any(flat_inputs, single.BoundingBoxes, single.Mask):
+            raise TypeError(f"BoundingBoxes'es and Mask's are not supported by {self._name}()")
+
+    def _call_kernel(self, functional: Any, inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        warn_of_passing(self._name, inpt)
+        return super()._call_kernel(functional, inpt, *args, **kwargs)
+
+
+def warn_of_passing(name: str, inpt: Any) -> None:
+    """Warn of boxes, points and masks that a transform does not change."""
+    for kind in (single.BoundingBoxes, single.KeyPoints, single.Mask):
+        if check_type(inpt, (kind,)):
+            warnings.warn(f"{name}() is currently passing through inputs of type tv_tensors.{kind.__name__}.", stacklevel=2)
+
+
+class FiveCrop(_Crops, reference.FiveCrop):
+    """Return the windows in the four corners and in the middle, as a tuple."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Cut the windows out of a leaf."""
+        return self._call_kernel(F.five_crop, inpt, self.size)
+
+
+class TenCrop(_Crops, reference.TenCrop):
+    """Return the windows of :class:`FiveCrop`, and those of the flipped image, as a tuple."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Cut the windows out of a leaf."""
+        return self._call_kernel(F.ten_crop, inpt, self.size, vertical_flip=self.vertical_flip)
+
+
+class Pad(Batched, reference.Pad):
+    """Add borders: see :func:`functional.pad`."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Pad a leaf."""
+        return self._call_kernel(F.pad, inpt, padding=self.padding, fill=self._fill_for(inpt), padding_mode=self.padding_mode)
+
+
+class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
+    """Place the image on a larger canvas, with the probability ``p``."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw borders."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        ratio = draws.uniform(self.side_range[0], self.side_range[1])
+        canvas_width, canvas_height = to_int(width * ratio), to_int(height * ratio)
+        places = draws.unit(2)
+        left = to_int((canvas_width - width) * places[:, 0])
+        top = to_int((canvas_height - height) * places[:, 1])
+        borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
+        return {"padding": [draws.result(one, int) for one in borders]}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Pad a leaf."""
+        return self._call_kernel(F.pad, inpt, **params, fill=self._fill_for(inpt))
+
+
+class RandomCrop(Batched, reference.RandomCrop):
+    """Cut a window of ``size`` out at a random place, after padding."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the place of the window."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        left, right, top, bottom = self.padding if self.padding is not None else (0, 0, 0, 0)
+        crop_height, crop_width = self.size
+        height, width = height + top + bottom, width + left + right
+        if self.pad_if_needed:
+            more_y, more_x = _at_least_zero(crop_height - height), _at_least_zero(crop_width - width)
+            left, right, top, bottom = left + more_x, right + more_x, top + more_y, bottom + more_y
+            height, width = height + 2 * more_y, width + 2 * more_x
+        fits_y, fits_x = height >= crop_height, width >= crop_width
+        for fits in (fits_y, fits_x):
+            if not holds(fits):
+                raise ValueError(
+                    f"RandomCrop: {first_failure(fits)}the crop size {(crop_height, crop_width)} is larger than the "
+                    f"{'padded ' if self.padding is not None else ''}input of size {(height, width)}"
+                )
+        padding = [left, top, right, bottom]
+        y = draws.result(draws.integers(0, height - crop_height + 1), int)
+        x = draws.result(draws.integers(0, width - crop_width + 1), int)
+        return {
+            "needs_crop": not (holds(height == crop_height) and holds(width == crop_width)),
+            "top": y,
+            "left": x,
+            "height": crop_height,
+            "width": crop_width,
+            "needs_pad": any(isinstance(one, torch.Tensor) or one != 0 for one in padding),
+            "padding": padding,
+        }
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Pad and crop a leaf."""
+        if params["needs_pad"]:
+            fill = self._fill_for(inpt)
+            inpt = self._call_kernel(F.pad, inpt, padding=params["padding"], fill=fill, padding_mode=self.padding_mode)
+        if params["needs_crop"]:
+            window = {key: params[key] for key in ("top", "left", "height", "width")}
+            inpt = self._call_kernel(F.crop, inpt, **window)
+        return inpt
+
+
+def _at_least_zero(column: Column) -> Any:
+    return column.clamp(min=0) if isinstance(column, torch.Tensor) else max(column, 0)
+
+
+class _Resized(Batched):
+    """A transform that draws a size."""
+
+    interpolation: Any
+    antialias: Any
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Resize a leaf."""
+        return self._call_kernel(F.resize, inpt, size=params["size"], interpolation=self.interpolation, antialias=self.antialias)
+
+
+class ScaleJitter(_Resized, reference.ScaleJitter):
+    """Resize to ``target_size`` within the aspect ratio, times a random factor."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a size."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        factor = draws.uniform(self.scale_range[0], self.scale_range[1])
+        # torchvision divides its second number by the height
+        ratio = _smaller(self.target_size[1] / _real(height), self.target_size[0] / _real(width)) * factor
+        return {"size": (draws.result(to_int(height * ratio), int), draws.result(to_int(width * ratio), int))}
+
+
+def _real(column: Column) -> Any:
+    return column.to(torch.float64) if isinstance(column, torch.Tensor) else column
+
+
+def _smaller(a: Column, b: Column) -> Any:
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return torch.minimum(torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64))
+    return min(a, b)
+
+
+def _larger(a: Column, b: Column) -> Any:
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return torch.maximum(torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64))
+    return max(a, b)
+
+
+class RandomShortestSize(_Resized, reference.RandomShortestSize):
+    """Resize the shorter side to one of several sizes, the longer to at most ``max_size``."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a size."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        chosen = torch.tensor(self.min_size, dtype=torch.float64)[draws.integers(0, len(self.min_size))]
+        ratio = chosen / _smaller(height, width)
+        if self.max_size is not None:
+            ratio = _smaller(ratio, self.max_size / _larger(height, width))
+        return {"size": (draws.result(to_int(height * ratio), int), draws.result(to_int(width * ratio), int))}
+
+
+class RandomResize(_Resized, reference.RandomResize):
+    """Resize the shorter side to a random size from ``min_size`` up to, not including, ``max_size``."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a size."""
+        draws = draws_for(flat_inputs)
+        return {"size": [draws.result(draws.integers(self.min_size, self.max_size), int)]}

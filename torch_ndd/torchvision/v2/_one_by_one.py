@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of one sample, called for every sample of a batch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torchvision import tv_tensors as single
+
+from ..._core.batch import Batch, as_batch
+from .. import tv_tensors
+from .._sample import flatten, kind_of, unflatten
+
+
+def one_sample(leaf: Any, i: int) -> Any:
+    """Return a sample of a leaf as torchvision's object: images ``(..., C, H, W)``, boxes with their format, anything else as a tensor."""
+    if not isinstance(leaf, Batch):
+        return leaf
+    given: Any = leaf
+    values, kind = given.select(i).torch(), kind_of(leaf)
+    if kind is single.BoundingBoxes:
+        return single.BoundingBoxes(values, format=given.format, canvas_size=given.canvas_size[i], clamping_mode=given.clamping_mode)  # type: ignore[call-overload]
+    if kind is single.KeyPoints:
+        return single.KeyPoints(values, canvas_size=given.canvas_size[i])  # type: ignore[call-overload]
+    if kind is torch.Tensor:
+        return values
+    if kind is not single.Mask and (leaf.layout or "").endswith("HWC"):
+        values = values.movedim(-1, -3)
+    return kind(values)
+
+
+def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
+    """Return the results for all samples as a Batch, in the layout of the leaf that they come from; other results as a list.
+
+    Raises:
+        RuntimeError: results of different types.
+    """
+    first = samples[0]
+    if not isinstance(first, torch.Tensor):
+        return leaf if all(one is leaf for one in samples) else list(samples)
+    alike = {(type(one), one.dtype, one.dim()) if isinstance(one, torch.Tensor) else (type(one), None, 0) for one in samples}
+    if len(alike) > 1:
+        raise RuntimeError(f"{name}: the results for different samples are of different types: {', '.join(map(str, alike))}")
+    if not isinstance(leaf, Batch) and all(one is leaf for one in samples):
+        return leaf
+    layout = None
+    values = [one.as_subclass(torch.Tensor) for one in samples]
+    if isinstance(first, single.Image | single.Video):
+        layout = ("F" if first.dim() == 4 else "") + "CHW"
+        if isinstance(leaf, Batch) and (leaf.layout or "").endswith("HWC"):
+            values, layout = [one.movedim(-3, -1).contiguous() for one in values], layout[:-3] + "HWC"
+    elif isinstance(leaf, Batch) and leaf.layout is not None and len(leaf.layout) == first.dim():
+        layout = leaf.layout
+    made = as_batch(values, layout=layout)
+    if isinstance(first, single.BoundingBoxes):
+        sizes = [one.canvas_size for one in samples]
+        return tv_tensors.BoundingBoxes(made, format=first.format, canvas_size=sizes, clamping_mode=first.clamping_mode)
+    if isinstance(first, single.KeyPoints):
+        return tv_tensors.KeyPoints(made, canvas_size=[one.canvas_size for one in samples])
+    if isinstance(first, single.Mask):
+        return tv_tensors.Mask(made)
+    if isinstance(leaf, tv_tensors.Typed) and isinstance(first, single.Image | single.Video):
+        return leaf.over(made)
+    return made
+
+
+def per_sample(name: str, function: Callable[..., Any], inputs: Sequence[Any], batch_size: int) -> Any:
+    """Call a function for every sample and return a Batch for each leaf of its results."""
+    several = len(inputs) > 1
+    sample = tuple(inputs) if several else inputs[0]
+    leaves, spec = flatten(sample)
+    flat = []
+    for i in range(batch_size):
+        one = unflatten([one_sample(leaf, i) for leaf in leaves], spec)
+        flat.append(flatten(function(*one) if several else function(one)))
+    if not flat:
+        return sample
+    for _, other in flat[1:]:
+        if other != flat[0][1]:
+            raise RuntimeError(f"{name}: the results for different samples have different structures: {flat[0][1]} and {other}")
+    rows = [one for one, _ in flat]
+    like = leaves if len(leaves) == len(rows[0]) else [None] * len(rows[0])
+    return unflatten([joined(name, [row[k] for row in rows], like[k]) for k in range(len(rows[0]))], flat[0][1])

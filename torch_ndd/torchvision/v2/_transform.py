@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base classes of the transforms.
+
+The classes inherit torchvision's for their parameters, checks and representation, and so that they are instances of those. What they draw and compute is
+ours: for a Batch, a number for every sample.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch
+from .._draws import Draws
+from .._sample import batch_size_of, check_type, flatten, has_shape, is_explicit_image, is_pure_tensor, kind_of, merged, selected, unflatten
+from ._one_by_one import per_sample
+from .functional._dispatch import kernel_for
+from .functional._meta import channels_of, size_columns
+
+
+class Transform(reference.Transform):
+    """The base class of transforms, for your own ones too.
+
+    Override ``make_params(flat_inputs)``, which returns a dict, and ``transform(inpt, params)``, which is called for every leaf that is transformed. A
+    class of your own sees the samples of a batch one after the other, images as ``tv_tensors.Image`` ``(C, H, W)``.
+    """
+
+    _takes_batches = False
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if not cls.__module__.startswith("torch_ndd.") and ("make_params" in cls.__dict__ or "transform" in cls.__dict__):
+            cls._takes_batches = False
+
+    def forward(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several. Override :meth:`transform` instead."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        leaves, spec = flatten(sample)
+        size = batch_size_of(self._name, leaves)
+        if size is not None and not self._takes_batches:
+            return per_sample(self._name, self, inputs, size)
+        self.check_inputs(leaves)
+        if size == 0:
+            return sample
+        needs = self._needs_transform_list(leaves)
+        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
+        return unflatten([self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)], spec)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
+        """Return which leaves to transform: of the tensors without a meaning the first, unless there is an image."""
+        explicit = any(map(is_explicit_image, flat_inputs))
+        made = []
+        for one in flat_inputs:
+            wanted = check_type(one, self._transformed_types)
+            if wanted and (is_pure_tensor(one) or (isinstance(one, Batch) and kind_of(one) is torch.Tensor)):
+                wanted, explicit = not explicit, True
+            made.append(wanted)
+        return made
+
+    def _call_kernel(self, functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        return kernel_for(functional, inpt, passes=True)(inpt, *args, **kwargs)
+
+    def _fill_for(self, inpt: Any) -> Any:
+        """Return the fill value for a leaf: ``fill`` may be a dict by type."""
+        fill = self.fill
+        if isinstance(fill, dict):
+            return fill.get(kind_of(inpt), fill.get("others"))
+        return fill
+
+
+class Batched(Transform):
+    """A transform that takes a whole batch at once: parameters are numbers, or tensors with one for each sample."""
+
+    _takes_batches = True
+
+
+class RandomApplied(Batched):
+    """A transform that acts with the probability ``p``, on each sample for itself."""
+
+    p: float
+
+    def forward(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        leaves, spec = flatten(sample)
+        size = batch_size_of(self._name, leaves)
+        if size is not None and not self._takes_batches:
+            return per_sample(self._name, self, inputs, size)
+        self.check_inputs(leaves)
+        if size == 0:
+            return sample
+        acts = Draws(size).happens(self.p)
+        if size is None:
+            return unflatten(self._applied(leaves), spec) if bool(acts) else sample
+        if not torch.compiler.is_compiling():
+            if bool(acts.all()):
+                return unflatten(self._applied(leaves), spec)
+            if not bool(acts.any()):
+                return sample
+        return unflatten(self._applied_where(acts, leaves), spec)
+
+    def _applied(self, leaves: list[Any]) -> list[Any]:
+        needs = self._needs_transform_list(leaves)
+        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
+        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+
+    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        """Transform the samples for which ``acts`` is true."""
+        return applied_to_some(self._name, acts, leaves, self._applied)
+
+
+def applied_to_some(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """Return leaves with those samples transformed for which ``acts`` is true."""
+    chosen, others = acts.nonzero().flatten().tolist(), (~acts).nonzero().flatten().tolist()
+    before = [selected(leaf, chosen) for leaf in leaves]
+    after = apply(list(before))
+    made = []
+    for leaf, old, new in zip(leaves, before, after, strict=True):
+        if new is old:
+            made.append(leaf)
+        else:
+            made.append(merged(name, [(chosen, new), (others, selected(leaf, others))], len(acts)))
+    return made
+
+
+# --- what parameters are made from ---
+
+_PICTURES = (is_pure_tensor, single.Image, PIL.Image.Image, single.Video)
+_SIZED = (*_PICTURES, single.Mask, single.BoundingBoxes, single.KeyPoints)
+
+
+def draws_for(flat_inputs: Sequence[Any]) -> Draws:
+    """Return the draws for these leaves: one, or one for each sample."""
+    return Draws(has_shape(flat_inputs))
+
+
+def query_size(flat_inputs: Sequence[Any]) -> Any:
+    """Return height and width of the images, videos, masks, boxes and points of a sample; for a batch tensors with one for each sample if they differ.
+
+    Raises:
+        TypeError: there is none of these.
+        ValueError: they differ within a sample.
+    """
+    found = [size_columns(one) for one in flat_inputs if check_type(one, _SIZED)]
+    if not found:
+        raise TypeError("No image, video, mask, bounding box of keypoint was found in the sample")
+    return _same(found, "HxW")
+
+
+def query_chw(flat_inputs: Sequence[Any]) -> Any:
+    """Return channels, height and width of the images and videos of a sample; for a batch tensors with one for each sample if they differ.
+
+    Raises:
+        TypeError: there is none of these.
+        ValueError: they differ within a sample.
+    """
+    found = [(channels_of(one), *size_columns(one)) for one in flat_inputs if check_type(one, _PICTURES)]
+    if not found:
+        raise TypeError("No image or video was found in the sample")
+    return _same(found, "CxHxW")
+
+
+def _same(found: list[tuple[Any, ...]], what: str) -> tuple[Any, ...]:
+    first = found[0]
+    for other in found[1:]:
+        for a, b in zip(first, other, strict=True):
+            equal = a == b
+            if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
+                raise ValueError(f"Found multiple {what} dimensions in the sample: {first} and {other}")
+    for k, column in enumerate(first):  # a number tells more than equal columns
+        if isinstance(column, torch.Tensor):
+            known = next((one[k] for one in found if not isinstance(one[k], torch.Tensor)), None)
+            if known is not None:
+                first = (*first[:k], known, *first[k + 1 :])
+    return first

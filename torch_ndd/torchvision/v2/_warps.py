@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms that rotate, warp and deform, and the crop for detectors."""
+
+from typing import Any
+
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms import v2 as reference
+
+from ..._core.batch import Batch, new_batch
+from ...ops.filters import gaussian_blur
+from ...ops.random import uniform
+from .. import tv_tensors
+from .._draws import Column, Draws, rounded, to_int
+from .._sample import get_bounding_boxes, has_all, has_any, is_pure_tensor, kind_of
+from . import functional as F
+from ._transform import Batched, RandomApplied, draws_for, query_size
+from .functional._coordinates import of_batch
+from .functional._matrices import solved_coefficients
+
+
+class RandomRotation(Batched, reference.RandomRotation):
+    """Rotate by a random angle."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw an angle."""
+        draws = draws_for(flat_inputs)
+        return {"angle": draws.result(draws.uniform(self.degrees[0], self.degrees[1]))}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Rotate a leaf."""
+        options = {"interpolation": self.interpolation, "expand": self.expand, "center": self.center, "fill": self._fill_for(inpt)}
+        return self._call_kernel(F.rotate, inpt, **params, **options)
+
+
+class RandomAffine(Batched, reference.RandomAffine):
+    """Rotate, move, scale and shear by random numbers."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the arguments of :func:`functional.affine`."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        angle = draws.result(draws.uniform(self.degrees[0], self.degrees[1]))
+        translate: tuple[Column, Column] = (0, 0)
+        if self.translate is not None:
+            most = self.translate[0] * width, self.translate[1] * height
+            x, y = (rounded(draws.uniform(-one, one)) for one in most)
+            translate = draws.result(x, int), draws.result(y, int)
+        scale: Column = 1.0
+        if self.scale is not None:
+            scale = draws.result(draws.uniform(self.scale[0], self.scale[1]))
+        shear: tuple[Column, Column] = (0.0, 0.0)
+        if self.shear is not None:
+            along_x = draws.result(draws.uniform(self.shear[0], self.shear[1]))
+            shear = (along_x, draws.result(draws.uniform(self.shear[2], self.shear[3])) if len(self.shear) == 4 else 0.0)
+        return {"angle": angle, "translate": translate, "scale": scale, "shear": shear}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Warp a leaf."""
+        return self._call_kernel(F.affine, inpt, **params, interpolation=self.interpolation, fill=self._fill_for(inpt), center=self.center)
+
+
+class RandomPerspective(RandomApplied, reference.RandomPerspective):
+    """Move the corners by random distances, with the probability ``p``."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the coefficients of :func:`functional.perspective`."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        far_y = to_int(self.distortion_scale * (height // 2)) + 1
+        far_x = to_int(self.distortion_scale * (width // 2)) + 1
+        end, start = [], []
+        for right, low in ((False, False), (True, False), (True, True), (False, True)):
+            x = draws.integers(width - far_x, width) if right else draws.integers(0, far_x)
+            y = draws.integers(height - far_y, height) if low else draws.integers(0, far_y)
+            corner = (width - 1 if right else 0, height - 1 if low else 0)
+            end.append(torch.stack([x, y], 1))
+            start.append(torch.stack([torch.as_tensor(one).expand(draws.count) for one in corner], 1))
+        found = solved_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
+        return {"coefficients": found[0].tolist() if draws.batch_size is None else new_batch(found)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Warp a leaf."""
+        fill = self._fill_for(inpt)
+        return self._call_kernel(F.perspective, inpt, None, None, fill=fill, interpolation=self.interpolation, **params)
+
+
+class ElasticTransform(Batched, reference.ElasticTransform):
+    """Move pixels by smooth random distances of about ``alpha`` half pixels."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a displacement: ``(1, H, W, 2)``, or a Batch ``(H, W, 2)``."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        return {"displacement": smooth_displacements(draws, height, width, self.alpha, self.sigma)}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Deform a leaf."""
+        return self._call_kernel(F.elastic, inpt, **params, fill=self._fill_for(inpt), interpolation=self.interpolation)
+
+
+def smooth_displacements(draws: Draws, height: Column, width: Column, alpha: Any, sigma: Any) -> Any:
+    """Return blurred uniform numbers from -1 to 1, times ``alpha`` and divided by width and height: a tensor, or a Batch."""
+    shape: Any = [height, width]
+    if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
+        shape = new_batch(torch.stack([torch.as_tensor(one).expand(draws.count) for one in (height, width)], 1))
+    planes = []
+    for deviation in sigma:
+        noise = uniform(shape=shape, range=[-1.0, 1.0], batch_size=draws.count)
+        noise = Batch(noise, layout="HW")
+        if deviation > 0.0:
+            size = int(8 * deviation + 1) | 1
+            noise = gaussian_blur(noise, window_size=[size, size], sigma=[float(sigma[1]), float(sigma[0])])
+        planes.append(noise)
+    fields = []
+    for x, y in zip(planes[0].evaluate(), planes[1].evaluate(), strict=True):
+        h, w = x.shape
+        fields.append(torch.stack([x.torch() * (alpha[0] / w), y.torch() * (alpha[1] / h)], -1))
+    return fields[0][None] if draws.batch_size is None else Batch(fields)
+
+
+class RandomIoUCrop(Batched, reference.RandomIoUCrop):
+    """Cut a random window out that holds enough of some bounding box, as for SSD.
+
+    Boxes whose centers are outside become 0; :class:`SanitizeBoundingBoxes` removes them.
+    """
+
+    def check_inputs(self, flat_inputs: list[Any]) -> None:
+        """Raise TypeError unless there are images and boxes."""
+        if not (has_all(flat_inputs, single.BoundingBoxes) and has_any(flat_inputs, PIL.Image.Image, single.Image, is_pure_tensor)):
+            raise TypeError(
+                f"{self._name}() requires input sample to contain tensor or PIL images and bounding boxes. Sample can also contain masks."
+            )
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a window; an empty dict leaves the sample as it is."""
+        draws = draws_for(flat_inputs)
+        height, width = query_size(flat_inputs)
+        boxes = get_bounding_boxes(flat_inputs)
+        if draws.batch_size is None:
+            corners = F.convert_bounding_box_format(boxes.as_subclass(torch.Tensor), boxes.format, tv_tensors.BoundingBoxFormat.XYXY)
+            return self._window(Draws(None), int(height), int(width), corners) or {}
+        rows = of_batch(boxes)
+        corners = F.convert_bounding_box_format(rows.values, boxes.format, tv_tensors.BoundingBoxFormat.XYXY)
+        assert rows.owner is not None
+        windows, inside = [], []
+        for i in range(draws.count):
+            h, w = (int(one[i]) if isinstance(one, torch.Tensor) else int(one) for one in (height, width))
+            own = corners[rows.owner == i]
+            made = self._window(Draws(None), h, w, own) or {
+                "top": 0,
+                "left": 0,
+                "height": h,
+                "width": w,
+                "is_within_crop_area": torch.ones(len(own), dtype=torch.bool),
+            }
+            windows.append([made[key] for key in ("top", "left", "height", "width")])
+            inside.append(made["is_within_crop_area"])
+        table = torch.tensor(windows, dtype=torch.int64)
+        named = dict(zip(("top", "left", "height", "width"), table.unbind(1), strict=True))
+        return {**named, "is_within_crop_area": torch.cat(inside)}
+
+    def _window(self, draws: Draws, height: int, width: int, corners: torch.Tensor) -> dict[str, Any] | None:
+        """Return a window for a sample, None to leave it as it is."""
+        while True:
+            least = self.options[int(draws.integers(0, len(self.options)))]
+            if least >= 1.0:
+                return None
+            numbers = draws.unit(self.trials, 4)[0].tolist()
+            for a, b, c, d in numbers:
+                new_w = int(width * (self.min_scale + (self.max_scale - self.min_scale) * a))
+                new_h = int(height * (self.min_scale + (self.max_scale - self.min_scale) * b))
+                if not new_w or not new_h or not self.min_aspect_ratio <= new_w / new_h <= self.max_aspect_ratio:
+                    continue
+                left, top = int((width - new_w) * c), int((height - new_h) * d)
+                inside = _centers_inside(corners, left, top, left + new_w, top + new_h)
+                if not bool(inside.any()) or float(_overlaps(corners[inside], left, top, left + new_w, top + new_h).max()) < least:
+                    continue
+                return {"top": top, "left": left, "height": new_h, "width": new_w, "is_within_crop_area": inside}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Crop a leaf."""
+        if not params:
+            return inpt
+        made = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
+        if kind_of(made) is not single.BoundingBoxes:
+            return made
+        if not isinstance(made, Batch):
+            made[~params["is_within_crop_area"]] = 0
+            return made
+        values = made._ready().clone()
+        values.reshape(-1, tv_tensors.box_columns(made.format))[~params["is_within_crop_area"]] = 0
+        return made.over(new_batch(values, made._shapes, made._layout))
+
+
+def _centers_inside(corners: torch.Tensor, left: int, top: int, right: int, bottom: int) -> torch.Tensor:
+    x, y = 0.5 * (corners[:, 0] + corners[:, 2]), 0.5 * (corners[:, 1] + corners[:, 3])
+    return (left < x) & (x < right) & (top < y) & (y < bottom)
+
+
+def _overlaps(corners: torch.Tensor, left: int, top: int, right: int, bottom: int) -> torch.Tensor:
+    """Return intersection over union of boxes and a window."""
+    x1, y1, x2, y2 = corners.to(torch.float64).unbind(1)
+    w = (x2.clamp(max=right) - x1.clamp(min=left)).clamp(min=0)
+    h = (y2.clamp(max=bottom) - y1.clamp(min=top)).clamp(min=0)
+    return w * h / ((x2 - x1) * (y2 - y1) + (right - left) * (bottom - top) - w * h)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Erasing and JPEG artifacts."""
+
+from typing import Any
+
+import torch
+
+from ...._core.batch import Batch, as_batch, batch
+from ....ops.join import cat
+from ....ops.jpeg import jpeg_compression_distortion
+from ....ops.paste import erase as filled
+from ....ops.shape import transpose
+from ..._numbers import Number, given, number
+from ._color import _check_channels
+from ._dispatch import dispatched, extent, on_images, rows
+
+
+def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Any:
+    """Overwrite a window: ``out[..., i : i + h, j : j + w] = v``.
+
+    Args:
+        inpt: images or videos.
+        i, j: upper left corner of the window; for a Batch one number, or one per sample.
+        h, w: its size, likewise.
+        v: the values, ``(channels or 1, h or 1, w or 1)``; for a Batch also a list with one array per sample.
+        inplace: write into the memory of a torch tensor; a Batch is never changed.
+
+    >>> erase(torch.ones(1, 2, 2), 0, 1, 2, 1, torch.zeros(1, 1, 1)).flatten()
+    tensor([1., 0., 1., 0.])
+    """
+    return dispatched(erase, inpt, i=i, j=j, h=h, w=w, v=v, inplace=inplace)
+
+
+def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Batch:
+    size = images.batch_size
+    top, left, height, width = (number("erase", name, one, size) for name, one in (("i", i), ("j", j), ("h", h), ("w", w)))
+    if not isinstance(v, list | tuple):
+        value = torch.as_tensor(v)
+        if value.dim() == 0 or value.numel() == value.shape[0]:
+            values = value.reshape(-1)
+            if not images.dtype.is_floating_point:
+                values = values.to(images.dtype)
+            values = values.to(torch.float32).tolist()
+            return filled(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=values)
+        v = [value] * size
+    return _erased_by_arrays(images, top, left, height, width, v)
+
+
+def _erased_by_arrays(images: Batch, top: Number, left: Number, height: Number, width: Number, v: Any) -> Batch:
+    """Overwrite each window with an array of its own."""
+    made = batch(images).evaluate()
+    layout = made.layout or ""
+    order = [layout.index(letter) for letter in "CHW"]
+    rest = [axis for axis in range(len(layout)) if axis not in order]
+    for k, one in enumerate(made):
+        y, x, h, w = (int(n[k]) if isinstance(n, torch.Tensor) else int(n) for n in (top, left, height, width))
+        if h and w and v[k] is not None:
+            pixels = one.torch().permute(*rest, *order)
+            pixels[..., y : y + h, x : x + w] = v[k]
+    return made
+
+
+erase_image, erase_video = on_images(erase, _erased)
+
+
+def jpeg(image: Any, quality: Any) -> Any:
+    """Apply the artifacts of JPEG compression.
+
+    Args:
+        image: uint8 images or videos with 1 or 3 channels.
+        quality: 1 (small files) to 100; for a Batch one number, or one per sample.
+
+    Raises:
+        RuntimeError: another type.
+        TypeError: another number of channels.
+
+    >>> jpeg(torch.full((3, 8, 8), 100, dtype=torch.uint8), 50).unique()
+    tensor([100], dtype=torch.uint8)
+    """
+    return dispatched(jpeg, image, quality=quality)
+
+
+def _compressed(images: Batch, quality: Any) -> Batch:
+    _check_channels("jpeg", images)
+    made = number("jpeg", "quality", quality, images.batch_size)
+    layout = images._layout or ""
+    last = layout.replace("C", "") + "C"
+    pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
+    gray = extent(images, "C") == 1
+    if isinstance(gray, torch.Tensor):
+        raise ValueError("jpeg: all images of a Batch must have the same number of channels")
+    if gray:  # the colors of gray pixels are compressed to nothing
+        pixels = cat(pixels, pixels, pixels, axis_name="C")
+    compressed = jpeg_compression_distortion(pixels, quality=given(made))
+    if gray:
+        compressed = compressed.slice[..., :1]
+    if layout != last:
+        compressed = transpose(compressed, perm=[last.index(letter) for letter in layout])
+    return as_batch(compressed, layout=layout)
+
+
+jpeg_image, jpeg_video = on_images(jpeg, _compressed, first="image")

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Colors: brightness, contrast, saturation, hue, sharpness, gamma, levels and channels."""
+
+from typing import Any
+
+import torch
+from torchvision import tv_tensors as single
+
+from ...._core.batch import Batch, new_batch
+from ....ops.color import posterize as quantized
+from ....ops.color_jitter import color_jitter, grayscale
+from ....ops.filters import sharpness
+from ....ops.histogram import autocontrast as stretched
+from ....ops.histogram import equalize as equalized
+from ....ops.levels import gamma as curved
+from ....ops.levels import invert as inverted
+from ....ops.levels import solarize as solarized
+from ....ops.permute import permute_channels as permuted
+from ... import tv_tensors
+from ..._numbers import batch_of, first_failure, given, holds, number
+from ..._sample import kind_of
+from ._dispatch import as_images, dispatched, extent, on_images
+from ._dtypes import converted
+
+
+def _factor(op: str, images: Batch, name: str, value: Any, most: float | None = None) -> Any:
+    """Return a factor: not negative, or from -most to most."""
+    made = number(op, name, value, images.batch_size)
+    fits = made >= 0 if most is None else (made >= -most) & (made <= most)
+    if not holds(fits):
+        limits = "must not be negative" if most is None else f"must be in [{-most}, {most}]"
+        raise ValueError(f"{op}: {first_failure(fits)}{name} {limits}, got {made}")
+    return made
+
+
+def _check_channels(op: str, images: Batch) -> None:
+    channels = extent(images, "C")
+    wrong = channels not in (1, 3) if not isinstance(channels, torch.Tensor) else bool(((channels != 1) & (channels != 3)).any())
+    if wrong:
+        raise TypeError(f"{op}: images have 1 or 3 channels, got {channels}")
+
+
+def _check_precision(op: str, images: Batch) -> None:
+    if images.dtype in (torch.int32, torch.int64):
+        raise RuntimeError(f"{op}: {images.dtype} cannot be computed safely in float32; convert the images to a smaller or floating-point type")
+
+
+def _real(value: Any) -> Any:
+    """Return an argument whose numbers per sample are in double."""
+    return given(value.to(torch.float64) if isinstance(value, torch.Tensor) else float(value))
+
+
+# --- channels ---
+
+
+def rgb_to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
+    """Return ``0.2989 R + 0.587 G + 0.114 B``, in one channel or repeated in three.
+
+    >>> rgb_to_grayscale(torch.full((3, 1, 1), 100, dtype=torch.uint8)).item()
+    99
+    """
+    return dispatched(rgb_to_grayscale, inpt, num_output_channels=num_output_channels)
+
+
+def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
+    """Return :func:`rgb_to_grayscale`."""
+    return rgb_to_grayscale(inpt, num_output_channels)
+
+
+def _gray(images: Batch, num_output_channels: int = 1) -> Batch:
+    if num_output_channels not in (1, 3):
+        raise ValueError(f"rgb_to_grayscale: num_output_channels must be 1 or 3, got {num_output_channels}")
+    return grayscale(images, channels=num_output_channels)
+
+
+rgb_to_grayscale_image, _ = on_images(rgb_to_grayscale, _gray)
+
+
+def grayscale_to_rgb(inpt: Any) -> Any:
+    """Repeat the only channel three times; images with three channels or more do not change.
+
+    >>> grayscale_to_rgb(torch.zeros(1, 2, 2)).shape
+    torch.Size([3, 2, 2])
+    """
+    return dispatched(grayscale_to_rgb, inpt)
+
+
+def _colored(images: Batch) -> Batch:
+    channels = extent(images, "C")
+    if not isinstance(channels, torch.Tensor) and channels >= 3:
+        return images
+    return grayscale(images, channels=3)
+
+
+grayscale_to_rgb_image, _ = on_images(grayscale_to_rgb, _colored)
+
+
+def permute_channels(inpt: Any, permutation: Any) -> Any:
+    """Permute the channels: channel i of the result is ``permutation[i]`` of the input.
+
+    >>> permute_channels(torch.tensor([1, 2, 3]).reshape(3, 1, 1), [2, 0, 1]).flatten()
+    tensor([3, 1, 2])
+    """
+    return dispatched(permute_channels, inpt, permutation=permutation)
+
+
+def _permuted(images: Batch, permutation: Any) -> Batch:
+    table = permutation.torch() if isinstance(permutation, Batch) else torch.as_tensor(permutation)
+    channels = extent(images, "C")
+    if not isinstance(channels, torch.Tensor) and table.shape[-1] != channels:
+        raise ValueError(f"permute_channels: permutation has {table.shape[-1]} entries for {channels} channels")
+    return permuted(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))
+
+
+permute_channels_image, permute_channels_video = on_images(permute_channels, _permuted)
+
+# --- brightness, contrast, saturation, hue ---
+
+
+def adjust_brightness(inpt: Any, brightness_factor: Any) -> Any:
+    """Multiply the values: 0 is black, 1 the image.
+
+    >>> adjust_brightness(torch.tensor([[[100]]], dtype=torch.uint8), 1.5).item()
+    150
+    """
+    return dispatched(adjust_brightness, inpt, brightness_factor=brightness_factor)
+
+
+def _brightened(images: Batch, brightness_factor: Any) -> Batch:
+    factor = _factor("adjust_brightness", images, "brightness_factor", brightness_factor)
+    _check_channels("adjust_brightness", images)
+    return color_jitter(images, brightness=_real(factor))
+
+
+adjust_brightness_image, adjust_brightness_video = on_images(adjust_brightness, _brightened)
+
+
+def adjust_contrast(inpt: Any, contrast_factor: Any) -> Any:
+    """Scale the values about the mean of the image's gray: 0 is that gray, 1 the image."""
+    return dispatched(adjust_contrast, inpt, contrast_factor=contrast_factor)
+
+
+def _contrasted(images: Batch, contrast_factor: Any) -> Batch:
+    factor = _factor("adjust_contrast", images, "contrast_factor", contrast_factor)
+    _check_channels("adjust_contrast", images)
+    return color_jitter(images, contrast=_real(factor))
+
+
+adjust_contrast_image, adjust_contrast_video = on_images(adjust_contrast, _contrasted)
+
+
+def adjust_saturation(inpt: Any, saturation_factor: Any) -> Any:
+    """Scale the colors about the gray of the pixel: 0 is gray, 1 the image."""
+    return dispatched(adjust_saturation, inpt, saturation_factor=saturation_factor)
+
+
+def _saturated(images: Batch, saturation_factor: Any) -> Batch:
+    factor = _factor("adjust_saturation", images, "saturation_factor", saturation_factor)
+    _check_channels("adjust_saturation", images)
+    return color_jitter(images, saturation=_real(factor))
+
+
+adjust_saturation_image, adjust_saturation_video = on_images(adjust_saturation, _saturated)
+
+
+def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
+    """Turn the hue in HSV, by a fraction of a turn from -0.5 to 0.5."""
+    return dispatched(adjust_hue, inpt, hue_factor=hue_factor)
+
+
+def _turned(images: Batch, hue_factor: Any) -> Batch:
+    _check_precision("adjust_hue", images)
+    factor = _factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
+    _check_channels("adjust_hue", images)
+    return color_jitter(images, hue=_real(factor))
+
+
+adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _turned)
+
+
+def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, hue: Any, order: torch.Tensor) -> Any:
+    """Apply several of these four to a Batch, in an order (N, 4) for each sample; anything but images passes through."""
+    if kind_of(inpt) not in (single.Image, single.Video, torch.Tensor):
+        return inpt
+    images = as_images("ColorJitter", inpt)
+    _check_channels("ColorJitter", images)
+    named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
+    factors = {name: None if value is None else _real(value) for name, value in named.items()}
+    made = images if all(one is None for one in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
+    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+
+
+# --- others ---
+
+
+def adjust_sharpness(inpt: Any, sharpness_factor: Any) -> Any:
+    """Blend with a smoothed image: 0 is smooth, 1 the image, more is sharper. The border of one pixel does not change."""
+    return dispatched(adjust_sharpness, inpt, sharpness_factor=sharpness_factor)
+
+
+def _sharpened(images: Batch, sharpness_factor: Any) -> Batch:
+    _check_channels("adjust_sharpness", images)
+    return sharpness(images, sharpness=_real(_factor("adjust_sharpness", images, "sharpness_factor", sharpness_factor)))
+
+
+adjust_sharpness_image, adjust_sharpness_video = on_images(adjust_sharpness, _sharpened)
+
+
+def adjust_gamma(inpt: Any, gamma: Any, gain: Any = 1) -> Any:
+    """Return ``gain * x ** gamma``, for values from 0 to 1."""
+    return dispatched(adjust_gamma, inpt, gamma=gamma, gain=gain)
+
+
+def _curved(images: Batch, gamma: Any, gain: Any = 1) -> Batch:
+    _check_precision("adjust_gamma", images)
+    power = _factor("adjust_gamma", images, "gamma", gamma)
+    return curved(images, gamma=_real(power), gain=_real(number("adjust_gamma", "gain", gain, images.batch_size)))
+
+
+adjust_gamma_image, adjust_gamma_video = on_images(adjust_gamma, _curved, gain=1.0)
+
+
+def posterize(inpt: Any, bits: Any) -> Any:
+    """Keep the highest ``bits`` (0 to 8) of each value.
+
+    >>> posterize(torch.tensor([[[255]]], dtype=torch.uint8), 1).item()
+    128
+    """
+    return dispatched(posterize, inpt, bits=bits)
+
+
+def _posterized(images: Batch, bits: Any) -> Batch:
+    if isinstance(bits, bool | float):
+        raise TypeError(f"posterize: bits must be an integer from 0 to 8, got {bits!r}")
+    made = number("posterize", "bits", bits, images.batch_size)
+    fits = (made >= 0) & (made <= 8)
+    if not holds(fits):
+        raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {made}")
+    if not images.dtype.is_floating_point and not isinstance(made, torch.Tensor) and made >= types_bits(images.dtype):
+        return images
+    if _wide(images):
+        return _over(images, images._ready() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
+    return quantized(images, bits=given(made))
+
+
+posterize_image, posterize_video = on_images(posterize, _posterized)
+
+
+def types_bits(dtype: torch.dtype) -> int:
+    """Return the number of value bits of an integer type."""
+    return torch.iinfo(dtype).max.bit_length()
+
+
+def largest(dtype: torch.dtype) -> int:
+    """Return the value of white: 1 for floating-point types, else the largest integer."""
+    return 1 if dtype.is_floating_point else 1 if dtype is torch.bool else torch.iinfo(dtype).max
+
+
+def solarize(inpt: Any, threshold: Any) -> Any:
+    """Invert values from the threshold on, which is in the image's units.
+
+    Raises:
+        TypeError: a threshold above white.
+
+    >>> solarize(torch.tensor([[[10, 200]]], dtype=torch.uint8), 128)
+    tensor([[[10, 55]]], dtype=torch.uint8)
+    """
+    return dispatched(solarize, inpt, threshold=threshold)
+
+
+def _wide(images: Batch) -> bool:
+    """Return whether the type is one that our operators of levels do not take: then torch computes them."""
+    return images.dtype in (torch.int32, torch.int64)
+
+
+def _over(images: Batch, values: torch.Tensor) -> Batch:
+    return new_batch(values, images._shapes, images._layout, fixed=images._fixed)
+
+
+def _solarized(images: Batch, threshold: Any) -> Batch:
+    limit = number("solarize", "threshold", threshold, images.batch_size)
+    fits = limit <= largest(images.dtype)
+    if not holds(fits):
+        raise TypeError(f"solarize: {first_failure(fits)}threshold must not be above {largest(images.dtype)}, got {limit}")
+    if _wide(images):
+        return _over(images, torch.where(images._ready() >= _for_values(limit, images), images._ready() ^ largest(images.dtype), images._ready()))
+    return solarized(images, threshold=given(limit))
+
+
+def _for_values(column: Any, images: Batch) -> Any:
+    """Return a number for every value of a Batch."""
+    if not isinstance(column, torch.Tensor):
+        return column
+    if images._shapes is None:
+        return column.reshape(-1, *[1] * images.ndim)
+    return torch.repeat_interleave(column, images._shapes.prod(1))
+
+
+def _inverted(images: Batch) -> Batch:
+    return _over(images, images._ready() ^ largest(images.dtype)) if _wide(images) else inverted(images)
+
+
+solarize_image, solarize_video = on_images(solarize, _solarized)
+
+
+def invert(inpt: Any) -> Any:
+    """Return white less the values.
+
+    >>> invert(torch.tensor([[[10]]], dtype=torch.uint8)).item()
+    245
+    """
+    return dispatched(invert, inpt)
+
+
+invert_image, invert_video = on_images(invert, _inverted)
+
+
+def autocontrast(inpt: Any) -> Any:
+    """Stretch each channel from black to white."""
+    return dispatched(autocontrast, inpt)
+
+
+def _stretched(images: Batch) -> Batch:
+    _check_channels("autocontrast", images)
+    return stretched(images)
+
+
+autocontrast_image, autocontrast_video = on_images(autocontrast, _stretched)
+
+
+def equalize(inpt: Any) -> Any:
+    """Equalize the histogram of each channel, by Pillow's rule. Floating-point images go through uint8."""
+    return dispatched(equalize, inpt)
+
+
+def _equalized(images: Batch) -> Batch:
+    if images.dtype is torch.uint8:
+        return equalized(images, rule="pillow")
+    if not images.dtype.is_floating_point:
+        raise TypeError(f"equalize: images are uint8 or floating-point numbers, got {images.dtype}")
+    return converted(equalized(converted(images, torch.uint8, True), rule="pillow"), images.dtype, True)
+
+
+equalize_image, equalize_video = on_images(equalize, _equalized)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of boxes and points: those of a sample, or of all samples of a batch, which share one arithmetic."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
+
+from ...._core.batch import Batch, new_batch
+from ... import tv_tensors
+from ..._numbers import Number
+from ._dispatch import add_kernel
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Boxes ``(R, 4)``, ``(R, 5)`` or ``(R, 8)``, or points ``(R, 2)``.
+
+    Attributes:
+        values: the coordinates.
+        canvas: height and width: numbers, or int64 (N,) with one per sample.
+        owner: the sample of each row, None for a single sample.
+        format: of boxes; None for points.
+        mode: clamping mode of boxes.
+    """
+
+    values: torch.Tensor
+    canvas: tuple[Any, Any]
+    owner: torch.Tensor | None = None
+    format: BoundingBoxFormat | None = None
+    mode: Any = "soft"
+
+    @property
+    def rotated(self) -> bool:
+        """Whether these are rotated boxes."""
+        return self.format is not None and is_rotated_bounding_format(self.format)
+
+    @property
+    def batch_size(self) -> int | None:
+        """Number of samples if the numbers of samples differ."""
+        return None if self.owner is None else -1
+
+    def of(self, column: Number) -> Any:
+        """Return a number for each row, in a type that keeps that of floating-point rows."""
+        if not isinstance(column, torch.Tensor):
+            return column
+        if self.owner is not None and len(column) > 1:
+            column = column[self.owner.to(column.device)]
+        elif self.owner is not None or column.dim():
+            column = column.expand(len(self.values))
+        column = column.to(self.values.device)
+        return column if not column.dtype.is_floating_point else column.to(self.real.dtype)
+
+    @property
+    def real(self) -> torch.Tensor:
+        """The coordinates in floating-point numbers."""
+        return self.values if self.values.dtype.is_floating_point else self.values.float()
+
+    def changed(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
+        """Return rows with other values, in the type of these."""
+        return replace(self, values=values.to(self.values.dtype), canvas=self.canvas if canvas is None else canvas)
+
+    def corners(self) -> torch.Tensor:
+        """Return unrotated boxes as x1, y1, x2, y2, in floating-point numbers."""
+        return _converted(self.real, self.format, BoundingBoxFormat.XYXY)
+
+    def from_corners(self, corners: torch.Tensor) -> torch.Tensor:
+        """Return x1, y1, x2, y2 in the format of these boxes."""
+        return _converted(corners, BoundingBoxFormat.XYXY, self.format)
+
+    def clamped(self) -> "Rows":
+        """Return unrotated boxes within the canvas, as the clamping mode demands."""
+        if self.mode is None:
+            return self
+        return self.changed(self.from_corners(self.within(self.corners(), 0)))
+
+    def within(self, corners: torch.Tensor, margin: int) -> torch.Tensor:
+        """Return coordinates x, y, x, y, ... from 0 to the width and height less a margin."""
+        height, width = self.canvas
+        made = corners.clone()
+        for k, limit in ((0, width), (1, height)):
+            most = self.of(limit)
+            most = torch.as_tensor(most, device=made.device).to(made.dtype) - margin
+            made[:, k::2] = torch.minimum(made[:, k::2].clamp(min=0), most[:, None] if most.dim() else most)
+        return made
+
+    def each(self, kernel: Callable[..., Any], *columns: Number) -> "Rows":
+        """Return what a kernel of torchvision makes of every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
+        if self.owner is None:
+            made = kernel(self.values, self.canvas, *columns)
+            rows, canvas = made if isinstance(made, tuple) else (made, self.canvas)
+            return replace(self, values=rows, canvas=canvas)
+        count = next(len(one) for one in (*self.canvas, self.owner) if isinstance(one, torch.Tensor))
+        parts, canvases = [], []
+        for i in range(count):
+            numbers = [_of_sample(one, i) for one in columns]
+            canvas = (int(_of_sample(self.canvas[0], i)), int(_of_sample(self.canvas[1], i)))
+            made = kernel(self.values[self.owner == i], canvas, *numbers)
+            rows, canvas = made if isinstance(made, tuple) else (made, canvas)
+            parts.append(rows)
+            canvases.append(canvas)
+        table = torch.tensor(canvases, dtype=torch.int64)
+        return replace(self, values=torch.cat(parts), canvas=(table[:, 0], table[:, 1]))
+
+
+def _of_sample(column: Any, i: int) -> Any:
+    if isinstance(column, torch.Tensor) and column.dim():
+        return column[i if len(column) > 1 else 0].item()
+    if isinstance(column, tuple | list):
+        return [_of_sample(one, i) for one in column]
+    return column
+
+
+def _converted(values: torch.Tensor, old: BoundingBoxFormat | None, new: BoundingBoxFormat | None) -> torch.Tensor:
+    assert old is not None
+    assert new is not None
+    return values if old == new else reference.convert_bounding_box_format(values, old, new)
+
+
+def of_batch(inpt: Any) -> Rows:
+    """Return the rows of a Batch of boxes or points."""
+    values = inpt._ready()
+    sizes = torch.tensor(inpt.canvas_size, dtype=torch.int64).reshape(-1, 2)
+    format, columns = getattr(inpt, "format", None), 2
+    if format is not None:
+        columns = tv_tensors.box_columns(format)
+    if inpt._shapes is None:
+        per_sample = values[0:1].numel() // columns
+        counts = torch.full((inpt.batch_size,), per_sample, dtype=torch.int64)
+    else:
+        counts = inpt._shapes.prod(1) // columns
+    owner = torch.repeat_interleave(torch.arange(inpt.batch_size), counts)
+    return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), owner, format, getattr(inpt, "clamping_mode", None))
+
+
+def to_batch(made: Rows, inpt: Any, **changed: Any) -> Any:
+    """Return rows as a Batch like that they come from."""
+    height, width = (one.tolist() if isinstance(one, torch.Tensor) and one.dim() else [int(one)] * inpt.batch_size for one in made.canvas)
+    values = new_batch(made.values.reshape(inpt._values.shape), inpt._shapes, inpt._layout, fixed=inpt._fixed)
+    return inpt.over(values, canvas_size=[(int(h), int(w)) for h, w in zip(height, width, strict=True)], **changed)
+
+
+def of_tensor(values: torch.Tensor, canvas_size: Any, format: Any = None, mode: Any = "soft") -> Rows:
+    """Return the rows of boxes or points in a torch tensor."""
+    if isinstance(format, str):
+        format = BoundingBoxFormat[format.upper()]
+    columns = 2 if format is None else tv_tensors.box_columns(format)
+    return Rows(values.as_subclass(torch.Tensor).reshape(-1, columns), tuple(canvas_size), None, format, mode)  # type: ignore[arg-type]
+
+
+def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], points: Callable[..., Rows], drops: tuple[str, ...] = ()) -> None:
+    """Make functions of :class:`Rows` the kernels of a functional for boxes and points, single ones and Batches.
+
+    ``drops`` are parameters of the functional that concern images only.
+    """
+
+    def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in kwargs.items() if key not in drops}
+
+    def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
+        def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+            given = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
+            made = core(given, *args, **kept(kwargs))
+            canvas = (int(made.canvas[0]), int(made.canvas[1]))
+            return single.wrap(made.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
+
+        return kernel
+
+    def batch_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
+        def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+            return to_batch(core(of_batch(inpt), *args, **kept(kwargs)), inpt)
+
+        return kernel
+
+    add_kernel(functional, single.BoundingBoxes)(single_kernel(boxes))
+    add_kernel(functional, single.KeyPoints)(single_kernel(points))
+    add_kernel(functional, tv_tensors.BoundingBoxes)(batch_kernel(boxes))
+    add_kernel(functional, tv_tensors.KeyPoints)(batch_kernel(points))
+
+
+def numbers_of(rows: Rows) -> int | None:
+    """Return the number of samples, None for a single sample."""
+    if rows.owner is None:
+        return None
+    height = rows.canvas[0]
+    return len(height) if isinstance(height, torch.Tensor) else None
+
+
+def is_batch(value: Any) -> bool:
+    """Return whether this is a Batch."""
+    return isinstance(value, Batch)

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows and borders: crop, center_crop, pad, five_crop, ten_crop."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
+
+from ...._core.batch import Batch
+from .... import types
+from ....experimental import warp_perspective
+from ....ops.flip import flip
+from ....ops.slice import slice as cut
+from ..._draws import rounded
+from ..._numbers import Number, first_failure, holds, number
+from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
+from ._dispatch import dispatched, fills, on_images, on_masks, rows, size_of
+
+PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
+
+
+def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
+    """Cut a window out: ``out[y, x] = in[top + y, left + x]``, 0 outside the image.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        top, left: corner of the window in pixels; for a Batch one number, or one per sample.
+        height, width: its size, likewise.
+
+    >>> crop(torch.arange(6).reshape(1, 2, 3), 0, 1, 2, 1).flatten()
+    tensor([1, 4])
+    """
+    return dispatched(crop, inpt, top=top, left=left, height=height, width=width)
+
+
+def _window(images: Batch | None, rows: Rows | None, top: Any, left: Any, height: Any, width: Any) -> tuple[Number, Number, Number, Number]:
+    size = images.batch_size if images is not None else numbers_of(rows) if rows is not None else None
+    named = (("top", top), ("left", left), ("height", height), ("width", width))
+    return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
+
+
+def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number) -> Batch:
+    """Return the window of each image."""
+    return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy="pad")
+
+
+def _cropped(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
+    return window_of(images, *_window(images, None, top, left, height, width))
+
+
+crop_image, crop_video = on_images(crop, _cropped)
+crop_mask = on_masks(crop, _cropped)
+
+
+def _shifted(rows: Rows, x: Any, y: Any) -> torch.Tensor:
+    """Return boxes or points moved by whole pixels."""
+    made = rows.values.clone()
+    for k, by in ((0, x), (1, y)):
+        by = rows.of(by)
+        by = by.to(made.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=made.dtype)
+        made[:, k] += by
+        if rows.format == BoundingBoxFormat.XYXY:
+            made[:, k + 2] += by
+    return made
+
+
+def cropped_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
+    """Return boxes in a window, clamped to it."""
+    top, left, height, width = _window(None, rows, top, left, height, width)
+    if rows.rotated:
+
+        def one(values: torch.Tensor, canvas: Any, t: Any, l: Any, h: Any, w: Any) -> Any:
+            return reference.crop_bounding_boxes(values, format=rows.format, top=t, left=l, height=h, width=w, clamping_mode=rows.mode)
+
+        return rows.each(one, top, left, height, width)
+    return rows.changed(_shifted(rows, -left, -top), (height, width)).clamped()
+
+
+def cropped_points(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
+    """Return points in a window."""
+    top, left, height, width = _window(None, rows, top, left, height, width)
+    return rows.changed(_shifted(rows, -left, -top), (height, width))
+
+
+on_coordinates(crop, cropped_boxes, cropped_points)
+
+
+def crop_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: int, left: int, height: int, width: int, clamping_mode: Any = "soft"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes in a window, and its size."""
+    made = cropped_boxes(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
+    return made.values.reshape(bounding_boxes.shape), (height, width)
+
+
+def crop_keypoints(keypoints: torch.Tensor, top: int, left: int, height: int, width: int) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points in a window, and its size."""
+    made = cropped_points(of_tensor(keypoints, (0, 0)), top, left, height, width)
+    return made.values.reshape(keypoints.shape), (height, width)
+
+
+# --- center_crop ---
+
+
+def center_crop(inpt: Any, output_size: Any) -> Any:
+    """Cut the window in the middle out, after padding with 0 where the image is smaller.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        output_size: height and width, or one number for both.
+
+    >>> center_crop(torch.arange(5).reshape(1, 1, 5), [1, 3]).flatten()
+    tensor([1, 2, 3])
+    """
+    return dispatched(center_crop, inpt, output_size=output_size)
+
+
+def center_window(height: Number, width: Number, output_size: Any) -> tuple[Number, Number, int, int]:
+    """Return the window in the middle: top, left, height, width."""
+    h, w = _two(output_size)
+    return _middle(height, h), _middle(width, w), h, w
+
+
+def _two(output_size: Any) -> tuple[int, int]:
+    if isinstance(output_size, int | float):
+        return int(output_size), int(output_size)
+    numbers = [int(one) for one in output_size]
+    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def _middle(extent: Number, size: int) -> Number:
+    """Return where the window starts: (extent - size) / 2, half to even, or half as much padding in front, rounded down."""
+    if not isinstance(extent, torch.Tensor):
+        return -((size - extent) // 2) if size > extent else rounded((extent - size) / 2.0)
+    return torch.where(extent < size, -((size - extent) // 2), rounded((extent - size).to(torch.float64) / 2.0))
+
+
+def _centered(images: Batch, output_size: Any) -> Batch:
+    return window_of(images, *center_window(*size_of(images), output_size))
+
+
+center_crop_image, center_crop_video = on_images(center_crop, _centered)
+center_crop_mask = on_masks(center_crop, _centered)
+
+
+def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
+    """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
+    h, w = _two(output_size)
+    top, left = ((one.to(torch.float64) if isinstance(one, torch.Tensor) else one) for one in rows.canvas)
+    return rounded((top - h) / 2.0), rounded((left - w) / 2.0), h, w
+
+
+def _centered_boxes(rows: Rows, output_size: Any) -> Rows:
+    return cropped_boxes(rows, *_window_of_rows(rows, output_size))
+
+
+def _centered_points(rows: Rows, output_size: Any) -> Rows:
+    return cropped_points(rows, *_window_of_rows(rows, output_size))
+
+
+on_coordinates(center_crop, _centered_boxes, _centered_points)
+
+
+def center_crop_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], output_size: Any, clamping_mode: Any = "soft"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes in the window in the middle, and its size."""
+    made = _centered_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
+    return made.values.reshape(bounding_boxes.shape), made.canvas
+
+
+def center_crop_keypoints(inpt: torch.Tensor, canvas_size: tuple[int, int], output_size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points in the window in the middle, and its size."""
+    made = _centered_points(of_tensor(inpt, canvas_size), output_size)
+    return made.values.reshape(inpt.shape), made.canvas
+
+
+# --- pad ---
+
+
+def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
+    """Add borders.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        padding: pixels on every side; or [left and right, top and bottom]; or [left, top, right, bottom]. Negative numbers cut off.
+        fill: value of a constant border, by default 0: a number, or one per channel.
+        padding_mode: "constant"; "edge" (aa|abc|cc); "reflect" (cb|abc|ba); "symmetric" (ba|abc|cb).
+
+    Raises:
+        ValueError: another mode or count of numbers; boxes or points with another mode than "constant".
+        RuntimeError: a reflected border that is not smaller than the image.
+
+    >>> pad(torch.ones(1, 1, 1), [1, 0]).flatten()
+    tensor([0., 1., 0.])
+    """
+    return dispatched(pad, inpt, padding=padding, fill=fill, padding_mode=padding_mode)
+
+
+def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number, Number]:
+    """Return the borders: left, top, right, bottom."""
+    if isinstance(padding, int):
+        return padding, padding, padding, padding
+    if isinstance(padding, Batch | np.ndarray | torch.Tensor):
+        table = padding.torch() if isinstance(padding, Batch) else torch.as_tensor(padding)
+        padding = list(table.reshape(len(table), -1).unbind(1))
+    if not isinstance(padding, list | tuple):
+        raise TypeError(f"pad: padding should be an integer or a sequence of integers, got {padding!r}")
+    if len(padding) not in (1, 2, 4):
+        raise ValueError(f"pad: padding must be an int or a sequence of 1, 2 or 4 ints, got {len(padding)}")
+    made = [number("pad", "padding", one, batch_size) for one in padding]
+    if len(made) == 1:
+        made = made * 4
+    return (made[0], made[1], made[0], made[1]) if len(made) == 2 else tuple(made)  # type: ignore[return-value]
+
+
+def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+    left, top, right, bottom = sides(padding, images.batch_size)
+    if padding_mode not in PADDING_MODES:
+        raise ValueError(f"pad: `padding_mode` should be either 'constant', 'edge', 'reflect' or 'symmetric', but got {padding_mode!r}")
+    values = fills(fill, images, "pad") or [0.0]
+    if padding_mode != "constant" and len(values) > 1:
+        raise ValueError(f"pad: padding mode {padding_mode!r} is not supported if fill is not one number")
+    height, width = size_of(images)
+    if padding_mode in ("reflect", "symmetric"):
+        _check_borders(padding_mode, height, width, left, top, right, bottom)
+    new = height + top + bottom, width + left + right
+    if padding_mode != "constant":
+        moved = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
+        return warp_perspective(images, matrix=moved, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*new))
+    start, shape = rows(-top, -left), rows(*new)
+    if not images.dtype.is_floating_point:
+        values = [float(int(one)) for one in values]  # truncated, where the operator rounds
+    return cut(images, start=start, shape=shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=values)
+
+
+_BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
+
+
+def _check_borders(mode: str, height: Number, width: Number, left: Number, top: Number, right: Number, bottom: Number) -> None:
+    for border, extent, axis in ((left, width, "width"), (right, width, "width"), (top, height, "height"), (bottom, height, "height")):
+        fits = border < extent if mode == "reflect" else border <= extent
+        if not holds(fits):
+            raise RuntimeError(f"pad: {first_failure(fits)}a {mode} border must be smaller than the image, got {border} for the {axis} {extent}")
+
+
+def _padded_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+    if isinstance(fill, list | tuple):
+        raise ValueError("pad: the fill of a mask is one number, got a sequence")
+    return _padded(masks, padding, fill, padding_mode)
+
+
+pad_image, pad_video = on_images(pad, _padded)
+pad_mask = on_masks(pad, _padded_mask)
+
+
+def _widened(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
+    if padding_mode != "constant":
+        raise ValueError(f"pad: padding mode {padding_mode!r} is not supported with {what}, only 'constant'")
+    left, top, right, bottom = sides(padding, numbers_of(rows))
+    height, width = rows.canvas
+    return left, top, (height + top + bottom, width + left + right)
+
+
+def _padded_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+    left, top, canvas = _widened(rows, padding, padding_mode, "bounding boxes")
+    if rows.rotated:
+
+        def one(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
+            borders = [int(one) for one in by]
+            return reference.pad_bounding_boxes(values, format=rows.format, canvas_size=canvas, padding=borders, clamping_mode=rows.mode)
+
+        return rows.each(one, *sides(padding, numbers_of(rows)))
+    return rows.changed(_shifted(rows, left, top), canvas).clamped()
+
+
+def _padded_points(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+    left, top, canvas = _widened(rows, padding, padding_mode, "key points")
+    return rows.changed(_shifted(rows, left, top), canvas)
+
+
+on_coordinates(pad, _padded_boxes, _padded_points, drops=("fill",))
+
+
+def pad_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    padding: Any,
+    padding_mode: str = "constant",
+    clamping_mode: Any = "soft",
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes of a padded image, and its size."""
+    made = _padded_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
+    return made.values.reshape(bounding_boxes.shape), made.canvas
+
+
+def pad_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: str = "constant"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points of a padded image, and its size."""
+    made = _padded_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
+    return made.values.reshape(keypoints.shape), made.canvas
+
+
+# --- five_crop, ten_crop ---
+
+
+def five_crop(inpt: Any, size: Any) -> Any:
+    """Return five windows: top left, top right, bottom left, bottom right, middle.
+
+    Args:
+        inpt: images or videos.
+        size: height and width, or one number for both.
+
+    Raises:
+        ValueError: an image that is smaller.
+
+    >>> [one.flatten().tolist() for one in five_crop(torch.arange(4).reshape(1, 2, 2), 1)]
+    [[0], [1], [2], [3], [0]]
+    """
+    return dispatched(five_crop, inpt, size=size)
+
+
+def ten_crop(inpt: Any, size: Any, vertical_flip: bool = False) -> Any:
+    """Return the windows of :func:`five_crop`, and those of the flipped image.
+
+    >>> len(ten_crop(torch.zeros(3, 8, 8), 4))
+    10
+    """
+    return dispatched(ten_crop, inpt, size=size, vertical_flip=vertical_flip)
+
+
+def _five_size(size: Any) -> tuple[int, int]:
+    if isinstance(size, int | float):
+        return int(size), int(size)
+    if isinstance(size, Sequence) and len(size) == 1:
+        return int(size[0]), int(size[0])
+    if not isinstance(size, Sequence) or len(size) != 2:
+        raise ValueError(f"five_crop: please provide only two dimensions (h, w) for size, got {size!r}")
+    return int(size[0]), int(size[1])
+
+
+def _five(images: Batch, size: Any) -> tuple[Batch, ...]:
+    h, w = _five_size(size)
+    height, width = size_of(images)
+    fits = (h <= height) & (w <= width) if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor) else h <= height and w <= width
+    if not holds(fits):
+        raise ValueError(f"five_crop: {first_failure(fits)}requested crop size {(h, w)} is bigger than the input size {(height, width)}")
+    corners = ((0, 0), (0, width - w), (height - h, 0), (height - h, width - w), (_middle(height, h), _middle(width, w)))
+    return tuple(window_of(images, top, left, h, w) for top, left in corners)
+
+
+def _ten(images: Batch, size: Any, vertical_flip: bool = False) -> tuple[Batch, ...]:
+    return (*_five(images, size), *_five(flip(images, horizontal=int(not vertical_flip), vertical=int(vertical_flip)), size))
+
+
+five_crop_image, five_crop_video = on_images(five_crop, _five)
+ten_crop_image, ten_crop_video = on_images(ten_crop, _ten)

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a functional to the kernel for its input.
+
+The arithmetic of images is written once, for an image Batch. A torch tensor ``(..., C, H, W)`` becomes a dense Batch ``CHW`` over the same memory, a mask
+the planes of one. Pillow's images are Pillow's work: torchvision's functional calls it.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms.v2 import functional as reference
+
+from ...._core.batch import Batch, as_batch, new_batch
+from ...._core.tensor import Tensor as NddTensor
+from ... import tv_tensors
+from ..._numbers import Number, batch_of
+from ..._sample import kind_of
+
+_KERNELS: dict[str, dict[type, Callable[..., Any]]] = {}  # by the name of the functional and the type of the input
+_BUILT_IN = (single.Image, single.Video, single.Mask, single.BoundingBoxes, single.KeyPoints)
+
+
+def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) -> Callable[..., Any]:
+    """Return what computes a functional for this input; ``passes``: the identity if there is nothing.
+
+    Raises:
+        TypeError: the functional does not work on this type.
+    """
+    name = functional.__name__
+    kernels = _KERNELS.get(name)
+    if kernels is None:
+        if passes:
+            raise ValueError(f"No kernel registered for functional {name}.")
+        raise TypeError(f"{name} is not a functional of torch_ndd.torchvision.v2")
+    if isinstance(inpt, Batch):
+        found = kernels.get(Batch) if (kind := kind_of(inpt)) in (torch.Tensor, single.Image, single.Video) else kernels.get(_OF_BATCHES[kind])
+        if found is not None:
+            return found
+    else:
+        for cls in type(inpt).__mro__:
+            if cls in kernels:
+                return kernels[cls]
+            if cls is single.TVTensor:
+                break
+    if passes:
+        return _unchanged
+    known = ", ".join(sorted({cls.__name__ for cls in kernels}))
+    raise TypeError(f"{name}: inputs of type {known} are supported, but got {type(inpt)}")
+
+
+_OF_BATCHES = {single.Mask: tv_tensors.Mask, single.BoundingBoxes: tv_tensors.BoundingBoxes, single.KeyPoints: tv_tensors.KeyPoints}
+
+
+def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    return inpt
+
+
+def add_kernel(functional: Callable[..., Any] | str, *types: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function the kernel of a functional for these types."""
+    name = functional if isinstance(functional, str) else functional.__name__
+
+    def add(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        for cls in types:
+            _KERNELS.setdefault(name, {})[cls] = kernel
+        return kernel
+
+    return add
+
+
+def register_kernel(functional: Callable[..., Any] | str, tv_tensor_cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the decorated function the kernel of a functional for your own subclass of ``TVTensor``.
+
+    Args:
+        functional: a functional of this module, or its name.
+        tv_tensor_cls: your class.
+
+    Raises:
+        ValueError: an unknown functional, a class that is no TVTensor or is torchvision's own.
+    """
+    name = functional if isinstance(functional, str) else getattr(functional, "__name__", "")
+    module = "" if isinstance(functional, str) else getattr(functional, "__module__", "")
+    if name not in _KERNELS or not (isinstance(functional, str) or module.startswith(("torch_ndd.torchvision.v2.functional", reference.__name__))):
+        if isinstance(functional, str):
+            raise ValueError(f"Could not find functional with name '{functional}' in torch_ndd.torchvision.v2.functional.")
+        raise ValueError(f"Kernels can only be registered on functionals of torch_ndd.torchvision.v2.functional, but got {functional}.")
+    if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, single.TVTensor)):
+        raise ValueError(f"Kernels can only be registered for subclasses of torchvision.tv_tensors.TVTensor, but got {tv_tensor_cls}.")
+    if tv_tensor_cls in _BUILT_IN:
+        raise ValueError(f"Kernels cannot be registered for the builtin tv_tensor classes, but got {tv_tensor_cls}")
+    if tv_tensor_cls in _KERNELS[name]:
+        raise ValueError(f"Functional {name} already has a kernel registered for type {tv_tensor_cls}.")
+    return add_kernel(name, tv_tensor_cls)
+
+
+# --- images ---
+
+
+def on_images(
+    functional: Callable[..., Any], kernel: Callable[..., Any], *, first: str = "image", pil: bool = True, **defaults: Any
+) -> tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]:
+    """Make ``kernel(batch, ...)`` the kernel of a functional for images and videos of every kind; return those of torch tensors.
+
+    Args:
+        functional: has the parameters and their defaults.
+        kernel: takes an image Batch and the same parameters; returns a Batch, or a tuple of them.
+        first: name of the first parameter of the returned function.
+        pil: whether Pillow's images are supported.
+        defaults: defaults of the function for images that differ.
+    """
+
+    def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _on_tensor(kernel, inpt, args, kwargs)
+
+    def batches(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
+        made = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
+        return tuple(_like(one, inpt) for one in made) if isinstance(made, tuple) else _like(made, inpt)
+
+    def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
+        if isinstance(made, tuple):
+            return tuple(single.wrap(one, like=inpt) for one in made)
+        return single.wrap(made, like=inpt)
+
+    name = functional.__name__
+    add_kernel(functional, torch.Tensor)(compute)
+    add_kernel(functional, single.Image, single.Video)(wrapped)
+    add_kernel(functional, Batch)(batches)
+    add_kernel(functional, NddTensor)(functools.partial(_on_ndd, batches))
+    if pil:
+        add_kernel(functional, PIL.Image.Image)(getattr(reference, name))
+    parameters = list(inspect.signature(functional).parameters.values())[1:]
+    return _named(compute, f"{name}_image", first, parameters, defaults), _named(compute, f"{name}_video", "video", parameters, {})
+
+
+def _named(
+    compute: Callable[..., Any], name: str, first: str, parameters: Sequence[inspect.Parameter], defaults: dict[str, Any]
+) -> Callable[..., Any]:
+    """Return a function with its own name and signature."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if first in kwargs:
+            args = (kwargs.pop(first), *args)
+        return compute(args[0].as_subclass(torch.Tensor), *args[1:], **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "torch_ndd.torchvision.v2.functional"
+    function.__doc__ = f"Apply :func:`{name.rpartition('_')[0]}` to a torch tensor ``(..., C, H, W)``."
+    changed = [one.replace(default=defaults.get(one.name, one.default)) for one in parameters]
+    function.__signature__ = inspect.Signature([inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD), *changed])  # type: ignore[attr-defined]
+    return function
+
+
+def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if image.dim() < 2:
+        raise TypeError(f"images are tensors (..., C, H, W), got {tuple(image.shape)}")
+    planes = image[None] if image.dim() == 2 else image
+    shape = planes.shape
+    values = planes.reshape(-1, *shape[-3:]) if planes.dim() != 4 else planes
+    made = kernel(as_batch(values, layout="CHW"), *args, **kwargs)
+    if isinstance(made, tuple):
+        return tuple(_back(one, shape, image) for one in made)
+    return _back(made, shape, image)
+
+
+def _back(made: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
+    values = made.torch()
+    values = values.reshape(*shape[:-3], *values.shape[1:])
+    return values[0] if image.dim() == 2 else values
+
+
+def _on_ndd(kernel: Callable[..., Any], inpt: NddTensor, *args: Any, **kwargs: Any) -> Any:
+    made = kernel(as_batch([inpt], layout=inpt.layout), *args, **kwargs)
+    return tuple(one.select(0) for one in made) if isinstance(made, tuple) else made.select(0)
+
+
+def as_images(op: str, inpt: Batch) -> Batch:
+    """Return the Batch with an image layout; without a layout it is ``CHW`` or ``FCHW``."""
+    layout = inpt.layout
+    if layout is None:
+        guessed = {2: "HW", 3: "CHW", 4: "FCHW"}.get(inpt.ndim)
+        if guessed is None or guessed == "HW":
+            raise TypeError(f"{op}: images have the layout HWC or CHW, got a Batch with {inpt.ndim} dimensions and no layout")
+        return as_batch(inpt, layout=guessed)
+    if not layout.endswith(tv_tensors.IMAGE_ENDINGS):
+        raise TypeError(f"{op}: images have a layout that ends in HWC or CHW, got {layout!r}")
+    return inpt.plain() if isinstance(inpt, tv_tensors.Typed) else inpt
+
+
+def _like(made: Any, inpt: Batch) -> Any:
+    """Return the Batch with the meaning, or the missing layout, of the input."""
+    if not isinstance(made, Batch):
+        return made
+    if isinstance(inpt, tv_tensors.Typed):
+        return inpt.over(made)
+    if inpt.layout is None and made.layout is not None:
+        return new_batch(made._values, made._shapes, None, made._pending, made._external, made._fixed)
+    return made
+
+
+# --- masks ---
+
+
+def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Make ``kernel(batch, ...)`` the kernel of a functional for masks, whose planes it sees as the channels of ``CHW``.
+
+    Return the function for torch tensors. Arguments of the functional that the kernel does not take are dropped.
+    """
+    taken = set(list(inspect.signature(kernel).parameters)[1:])
+
+    def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in kwargs.items() if key in taken}
+
+    def compute(mask: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return _on_tensor(kernel, mask, args, kwargs)
+
+    def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        return single.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **kept(kwargs)), like=inpt)
+
+    def batches(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        planes, back = as_planes(inpt.plain())
+        return inpt.over(back(kernel(planes, *args, **kept(kwargs))))
+
+    add_kernel(functional, single.Mask)(wrapped)
+    add_kernel(functional, tv_tensors.Mask)(batches)
+    parameters = list(inspect.signature(kernel).parameters.values())[1:]
+    return _named(compute, f"{functional.__name__}_mask", "mask", parameters, {})
+
+
+def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
+    """Return masks ``(..., H, W)`` as ``CHW``, and what undoes it on a result."""
+    ndim, layout = masks.ndim, masks.layout
+    if ndim == 3:
+        if layout == "CHW":
+            return masks, lambda made: made
+        planes = new_batch(masks._values, masks._shapes, "CHW", masks._pending, masks._external, masks._fixed)
+        return planes, lambda made: new_batch(made._values, made._shapes, layout, made._pending, made._external, made._fixed)
+    if masks._shapes is None:
+        shape = masks._values.shape
+        planes = new_batch(masks._values.reshape(shape[0], -1, *shape[-2:]), None, "CHW", masks._pending, masks._external)
+    else:
+        rows = masks._shapes
+        count = rows[:, :-2].prod(1, keepdim=True)
+        planes = new_batch(masks._values, torch.cat([count, rows[:, -2:]], 1), "CHW", masks._pending, masks._external)
+
+    def back(made: Batch) -> Batch:
+        if made._shapes is None:
+            if masks._shapes is None:
+                values = made._values.reshape(*masks._values.shape[:-2], *made._values.shape[-2:])
+                return new_batch(values, None, layout, made._pending, made._external)
+            extents = torch.tensor([made._values.shape[1:]]).expand(len(masks._shapes), -1)
+        else:
+            extents = made._shapes
+        rows = masks._extents()
+        shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
+        return new_batch(made._values.reshape(-1), shapes, layout, made._pending, made._external).densified()
+
+    return planes, back
+
+
+# --- arguments ---
+
+
+def extent(images: Batch, letter: str) -> Any:
+    """Return an extent: a number if the samples share it, else int64 (N,)."""
+    axis = (images.layout or "").index(letter)
+    known = images._extent(axis)
+    return known if known is not None else images._shapes[:, axis]  # type: ignore[index]
+
+
+def size_of(images: Batch) -> tuple[Any, Any]:
+    """Return height and width."""
+    return extent(images, "H"), extent(images, "W")
+
+
+def rows(*columns: Number) -> Any:
+    """Return an argument with several numbers per sample: a list if all samples share them, else a Batch."""
+    if not any(isinstance(one, torch.Tensor) for one in columns):
+        return list(columns)
+    count = max(len(one) for one in columns if isinstance(one, torch.Tensor))
+    dtype = (
+        torch.float64
+        if any(isinstance(one, float) or (isinstance(one, torch.Tensor) and one.is_floating_point()) for one in columns)
+        else torch.int64
+    )
+    made = [one.to(dtype) if isinstance(one, torch.Tensor) else torch.full((count,), one, dtype=dtype) for one in columns]
+    return batch_of(torch.stack(made, 1))
+
+
+def fills(value: Any, images: Batch, op: str) -> list[float] | None:
+    """Return fill values: None, or one for all or one for each channel.
+
+    Raises:
+        ValueError: another count, or something else than numbers.
+    """
+    if value is None:
+        return None
+    if isinstance(value, int | float | np.number):
+        return [float(value)]
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{op}: fill should be a number, or a list or tuple of numbers, got {value!r}")
+    channels = images._extent((images.layout or "").index("C"))
+    if len(value) > 1 and channels is not None and len(value) != channels:
+        raise ValueError(f"{op}: fill has {len(value)} values, but there are {channels} channels")
+    return [float(one) for one in value]
+
+
+def dispatched(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the kernel for an input."""
+    return kernel_for(functional, inpt)(inpt, *args, **kwargs)

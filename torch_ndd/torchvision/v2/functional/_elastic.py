@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic deformations."""
+
+from typing import Any
+
+import torch
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
+
+from ...._core.batch import Batch, new_batch, ragged_batch
+from ....experimental import remap
+from ._coordinates import Rows, of_tensor, on_coordinates
+from ._dispatch import dispatched, fills, on_images, on_masks
+from ._interpolation import InterpolationMode, warp_filter
+
+
+def elastic(inpt: Any, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
+    """Move every pixel: ``out[y, x] = in[y + displacement_y * height / 2, x + displacement_x * width / 2]``.
+
+    Args:
+        inpt: images, videos, masks, boxes or points. Boxes and points move by the displacement at their place, backwards: an approximation.
+        displacement: ``(1, height, width, 2)``, x first; for a Batch also one array ``(height, width, 2)`` per sample, as a Batch.
+        interpolation: "nearest" or "bilinear".
+        fill: value outside the image: None blends with 0, a number or one per channel replaces.
+
+    Raises:
+        TypeError: a displacement that is no tensor.
+        ValueError: one of another shape.
+
+    >>> shift = torch.zeros(1, 1, 3, 2)
+    >>> shift[..., 0] = 2 / 3
+    >>> elastic(torch.tensor([[[1.0, 2.0, 3.0]]]), shift)
+    tensor([[[2., 3., 0.]]])
+    """
+    return dispatched(elastic, inpt, displacement=displacement, interpolation=interpolation, fill=fill)
+
+
+elastic_transform = elastic
+
+
+def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tensor]:
+    """Return a displacement (height, width, 2) for each sample; one for all if it is shared."""
+    if isinstance(displacement, Batch):
+        values = displacement.evaluate()
+        if len(sizes) != values.batch_size:
+            raise ValueError(f"elastic: displacement has {values.batch_size} samples for {len(sizes)} images")
+        made = [one.torch() for one in values]
+    elif isinstance(displacement, torch.Tensor):
+        if displacement.dim() != 4 or displacement.shape[0] != 1:
+            raise ValueError(f"elastic: displacement should have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
+        made = [displacement[0]] * (1 if len(set(sizes)) == 1 else len(sizes))
+    else:
+        raise TypeError(f"elastic: displacement should be a tensor, got {type(displacement).__name__}")
+    for one, size in zip(made, sizes, strict=False):
+        if tuple(one.shape) != (*size, 2):
+            raise ValueError(f"elastic: displacement should have the shape (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, one.shape))})")
+    return made
+
+
+def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
+    """Return how far pixels are moved along x and y, as two tensors or Batches (height, width), in pixels."""
+    layout = images._layout or ""
+    at = layout.index("H"), layout.index("W")
+    sizes = [(shape[at[0]], shape[at[1]]) for shape in images.shape]
+    fields = _fields(displacement, sizes)
+    x = [field[..., 0].float() * (field.shape[1] * 0.5) for field in fields]
+    y = [field[..., 1].float() * (field.shape[0] * 0.5) for field in fields]
+    return _joined(x), _joined(y)
+
+
+def _joined(fields: list[torch.Tensor]) -> Any:
+    if len(fields) == 1:
+        return fields[0].contiguous()
+    if all(one.shape == fields[0].shape for one in fields):
+        return new_batch(torch.stack(fields))
+    shapes = torch.tensor([one.shape for one in fields], dtype=torch.int64).numpy()
+    return ragged_batch(torch.cat([one.reshape(-1) for one in fields]), shapes)
+
+
+def _deformed(images: Batch, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Batch:
+    chosen = warp_filter("elastic", interpolation)
+    values = fills(fill, images, "elastic")
+    x, y = _distances(displacement, images)
+    return remap(images, x, y, interp=chosen, relative=True, fill_value=values or 0.0, fade=values is not None)
+
+
+elastic_image, elastic_video = on_images(elastic, _deformed)
+
+
+def _deformed_mask(masks: Batch, displacement: Any, fill: Any = None) -> Batch:
+    return _deformed(masks, displacement, InterpolationMode.NEAREST, fill)
+
+
+elastic_mask = on_masks(elastic, _deformed_mask)
+
+
+def _moved(rows: Rows, points: torch.Tensor, displacement: Any) -> torch.Tensor:
+    """Return points (R, 2 k), read at whole pixels, moved against the displacement."""
+    height, width = rows.canvas
+    if rows.owner is None:
+        sizes = [(int(height), int(width))]
+    else:
+        sizes = list(zip(height.tolist(), width.tolist(), strict=True))
+    fields = _fields(displacement, sizes)
+    made = points.to(rows.real.dtype)
+    for i, (h, w) in enumerate(sizes):
+        chosen = slice(None) if rows.owner is None else rows.owner == i
+        field = fields[i if len(fields) > 1 else 0].to(made.dtype)
+        part = points[chosen]
+        x, y = part[:, 0::2].to(torch.int64).clamp(0, w - 1), part[:, 1::2].to(torch.int64).clamp(0, h - 1)
+        moved = torch.empty_like(part, dtype=made.dtype)
+        moved[:, 0::2] = x - field[y, x, 0] * (w * 0.5)
+        moved[:, 1::2] = y - field[y, x, 1] * (h * 0.5)
+        made[chosen] = moved
+    return made
+
+
+def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
+    if rows.rotated:
+        if isinstance(displacement, Batch):
+            fields = iter(_fields(displacement, list(zip(rows.canvas[0].tolist(), rows.canvas[1].tolist(), strict=True))))
+        else:
+            fields = iter(lambda: displacement[0], None)  # the same for every sample
+
+        def one(values: torch.Tensor, canvas: Any) -> Any:
+            return reference.elastic_bounding_boxes(values, rows.format, canvas, next(fields)[None], rows.mode)
+
+        return rows.each(one)
+    if not rows.values.numel():
+        if rows.owner is None:
+            _fields(displacement, [(int(rows.canvas[0]), int(rows.canvas[1]))])
+        return rows
+    boxes = rows.corners()
+    points = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
+    made = _moved(rows, torch.ceil(points), displacement)
+    x, y = made[:, 0::2], made[:, 1::2]
+    around = torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
+    if not rows.values.dtype.is_floating_point:
+        around = around.trunc()
+    return rows.changed(rows.from_corners(rows.within(around, 0) if rows.mode is not None else around))
+
+
+def _deformed_points(rows: Rows, displacement: Any) -> Rows:
+    if not rows.values.numel() and rows.owner is not None:
+        return rows
+    return rows.changed(_moved(rows, rows.values, displacement))
+
+
+on_coordinates(elastic, _deformed_boxes, _deformed_points, drops=("interpolation", "fill"))
+
+
+def elastic_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], displacement: Any, clamping_mode: Any = "soft"
+) -> torch.Tensor:
+    """Return the boxes around deformed boxes."""
+    made = _deformed_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
+    return made.values.reshape(bounding_boxes.shape)
+
+
+def elastic_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int], displacement: Any) -> torch.Tensor:
+    """Return deformed points."""
+    return _deformed_points(of_tensor(keypoints, canvas_size), displacement).values.reshape(keypoints.shape)

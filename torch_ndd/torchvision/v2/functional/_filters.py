@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blur, noise and normalization."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import PIL.Image
+import torch
+
+from ...._core.batch import Batch, new_batch
+from ....ops.crop import crop_mirror_normalize
+from ....ops.filters import gaussian_blur as blurred
+from ....random import normal
+from ..._numbers import first_failure, given, holds, number, numbers
+from ._dispatch import add_kernel, dispatched, extent, on_images, rows, size_of
+
+
+def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Any:
+    """Subtract a mean and divide by a standard deviation, for each channel.
+
+    Args:
+        inpt: floating-point images or videos.
+        mean, std: one number, or one per channel.
+        inplace: write into the memory of a torch tensor; a Batch is never changed.
+
+    Raises:
+        TypeError: other types.
+        ValueError: fewer than three dimensions, a standard deviation of 0, another count of numbers.
+
+    >>> normalize(torch.ones(1, 1, 1), [0.5], [0.25])
+    tensor([[[2.]]])
+    """
+    return dispatched(normalize, inpt, mean=mean, std=std, inplace=inplace)
+
+
+def _normalized(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Batch:
+    del inplace
+    if not images.dtype.is_floating_point:
+        raise TypeError(f"normalize: images must be of a floating-point type, got {images.dtype}; convert them with to_dtype(scale=True)")
+    means, deviations = _list(mean), _list(std)
+    if not all(deviations):
+        raise ValueError("normalize: std evaluated to zero, leading to division by zero")
+    channels = extent(images, "C")
+    for name, values in (("mean", means), ("std", deviations)):
+        if len(values) != 1 and not isinstance(channels, torch.Tensor) and len(values) != channels:
+            raise ValueError(f"normalize: {name} has {len(values)} values for {channels} channels")
+    return crop_mirror_normalize(images, mean=means, std=deviations, output_layout="", dtype=images.dtype)
+
+
+def _list(values: Any) -> list[float]:
+    if isinstance(values, int | float):
+        return [float(values)]
+    return [float(one) for one in (values.flatten().tolist() if isinstance(values, torch.Tensor) else values)]
+
+
+normalize_image, normalize_video = on_images(normalize, _normalized, pil=False)
+_out_of_place = normalize_image
+
+
+def _normalized_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
+    if image.is_floating_point() and image.dim() < 3:
+        raise ValueError(f"normalize: expected an image (..., C, H, W), got the shape {tuple(image.shape)}")
+    made = _out_of_place(image, mean, std)
+    return image.copy_(made) if inplace else made
+
+
+def _in_place(kernel: Any) -> Any:
+    def normalize_image(image: torch.Tensor, mean: list[float], std: list[float], inplace: bool = False) -> torch.Tensor:
+        """Apply :func:`normalize` to a torch tensor ``(..., C, H, W)``."""
+        return kernel(image, mean, std, inplace)
+
+    def normalize_video(video: torch.Tensor, mean: list[float], std: list[float], inplace: bool = False) -> torch.Tensor:
+        """Apply :func:`normalize` to a torch tensor ``(..., C, H, W)``."""
+        return kernel(video, mean, std, inplace)
+
+    return normalize_image, normalize_video
+
+
+normalize_image, normalize_video = _in_place(_normalized_tensor)
+add_kernel(normalize, torch.Tensor)(_normalized_tensor)
+
+
+def gaussian_blur(inpt: Any, kernel_size: Any, sigma: Any = None) -> Any:
+    """Blur with a Gaussian window; the border is reflected without the edge pixel.
+
+    Args:
+        inpt: images or videos.
+        kernel_size: width and height of the window, odd; or one number for both.
+        sigma: standard deviations along x and y in pixels, or one for both; for a Batch also one per sample. By default ``0.15 * size + 0.35``.
+
+    Raises:
+        ValueError: an even or negative size, a sigma that is not positive, another count.
+        RuntimeError: half a window that is not smaller than the image.
+
+    >>> gaussian_blur(torch.ones(1, 5, 5), 3).flatten()[0]
+    tensor(1.)
+    """
+    return dispatched(gaussian_blur, inpt, kernel_size=kernel_size, sigma=sigma)
+
+
+def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
+    op = "gaussian_blur"
+    if isinstance(kernel_size, int):
+        kernel_size = [kernel_size, kernel_size]
+    if len(kernel_size) != 2:
+        raise ValueError(f"{op}: if kernel_size is a sequence its length should be 2, got {len(kernel_size)}")
+    for one in kernel_size:
+        if one % 2 == 0 or one < 0:
+            raise ValueError(f"{op}: kernel_size should have odd and positive integers, got {kernel_size}")
+    if sigma is None:
+        sigma = [one * 0.15 + 0.35 for one in kernel_size]
+    size = images.batch_size
+    if isinstance(sigma, int | float):
+        sigma = [sigma, sigma]
+    elif isinstance(sigma, list | tuple) and len(sigma) == 1:
+        sigma = [sigma[0], sigma[0]]
+    elif isinstance(sigma, list | tuple) and len(sigma) == 2:
+        pass
+    elif isinstance(sigma, Batch | torch.Tensor) or (isinstance(sigma, list | tuple) and len(sigma) == size):
+        flat = sigma.torch() if isinstance(sigma, Batch) else torch.as_tensor(sigma)
+        sigma = flat if flat.dim() > 1 and flat.shape[1] == 2 else torch.stack([flat.reshape(-1)] * 2, 1)
+    elif isinstance(sigma, list | tuple):
+        raise ValueError(f"{op}: if sigma is a sequence, its length should be 2, got {len(sigma)}")
+    else:
+        raise TypeError(f"{op}: sigma should be a number or a sequence of numbers, got {type(sigma)}")
+    x, y = numbers(op, "sigma", sigma, 2, size)
+    for one in (x, y):
+        if not holds(one > 0):
+            raise ValueError(f"{op}: {first_failure(one > 0)}sigma should have positive values, got {one}")
+    for border, most, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
+        if not holds(border < most):
+            raise RuntimeError(f"{op}: {first_failure(border < most)}half the kernel ({border}) must be smaller than the {axis} ({most})")
+    return blurred(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x))
+
+
+gaussian_blur_image, gaussian_blur_video = on_images(gaussian_blur, _blurred)
+
+
+def gaussian_noise(inpt: Any, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) -> Any:
+    """Add normally distributed noise, in units of the range: 0.1 is 25.5 levels of uint8.
+
+    Args:
+        inpt: images or videos, uint8 or floating-point.
+        mean, sigma: mean and standard deviation of the noise; for a Batch also one per sample.
+        clip: limit the result to the range; without it uint8 wraps around.
+
+    Raises:
+        ValueError: a negative sigma, other types.
+
+    >>> gaussian_noise(torch.zeros(1, 2, 2), mean=0.5, sigma=0.0).flatten()
+    tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    """
+    return dispatched(gaussian_noise, inpt, mean=mean, sigma=sigma, clip=clip)
+
+
+def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) -> Batch:
+    op = "gaussian_noise"
+    shift, spread = (number(op, name, value, images.batch_size) for name, value in (("mean", mean), ("sigma", sigma)))
+    if not holds(spread >= 0):
+        raise ValueError(f"{op}: {first_failure(spread >= 0)}sigma shouldn't be negative, got {spread}")
+    floats = images.dtype.is_floating_point
+    if not floats and images.dtype is not torch.uint8:
+        raise ValueError(f"{op}: images are uint8 or floating-point numbers, got {images.dtype}")
+    unit = 1.0 if floats else 255.0
+    noise = normal(images, mean=given(shift * unit), stddev=given(spread * unit), dtype=torch.float32)._ready()
+    values = images._ready()
+    if floats:
+        made = values + noise.to(values.dtype)
+        made = made.clamp_(0, 1) if clip else made
+    else:
+        made = values + noise.to(torch.int16)
+        made = (made.clamp_(0, 255) if clip else made).to(torch.uint8)
+    return new_batch(made, images._shapes, images._layout, fixed=images._fixed)
+
+
+gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _noisy, pil=False)
+
+
+def _no_pillow(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    raise ValueError("gaussian_noise: PIL images are not supported; convert them with to_image")
+
+
+add_kernel(gaussian_noise, PIL.Image.Image)(_no_pillow)

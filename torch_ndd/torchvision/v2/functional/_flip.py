@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horizontal and vertical flips."""
+
+from typing import Any
+
+import torch
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
+
+from ...._core.batch import Batch
+from ....ops.flip import flip
+from ... import tv_tensors
+from ..._numbers import given
+from ._coordinates import Rows, of_batch, of_tensor, on_coordinates, to_batch
+from ._dispatch import as_images, as_planes, dispatched, on_images, on_masks
+
+
+def horizontal_flip(inpt: Any) -> Any:
+    """Mirror left and right: images, videos, masks, boxes and points.
+
+    >>> horizontal_flip(torch.tensor([[[1, 2, 3]]]))
+    tensor([[[3, 2, 1]]])
+    """
+    return dispatched(horizontal_flip, inpt)
+
+
+def vertical_flip(inpt: Any) -> Any:
+    """Mirror top and bottom: images, videos, masks, boxes and points.
+
+    >>> vertical_flip(torch.tensor([[[1], [2]]]))
+    tensor([[[2],
+             [1]]])
+    """
+    return dispatched(vertical_flip, inpt)
+
+
+hflip = horizontal_flip
+vflip = vertical_flip
+
+
+def flipped(images: Batch, horizontal: Any, vertical: Any) -> Batch:
+    """Flip the images, or those for which the argument is true."""
+    return flip(images, horizontal=given(horizontal), vertical=given(vertical))
+
+
+horizontal_flip_image, horizontal_flip_video = on_images(horizontal_flip, lambda images: flipped(images, 1, 0))
+vertical_flip_image, vertical_flip_video = on_images(vertical_flip, lambda images: flipped(images, 0, 1))
+horizontal_flip_mask = on_masks(horizontal_flip, lambda masks: flipped(masks, 1, 0))
+vertical_flip_mask = on_masks(vertical_flip, lambda masks: flipped(masks, 0, 1))
+
+
+def flipped_boxes(rows: Rows, axis: int) -> Rows:
+    """Flip boxes along x (0) or y (1); the corners of the canvas are 0 and its extent."""
+    kernel = reference.vertical_flip_bounding_boxes if axis else reference.horizontal_flip_bounding_boxes
+    if rows.rotated:
+        return rows.each(lambda values, canvas: kernel(values, format=rows.format, canvas_size=canvas))
+    extent, made = rows.of(rows.canvas[1 - axis]), rows.values.clone()
+    low, high = rows.values[:, axis], rows.values[:, axis + 2]
+    if rows.format == BoundingBoxFormat.XYXY:
+        made[:, axis], made[:, axis + 2] = extent - high, extent - low
+    elif rows.format == BoundingBoxFormat.XYWH:
+        made[:, axis] = extent - low - high
+    else:
+        made[:, axis] = extent - low
+    return rows.changed(made)
+
+
+def flipped_points(rows: Rows, axis: int) -> Rows:
+    """Flip points along x (0) or y (1); the pixels of the canvas are 0 to its extent - 1."""
+    made = rows.values.clone()
+    made[:, axis] = rows.of(rows.canvas[1 - axis]) - 1 - made[:, axis]
+    return rows.changed(made)
+
+
+on_coordinates(horizontal_flip, lambda rows: flipped_boxes(rows, 0), lambda rows: flipped_points(rows, 0))
+on_coordinates(vertical_flip, lambda rows: flipped_boxes(rows, 1), lambda rows: flipped_points(rows, 1))
+
+
+def horizontal_flip_bounding_boxes(bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip boxes ``(..., K)`` of a canvas of this height and width."""
+    return flipped_boxes(of_tensor(bounding_boxes, canvas_size, format), 0).values.reshape(bounding_boxes.shape)
+
+
+def vertical_flip_bounding_boxes(bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip boxes ``(..., K)`` of a canvas of this height and width."""
+    return flipped_boxes(of_tensor(bounding_boxes, canvas_size, format), 1).values.reshape(bounding_boxes.shape)
+
+
+def horizontal_flip_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip points ``(..., 2)`` of a canvas of this height and width."""
+    return flipped_points(of_tensor(keypoints, canvas_size), 0).values.reshape(keypoints.shape)
+
+
+def vertical_flip_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip points ``(..., 2)`` of a canvas of this height and width."""
+    return flipped_points(of_tensor(keypoints, canvas_size), 1).values.reshape(keypoints.shape)
+
+
+def flip_some(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
+    """Flip those samples of a Batch for which ``acts`` is true, along x (0) or y (1)."""
+    if type.__instancecheck__(tv_tensors.BoundingBoxes, inpt) or type.__instancecheck__(tv_tensors.KeyPoints, inpt):
+        rows = of_batch(inpt)
+        made = (flipped_points if rows.format is None else flipped_boxes)(rows, axis)
+        return to_batch(rows.changed(torch.where(rows.of(acts)[:, None], made.values, rows.values)), inpt)
+    flags = acts.to(torch.int32)
+    horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
+    if type.__instancecheck__(tv_tensors.Mask, inpt):
+        planes, back = as_planes(inpt.plain())
+        return inpt.over(back(flipped(planes, horizontal, vertical)))
+    made = flipped(as_images("flip", inpt), horizontal, vertical)
+    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of samples, and what concerns boxes and points only: formats, clamping and sanitizing."""
+
+import warnings
+from typing import Any
+
+import PIL.Image
+import torch
+from torchvision import tv_tensors as single
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
+
+from ...._core.batch import Batch, as_batch, new_batch
+from ... import tv_tensors
+from ..._numbers import batch_of
+from ..._sample import is_pure_tensor
+from ._coordinates import Rows, of_batch, of_tensor, to_batch
+from ._dispatch import add_kernel, as_images, dispatched, extent, size_of
+
+# --- sizes ---
+
+
+def get_dimensions(inpt: Any) -> Any:
+    """Return channels, height and width of an image or video; for a Batch a list of them.
+
+    >>> get_dimensions(torch.zeros(3, 4, 5))
+    [3, 4, 5]
+    """
+    return dispatched(get_dimensions, inpt)
+
+
+def get_dimensions_image(image: torch.Tensor) -> list[int]:
+    """Return channels, height and width of a tensor ``(..., C, H, W)``."""
+    if image.dim() < 2:
+        raise TypeError(f"get_dimensions: an image has at least two dimensions, got {image.dim()}")
+    shape = list(image.shape[-3:])
+    return shape if len(shape) == 3 else [1, *shape]
+
+
+def get_dimensions_video(video: torch.Tensor) -> list[int]:
+    """Return channels, height and width of a tensor ``(..., C, H, W)``."""
+    return get_dimensions_image(video)
+
+
+def get_num_channels(inpt: Any) -> Any:
+    """Return the number of channels of an image or video; for a Batch a list of them."""
+    return dispatched(get_num_channels, inpt)
+
+
+def get_num_channels_image(image: torch.Tensor) -> int:
+    """Return the number of channels of a tensor ``(..., C, H, W)``."""
+    return get_dimensions_image(image)[0]
+
+
+def get_num_channels_video(video: torch.Tensor) -> int:
+    """Return the number of channels of a tensor ``(..., C, H, W)``."""
+    return get_dimensions_image(video)[0]
+
+
+get_image_num_channels = get_num_channels
+
+
+def get_size(inpt: Any) -> Any:
+    """Return height and width of an image, video or mask, or of the canvas of boxes or points; for a Batch a list of them.
+
+    >>> get_size(torch.zeros(3, 4, 5))
+    [4, 5]
+    """
+    return dispatched(get_size, inpt)
+
+
+def get_size_image(image: torch.Tensor) -> list[int]:
+    """Return height and width of a tensor ``(..., H, W)``."""
+    if image.dim() < 2:
+        raise TypeError(f"get_size: an image has at least two dimensions, got {image.dim()}")
+    return list(image.shape[-2:])
+
+
+def get_size_video(video: torch.Tensor) -> list[int]:
+    """Return height and width of a tensor ``(..., H, W)``."""
+    return get_size_image(video)
+
+
+def get_size_mask(mask: torch.Tensor) -> list[int]:
+    """Return height and width of a tensor ``(..., H, W)``."""
+    return get_size_image(mask)
+
+
+def get_size_bounding_boxes(bounding_box: Any) -> list[int]:
+    """Return height and width of the canvas."""
+    return list(bounding_box.canvas_size)
+
+
+def get_size_keypoints(keypoints: Any) -> list[int]:
+    """Return height and width of the canvas."""
+    return list(keypoints.canvas_size)
+
+
+def get_num_frames(inpt: Any) -> Any:
+    """Return the number of frames of a video; for a Batch a list of them."""
+    return dispatched(get_num_frames, inpt)
+
+
+def get_num_frames_video(video: torch.Tensor) -> int:
+    """Return the number of frames of a tensor ``(..., T, C, H, W)``."""
+    return video.shape[-4]
+
+
+def _listed(inpt: Batch, letters: str) -> list[list[int]]:
+    images = as_images("get_dimensions", inpt)
+    layout = images.layout or ""
+    return [[shape[layout.index(letter)] for letter in letters] for shape in images.shape]
+
+
+add_kernel(get_dimensions, torch.Tensor, single.Image, single.Video)(get_dimensions_image)
+add_kernel(get_dimensions, Batch)(lambda inpt: _listed(inpt, "CHW"))
+add_kernel(get_dimensions, PIL.Image.Image)(reference.get_dimensions)
+add_kernel(get_num_channels, torch.Tensor, single.Image, single.Video)(get_num_channels_image)
+add_kernel(get_num_channels, Batch)(lambda inpt: [one[0] for one in _listed(inpt, "C")])
+add_kernel(get_num_channels, PIL.Image.Image)(reference.get_num_channels)
+add_kernel(get_size, torch.Tensor, single.Image, single.Video, single.Mask)(get_size_image)
+add_kernel(get_size, single.BoundingBoxes, single.KeyPoints)(get_size_bounding_boxes)
+add_kernel(get_size, PIL.Image.Image)(reference.get_size)
+add_kernel(get_size, Batch)(lambda inpt: _listed(inpt, "HW"))
+add_kernel(get_size, tv_tensors.Mask)(lambda inpt: [list(shape[-2:]) for shape in inpt.shape])
+add_kernel(get_size, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(lambda inpt: [list(one) for one in inpt.canvas_size])
+add_kernel(get_num_frames, torch.Tensor, single.Video)(get_num_frames_video)
+add_kernel(get_num_frames, Batch)(lambda inpt: [shape[0] for shape in inpt.shape])
+
+
+def size_columns(leaf: Any) -> tuple[Any, Any]:
+    """Return height and width of a leaf: numbers, or int64 (N,) with one per sample."""
+    if type.__instancecheck__(tv_tensors.BoundingBoxes, leaf) or type.__instancecheck__(tv_tensors.KeyPoints, leaf):
+        sizes = torch.tensor(leaf.canvas_size, dtype=torch.int64).reshape(-1, 2)
+        return sizes[:, 0], sizes[:, 1]
+    if type.__instancecheck__(tv_tensors.Mask, leaf):
+        extents = [leaf._extent(axis) for axis in (-2, -1)]
+        return tuple(leaf._extents()[:, axis] if known is None else known for axis, known in zip((-2, -1), extents, strict=True))  # type: ignore[return-value]
+    if isinstance(leaf, Batch):
+        return size_of(as_images("get_size", leaf))
+    height, width = get_size(leaf)
+    return height, width
+
+
+def channels_of(leaf: Any) -> Any:
+    """Return the number of channels of a leaf: a number, or int64 (N,) with one per sample."""
+    return extent(as_images("get_num_channels", leaf), "C") if isinstance(leaf, Batch) else get_num_channels(leaf)
+
+
+# --- boxes ---
+
+
+def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: Any = None, inplace: bool = False) -> Any:
+    """Change the format of boxes.
+
+    Args:
+        inpt: boxes, or a torch tensor with ``old_format``.
+        old_format, new_format: a ``BoundingBoxFormat`` or its name.
+        inplace: write into the memory of a torch tensor.
+
+    Raises:
+        TypeError: no ``new_format``, something else than boxes.
+        ValueError: ``old_format`` missing or superfluous; from rotated to unrotated boxes or back.
+
+    >>> convert_bounding_box_format(torch.tensor([[1, 2, 4, 6]]), "XYXY", "XYWH")
+    tensor([[1, 2, 3, 4]])
+    """
+    if not type.__instancecheck__(tv_tensors.BoundingBoxes, inpt):
+        return reference.convert_bounding_box_format(inpt, old_format, new_format, inplace)
+    if new_format is None:
+        raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
+    if old_format is not None:
+        raise ValueError("convert_bounding_box_format: the boxes know their format: old_format must not be given")
+    format = BoundingBoxFormat[new_format.upper()] if isinstance(new_format, str) else new_format
+    if format == inpt.format:
+        return inpt
+    rows = of_batch(inpt)
+    values = reference.convert_bounding_box_format(rows.values, inpt.format, format)
+    columns = tv_tensors.box_columns(format)
+    if inpt._shapes is None:
+        made = new_batch(values.reshape(inpt.batch_size, -1, columns), None, inpt._layout)
+    else:
+        shapes = torch.stack([inpt._shapes[:, 0], torch.full_like(inpt._shapes[:, 0], columns)], 1)
+        made = new_batch(values.reshape(-1), shapes, inpt._layout)
+    return inpt.over(made, format=format)
+
+
+def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None, clamping_mode: Any = "auto") -> Any:
+    """Limit boxes to their canvas, whose corners are 0 and its extents.
+
+    Args:
+        inpt: boxes, or a torch tensor with ``format``, ``canvas_size`` and ``clamping_mode``.
+        format, canvas_size: of a torch tensor.
+        clamping_mode: "auto" is that of the boxes; "soft", "hard" (which differ for rotated boxes) or None, which changes nothing.
+
+    >>> clamp_bounding_boxes(torch.tensor([[-1.0, 2.0, 4.0, 60.0]]), "XYXY", (10, 20), "soft")
+    tensor([[ 0.,  2.,  4., 10.]])
+    """
+    if clamping_mode not in (None, "soft", "hard", "auto"):
+        raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
+    if type.__instancecheck__(tv_tensors.BoundingBoxes, inpt):
+        if format is not None or canvas_size is not None:
+            raise ValueError("clamp_bounding_boxes: the boxes know their format and canvas: format and canvas_size must not be given")
+        rows = of_batch(inpt)
+        mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
+        return to_batch(_clamped(Rows(rows.values, rows.canvas, rows.owner, rows.format, mode)), inpt)
+    if isinstance(format, str):
+        format = BoundingBoxFormat[format.upper()]
+    rotated = isinstance(inpt, single.BoundingBoxes) or (format is not None and single.is_rotated_bounding_format(format))
+    if not is_pure_tensor(inpt) or rotated or format is None or canvas_size is None or clamping_mode == "auto":
+        return reference.clamp_bounding_boxes(inpt, format, canvas_size, clamping_mode)
+    made = _clamped(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)
+    return made.clone() if clamping_mode is None else made
+
+
+def _clamped(rows: Rows) -> Rows:
+    if rows.rotated:
+        return rows.each(lambda values, canvas: reference.clamp_bounding_boxes(values, rows.format, canvas, rows.mode))
+    return rows.clamped()
+
+
+def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
+    """Limit points to the pixels of their canvas, 0 to its extents - 1.
+
+    >>> clamp_keypoints(torch.tensor([[-1.0, 60.0]]), (10, 20))
+    tensor([[0., 9.]])
+    """
+    if type.__instancecheck__(tv_tensors.KeyPoints, inpt):
+        if canvas_size is not None:
+            raise ValueError("clamp_keypoints: the points know their canvas: canvas_size must not be given")
+        rows = of_batch(inpt)
+        return to_batch(rows.changed(rows.within(rows.real, 1)), inpt)
+    if is_pure_tensor(inpt) and canvas_size is not None:
+        rows = of_tensor(inpt, canvas_size)
+        return rows.changed(rows.within(rows.real, 1)).values.reshape(inpt.shape)
+    return reference.clamp_keypoints(inpt, canvas_size)
+
+
+# --- sanitizing ---
+
+
+def valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
+    """Return which boxes of a Batch are large enough and within their canvas, for all samples one after the other."""
+    rows = of_batch(inpt)
+    height, width = (rows.of(one) for one in rows.canvas)
+    limits = torch.stack([torch.as_tensor(width), torch.as_tensor(height)], 1)
+    if rows.rotated:
+        corners = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.XYXYXYXY)
+        x, y = corners[:, 0::2], corners[:, 1::2]
+        # torchvision measures the second side between y2 and y3, and between x3 and y3
+        w = torch.sqrt((x[:, 0] - x[:, 1]) ** 2 + (y[:, 0] - y[:, 1]) ** 2)
+        h = torch.sqrt((y[:, 1] - y[:, 2]) ** 2 + (x[:, 2] - x[:, 3]) ** 2)
+    else:
+        corners = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.XYXY)
+        w, h = corners[:, 2] - corners[:, 0], corners[:, 3] - corners[:, 1]
+    inside = (corners >= 0).all(1) & (corners <= limits.repeat(1, corners.shape[1] // 2)).all(1)
+    return inside & (w >= min_size) & (h >= min_size) & (w * h >= min_area)
+
+
+def valid_points(inpt: Any) -> torch.Tensor:
+    """Return which points, or groups of points, of a Batch are within their canvas, for all samples one after the other."""
+    rows = of_batch(inpt)
+    height, width = (rows.of(one) for one in rows.canvas)
+    x, y = rows.values[:, 0], rows.values[:, 1]
+    valid = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    if inpt.ndim < 3:
+        return valid
+    if inpt._shapes is None:
+        return valid.reshape(inpt._values.shape[0] * inpt._values.shape[1], -1).all(1)
+    made = [part.reshape(shape[0], -1).all(1) for part, shape in zip(valid.split((inpt._shapes.prod(1) // 2).tolist()), inpt.shape, strict=True)]
+    return torch.cat(made)
+
+
+def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
+    """Return the samples with the rows for which ``valid`` is true; ``valid`` is for all samples one after the other."""
+    counts = [shape[0] for shape in inpt.shape]
+    flags = valid.split(counts)
+    samples = [one.torch()[flag] for one, flag in zip(inpt.evaluate(), flags, strict=True)]
+    made = as_batch(samples, layout=inpt.layout)
+    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+
+
+def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size: Any = None, min_size: float = 1.0, min_area: float = 1.0) -> Any:
+    """Remove boxes that are too small or leave their canvas.
+
+    Args:
+        bounding_boxes: boxes, or a torch tensor with ``format`` and ``canvas_size``.
+        format, canvas_size: of a torch tensor.
+        min_size, min_area: smallest width and height, and area.
+
+    Returns:
+        The boxes that stay, and a mask of those; for a Batch, a Batch of masks.
+
+    >>> boxes, kept = sanitize_bounding_boxes(torch.tensor([[0, 0, 5, 5], [3, 3, 3, 4]]), "XYXY", (10, 10))
+    >>> kept
+    tensor([ True, False])
+    """
+    if not type.__instancecheck__(tv_tensors.BoundingBoxes, bounding_boxes):
+        return reference.sanitize_bounding_boxes(bounding_boxes, format, canvas_size, min_size, min_area)
+    if format is not None or canvas_size is not None:
+        raise ValueError("sanitize_bounding_boxes: the boxes know their format and canvas: format and canvas_size must be None")
+    valid = valid_boxes(bounding_boxes, min_size, min_area)
+    return kept_rows(bounding_boxes, valid), _masks(bounding_boxes, valid)
+
+
+def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
+    """Remove points outside their canvas; groups ``(n, k, 2)`` as a whole.
+
+    Returns:
+        The points that stay, and a mask of those; for a Batch, a Batch of masks.
+
+    >>> points, kept = sanitize_keypoints(torch.tensor([[1, 1], [30, 1]]), (10, 10))
+    >>> kept
+    tensor([ True, False])
+    """
+    if not type.__instancecheck__(tv_tensors.KeyPoints, key_points):
+        return reference.sanitize_keypoints(key_points, canvas_size)
+    if canvas_size is not None:
+        raise ValueError("sanitize_keypoints: the points know their canvas: canvas_size must be None")
+    valid = valid_points(key_points)
+    return kept_rows(key_points, valid), _masks(key_points, valid)
+
+
+def _masks(inpt: Batch, valid: torch.Tensor) -> Batch:
+    if inpt._shapes is None:
+        return batch_of(valid.reshape(inpt.batch_size, -1))
+    return as_batch(list(valid.split([shape[0] for shape in inpt.shape])))
+
+
+def get_image_size(inpt: Any) -> list[int]:
+    """Return width and height. Deprecated in torchvision: use :func:`get_size`, which returns height and width."""
+    warnings.warn("get_image_size is deprecated in torchvision: use get_size, which returns [height, width]", stacklevel=2)
+    size = get_size(inpt)
+    return [one[::-1] for one in size] if isinstance(inpt, Batch) else size[::-1]

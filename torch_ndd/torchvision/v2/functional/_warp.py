@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warps: affine, rotate, perspective and elastic."""
+
+import numbers as abstract
+from typing import Any
+
+import torch
+from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
+
+from ...._core.batch import Batch
+from ....experimental import warp_perspective
+from ....ops.warp import warp_affine
+from ..._numbers import Number, first_failure, holds, number, numbers
+from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
+from ._dispatch import dispatched, fills, on_images, on_masks, rows, size_of
+from ._interpolation import InterpolationMode, warp_filter
+from ._matrices import (
+    Matrix,
+    about_centers,
+    affine_matrix,
+    inverse_coefficients,
+    projective_coefficients,
+    turned_size,
+)
+
+_NEAREST = InterpolationMode.NEAREST
+
+
+def affine(
+    inpt: Any,
+    angle: Any,
+    translate: Any,
+    scale: Any,
+    shear: Any,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Any:
+    """Rotate, scale, shear and move. Every number may be one for each sample of a Batch.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        angle: degrees, clockwise.
+        translate: pixels along x and y.
+        scale: positive factor.
+        shear: degrees along x, or along x and y.
+        interpolation: "nearest" or "bilinear".
+        fill: value outside the image: None blends with 0, a number or one per channel replaces.
+        center: fixed point (x, y) in pixels from the upper left corner, by default the middle.
+
+    Raises:
+        TypeError, ValueError: arguments of another kind or count, a scale that is not positive.
+
+    >>> affine(torch.tensor([[[1, 2, 3]]]), 0, [1, 0], 1.0, [0, 0])
+    tensor([[[0, 1, 2]]])
+    """
+    given = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
+    return dispatched(affine, inpt, **given, interpolation=interpolation, fill=fill)
+
+
+def _arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the checked arguments of an affine map."""
+    angle = _angle("affine", angle, batch_size)
+    if not isinstance(translate, list | tuple) and batch_size is None:
+        raise TypeError("affine: argument translate should be a sequence")
+    moved = numbers("affine", "translate", translate, 2, batch_size)
+    scale = number("affine", "scale", scale, batch_size)
+    positive = scale > 0.0
+    if not holds(positive):
+        raise ValueError(f"affine: {first_failure(positive)}argument scale should be positive, got {scale}")
+    if isinstance(shear, abstract.Number):
+        shear = (shear, 0.0)
+    elif isinstance(shear, list | tuple) and len(shear) == 1:
+        shear = (shear[0], shear[0])
+    elif batch_size is None and not isinstance(shear, list | tuple):
+        raise TypeError("affine: argument shear should be a number or a sequence of two numbers")
+    return angle, moved, scale, numbers("affine", "shear", shear, 2, batch_size), _center("affine", center, batch_size)
+
+
+def _angle(op: str, angle: Any, batch_size: int | None) -> Number:
+    return number(op, "angle", angle, batch_size)
+
+
+def _center(op: str, center: Any, batch_size: int | None) -> Any:
+    if center is None:
+        return None
+    if not isinstance(center, list | tuple) and batch_size is None:
+        raise TypeError(f"{op}: argument center should be a sequence")
+    return numbers(op, "center", center, 2, batch_size)
+
+
+def _from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Number]:
+    return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
+
+
+def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number], interpolation: Any, fill: Any, op: str) -> Batch:
+    """Warp images by a map between coordinates relative to the centers of the output and of the input."""
+    source = size_of(images)
+    values = rows(*about_centers(matrix, source, target))
+    chosen = warp_filter(op, interpolation)
+    size = None if target is source else rows(*target)
+    return _blended_affine(images, values, size, chosen, fills(fill, images, op))
+
+
+def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
+    return warp_affine(images, matrix=matrix, size=size, interp_type=chosen, fill_value=fill or 0.0, fade=fill is not None)
+
+
+def _affine(
+    images: Batch,
+    angle: Any,
+    translate: Any,
+    scale: Any,
+    shear: Any,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Batch:
+    turn, moved, factor, sheared, fixed = _arguments(images.batch_size, angle, translate, scale, shear, center)
+    height, width = size = size_of(images)
+    matrix = affine_matrix(_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
+    return _warped(images, matrix, size, interpolation, fill, "affine")
+
+
+affine_image, affine_video = on_images(affine, _affine)
+
+
+def _affine_mask(masks: Batch, angle: Any, translate: Any, scale: Any, shear: Any, fill: Any = None, center: Any = None) -> Batch:
+    return _affine(masks, angle, translate, scale, shear, _NEAREST, fill, center)
+
+
+affine_mask = on_masks(affine, _affine_mask)
+
+
+def _moved(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
+    """Return points (R, 2 k) moved by a map."""
+    a, b, c, d, e, f = (rows.of(one) for one in matrix)
+    made = torch.empty_like(points)
+    for k in range(0, points.shape[1], 2):
+        x, y = points[:, k], points[:, k + 1]
+        made[:, k], made[:, k + 1] = a * x + b * y + c, d * x + e * y + f
+    return made
+
+
+def _around(points: torch.Tensor) -> torch.Tensor:
+    """Return the smallest boxes around points (R, 2 k)."""
+    x, y = points[:, 0::2], points[:, 1::2]
+    return torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
+
+
+def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
+    return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
+
+
+def _canvas_after(rows: Rows, matrix: Matrix, inverse: Matrix) -> tuple[tuple[Any, Any], Number, Number]:
+    """Return the expanded canvas, and the smallest coordinates of the turned one, for each sample."""
+    height, width = rows.canvas
+    a, b, c, d, e, f = matrix
+    xs, ys = [], []
+    for x, y in ((0, 0), (0, height), (width, height), (width, 0)):
+        xs.append(torch.as_tensor(a * x + b * y + c, dtype=torch.float64))
+        ys.append(torch.as_tensor(d * x + e * y + f, dtype=torch.float64))
+    low_x, low_y = (torch.stack(torch.broadcast_tensors(*one)).amin(0) for one in (xs, ys))
+    # The map of an image is relative to centers, that of coordinates to the corner, and only the former's size counts.
+    size = turned_size(inverse, height, width)
+    return size, low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
+
+
+def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
+    """Move unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
+    boxes = rows.format is not None
+    points = _moved(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
+    made, canvas = _around(points) if boxes else points, rows.canvas
+    if expanded is not None:
+        canvas, low_x, low_y = expanded
+        made[:, 0::2] -= _column(rows.of(low_x))
+        made[:, 1::2] -= _column(rows.of(low_y))
+    if not boxes:
+        return rows.changed(made, canvas)
+    moved = Rows(made, canvas, rows.owner, rows.format, rows.mode)
+    if rows.mode is not None:
+        made = moved.within(made, 0)
+    return rows.changed(rows.from_corners(made), canvas)
+
+
+def _column(value: Any) -> Any:
+    return value[:, None] if isinstance(value, torch.Tensor) and value.dim() else value
+
+
+def _middle_of(rows: Rows, center: Any) -> tuple[Number, Number]:
+    return (rows.canvas[1] * 0.5, rows.canvas[0] * 0.5) if center is None else center
+
+
+def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
+    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    if rows.rotated:
+
+        def one(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
+            at = None if fixed is None else list(n[6:])
+            return reference.affine_bounding_boxes(
+                values, rows.format, canvas, n[0], [n[1], n[2]], n[3], [n[4], n[5]], center=at, clamping_mode=rows.mode
+            )
+
+        return rows.each(one, turn, *moved, factor, *sheared, *(fixed or ()))
+    if not rows.values.numel():
+        return rows
+    return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
+
+
+def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
+    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
+
+
+on_coordinates(affine, _affine_boxes, _affine_points, drops=("interpolation", "fill"))
+
+
+def affine_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    angle: Any,
+    translate: Any,
+    scale: float,
+    shear: Any,
+    center: Any = None,
+    clamping_mode: Any = "soft",
+) -> torch.Tensor:
+    """Return the boxes around moved boxes."""
+    made = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
+    return made.values.reshape(bounding_boxes.shape)
+
+
+def affine_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: float, shear: Any, center: Any = None
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return moved points and the size of the canvas."""
+    made = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
+    return made.values.reshape(keypoints.shape), made.canvas
+
+
+# --- rotate ---
+
+
+def rotate(inpt: Any, angle: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = None) -> Any:
+    """Rotate counter-clockwise.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        angle: degrees; for a Batch one number, or one per sample.
+        interpolation: "nearest" or "bilinear".
+        expand: enlarge the canvas to hold the whole result.
+        center: fixed point (x, y) in pixels from the upper left corner, by default the middle.
+        fill: value outside the image: None blends with 0, a number or one per channel replaces.
+
+    >>> rotate(torch.tensor([[[1, 2], [3, 4]]]), 90)
+    tensor([[[2, 4],
+             [1, 3]]])
+    """
+    return dispatched(rotate, inpt, angle=angle, interpolation=interpolation, expand=expand, center=center, fill=fill)
+
+
+def _rotated(
+    images: Batch, angle: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = None
+) -> Batch:
+    turn = _angle("rotate", angle, images.batch_size) % 360
+    fixed = _center("rotate", center, images.batch_size)
+    height, width = size = size_of(images)
+    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or holds(height == width))
+    if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
+        interpolation = _NEAREST  # pixels are copied
+    matrix = affine_matrix(_from_middle(fixed, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
+    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else size
+    return _warped(images, matrix, target, interpolation, fill, "rotate")
+
+
+def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
+    """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
+    made = turned_size(matrix, height, width)
+    if not about_middle:
+        return made
+    half, quarter = turn % 180 == 0, turn % 180 == 90
+    if not isinstance(turn, torch.Tensor):
+        return (height, width) if half else (width, height) if quarter else made
+    sides = [torch.as_tensor(one) for one in (height, width)]
+    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], made, strict=True))
+    return tall, wide
+
+
+rotate_image, rotate_video = on_images(rotate, _rotated)
+
+
+def _rotated_mask(masks: Batch, angle: Any, expand: bool = False, center: Any = None, fill: Any = None) -> Batch:
+    return _rotated(masks, angle, _NEAREST, expand, center, fill)
+
+
+rotate_mask = on_masks(rotate, _rotated_mask)
+
+
+def _rotated_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
+    size = numbers_of(rows)
+    turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
+    if rows.rotated:
+
+        def one(values: torch.Tensor, canvas: Any, a: Any, *at: Any) -> Any:
+            middle = None if fixed is None else list(at)
+            return reference.rotate_bounding_boxes(values, rows.format, canvas, a, expand=expand, center=middle, clamping_mode=rows.mode)
+
+        return rows.each(one, turn, *(fixed or ()))
+    if not rows.values.numel() and rows.owner is None:
+        return rows
+    middle = _middle_of(rows, fixed)
+    matrix = affine_matrix(middle, -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
+    expanded = None
+    if expand:
+        expanded = _canvas_after(rows, matrix, affine_matrix(middle, -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True))
+    return _affine_rows(rows, matrix, expanded)
+
+
+on_coordinates(rotate, _rotated_rows, _rotated_rows, drops=("interpolation", "fill"))
+
+
+def rotate_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    angle: float,
+    expand: bool = False,
+    center: Any = None,
+    clamping_mode: Any = "soft",
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return the boxes around rotated boxes, and the size of the canvas."""
+    made = _rotated_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
+    return made.values.reshape(bounding_boxes.shape), made.canvas
+
+
+def rotate_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: float, expand: bool = False, center: Any = None
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return rotated points and the size of the canvas."""
+    made = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
+    return made.values.reshape(keypoints.shape), made.canvas
+
+
+# --- perspective ---
+
+
+def perspective(
+    inpt: Any, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
+) -> Any:
+    """Warp by a projective map.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        startpoints, endpoints: four points (x, y) of the input, and their places in the output; for a Batch also (N, 4, 2).
+        interpolation: "nearest" or "bilinear".
+        fill: value outside the image: None blends with 0, a number or one per channel replaces.
+        coefficients: a to h of ``x_in = (a x + b y + c) / (g x + h y + 1)``, ``y_in = (d x + e y + f) / (g x + h y + 1)`` instead of the points.
+
+    Raises:
+        ValueError: neither points nor coefficients, or both.
+
+    >>> perspective(torch.tensor([[[1, 2, 3]]]), None, None, coefficients=[1, 0, 1, 0, 1, 0, 0, 0])
+    tensor([[[2, 3, 0]]])
+    """
+    given = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
+    return dispatched(perspective, inpt, **given, interpolation=interpolation, fill=fill)
+
+
+def _projected(
+    images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
+) -> Batch:
+    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
+    return _blended_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), fills(fill, images, "perspective"))
+
+
+def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
+    return warp_perspective(images, matrix=matrix, interp_type=chosen, fill_value=fill or 0.0, fade=fill is not None)
+
+
+perspective_image, perspective_video = on_images(perspective, _projected)
+
+
+def _projected_mask(masks: Batch, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None) -> Batch:
+    return _projected(masks, startpoints, endpoints, _NEAREST, fill, coefficients)
+
+
+perspective_mask = on_masks(perspective, _projected_mask)
+
+
+def _projected_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
+    if not rows.values.numel():
+        return rows
+    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, numbers_of(rows))
+    if rows.rotated:
+
+        def one(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
+            return reference.perspective_bounding_boxes(values, rows.format, canvas, None, None, list(c), rows.mode)
+
+        return rows.each(one, *found)
+    p, q, r, s, t, u, g, h = (rows.of(one) for one in inverse_coefficients(found))
+    boxes = rows.format is not None
+    points = _four_corners(rows.corners()) if boxes else rows.real
+    made = torch.empty_like(points)
+    for k in range(0, points.shape[1], 2):
+        x, y = points[:, k], points[:, k + 1]
+        over = g * x + h * y + 1.0
+        made[:, k], made[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
+    if not boxes:
+        return rows.changed(made)
+    made = _around(made)
+    return rows.changed(rows.from_corners(rows.within(made, 0) if rows.mode is not None else made))
+
+
+on_coordinates(perspective, _projected_rows, _projected_rows, drops=("interpolation", "fill"))
+
+
+def perspective_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    startpoints: Any,
+    endpoints: Any,
+    coefficients: Any = None,
+    clamping_mode: Any = "soft",
+) -> torch.Tensor:
+    """Return the boxes around projected boxes."""
+    made = _projected_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
+    return made.values.reshape(bounding_boxes.shape)
+
+
+def perspective_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], startpoints: Any, endpoints: Any, coefficients: Any = None
+) -> torch.Tensor:
+    """Return projected points."""
+    return _projected_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)
