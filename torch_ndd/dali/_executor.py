@@ -2,6 +2,7 @@
 """Running a built pipeline: iterations are issued ahead of the user, and delivered in order with their errors."""
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,6 @@ class Executor:
     def __init__(self, pipeline: "Pipeline", operations: list[Operation], outputs: list[DataNode]) -> None:
         self._size = pipeline.max_batch_size
         self._depth = pipeline._depth
-        self._iter_setup = pipeline._iter_setup()
         self._checkpointing = pipeline.enable_checkpointing
         slots: dict[tuple[int, int], int] = {}
         for operation in operations:
@@ -72,7 +72,8 @@ class Executor:
             for operation in operations
         ]
         self._sources = [one for one in plans if one.operation.pulls]
-        self._plan = [one for one in plans if not one.operation.pulls]
+        # Readers first, so that they read while the others wait for something, such as a Python function for its inputs.
+        self._plan = sorted((one for one in plans if not one.operation.pulls), key=lambda one: bool(one.inputs or one.arguments))
         self._outputs = [slot(one) for one in outputs]
         self._by_site = {id(operation.site): operation for operation in operations}
         self._stateful = [one.operation for one in plans]
@@ -89,21 +90,24 @@ class Executor:
 
     # Issuing.
 
-    def schedule(self) -> None:
-        """Issue an iteration; at the beginning of an epoch as many as the prefetch queue holds. Raise IndexError if an input was not fed."""
+    def schedule(self, iter_setup: Callable[[], None] | None = None) -> None:
+        """Issue an iteration; at the beginning of an epoch as many as the prefetch queue holds. Raise IndexError if an input was not fed.
+
+        ``iter_setup`` is called before each one.
+        """
         if self._failure is not None or self._ended:
             return
         self._owed = self._owed or (1 if self._begun else self._depth)
         self._begun = True
         while self._owed and not self._ended:
-            self._issue_next()
+            self._issue_next(iter_setup)
             self._owed -= 1
 
-    def _issue_next(self) -> None:
+    def _issue_next(self, iter_setup: Callable[[], None] | None) -> None:
         step = Step(self._number, self._iteration, self._epoch, self._size)
         try:
-            if self._iter_setup is not None:
-                self._iter_setup()
+            if iter_setup is not None:
+                iter_setup()
             for one in self._sources:
                 one.operation.check(step)
         except StopIteration:

@@ -4,6 +4,7 @@
 import itertools
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -56,7 +57,6 @@ class Operation:
         outputs: Nodes of the results.
         device: ``"cpu"``, ``"gpu"`` or ``"mixed"``.
         preserve: Keep the operation although nothing uses its results.
-        pipeline: The pipeline in whose definition it was made, if any.
         site: Code and line of the frames of the definition that made it, innermost first.
         serial: Number in the order of creation.
         twin: The first of several operations with the same random numbers, made by one call for several input sets.
@@ -78,11 +78,16 @@ class Operation:
     outputs: "list[DataNode]"
     device: str
     preserve: bool
-    pipeline: "Pipeline | None"
     site: Site
     serial: int
     twin: "Operation | None" = None
     seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
+    _pipeline: "weakref.ref[Pipeline] | None" = None  # not held: it holds its operations
+
+    @property
+    def pipeline(self) -> "Pipeline | None":
+        """The pipeline in whose definition the operation was made; None if there was none, or it is gone."""
+        return None if self._pipeline is None else self._pipeline()
 
     def prepare(self, pipeline: "Pipeline") -> None:
         """Get ready to run in a pipeline. Called once, when it is built."""
@@ -153,6 +158,11 @@ def current() -> "Pipeline | None":
     return definitions.stack[-1][0] if definitions.stack else None
 
 
+def default_name(kind: str, pipeline: "Pipeline | None") -> str:
+    """Return the name of an operation without one of its own."""
+    return f"__{kind}_detached_{next(_foreign_numbers)}" if pipeline is None else f"__{kind}_{pipeline._next_number()}"
+
+
 def create(
     cls: type[Operation],
     kind: str,
@@ -190,10 +200,10 @@ def create(
     operation = cls()
     operation.kind, operation.schema, operation.title = kind, schema, title
     operation.named = name is not None
-    number = next(_foreign_numbers) if pipeline is None else pipeline._next_number()
-    operation.name = str(name) if name is not None else f"__{kind}_{number}"
+    operation.name = str(name) if name is not None else default_name(kind, pipeline)
     operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
-    operation.device, operation.preserve, operation.pipeline = device, bool(preserve), pipeline
+    operation.device, operation.preserve = device, bool(preserve)
+    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
     operation.serial, operation.site = next(_serials), _site()
     for key, value in attributes.items():
         setattr(operation, key, value)

@@ -239,13 +239,13 @@ def moved(node: DataNode, device: str) -> DataNode:
     return create(MoveOperation, "Copy", [node], schema=f"move.{device}", title=f"DataNode.{device}", device=device)[0]
 
 
-def shapes(node: DataNode, dtype: Any = None, device: str = "cpu", title: str = "DataNode.shape", **options: Any) -> DataNode:
+def shapes(node: DataNode, dtype: Any = None, device: str = "cpu", title: str = "DataNode.shape", kind: str = "_Shape", **options: Any) -> DataNode:
     """Return a node of the shapes of another node's samples."""
     made = to_dtype(types.INT64 if dtype is None else dtype)
     if made not in (torch.int32, torch.int64, torch.uint32, torch.uint64, torch.float32, torch.float64):
         raise ValueError(f"{title}: dtype must be a type of 4 or 8 bytes, got {dtype!r}")
     constants = {} if dtype is None else {"dtype": dtype}
-    return create(ShapesOperation, "Shapes", [node], None, constants, schema="shapes", title=title, device=device, dtype=made, **options)[0]
+    return create(ShapesOperation, kind, [node], None, constants, schema="shapes", title=title, device=device, dtype=made, **options)[0]
 
 
 def constant_node(
@@ -289,7 +289,7 @@ def arithmetic_node(operation: str, operands: Sequence[Any], title: str | None =
     constants = {"operands": tuple(None if isinstance(one, DataNode) else one for one in operands)}
     schema = f"arithmetic.{operation}"
     made = create(
-        *(ArithmeticOperation, "ArithmeticGenericOp", nodes, None, constants),
+        *(ArithmeticOperation, "_ArithmeticGenericOp", nodes, None, constants),
         schema=schema,
         title=title,
         device=device,
@@ -337,7 +337,7 @@ def subscript(node: DataNode, key: Any) -> DataNode:
     nodes = [bound for part in plain for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))]
     nodes = [bound for bound in nodes if isinstance(bound, DataNode)]
     return create(
-        *(SubscriptOperation, "TensorSubscript", [node, *nodes], None, {"key": tuple(parts)}),
+        *(SubscriptOperation, "_TensorSubscript", [node, *nodes], None, {"key": tuple(parts)}),
         schema="tensor_subscript",
         title="DataNode[...]",
         device=node.device,

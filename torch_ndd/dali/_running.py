@@ -65,6 +65,9 @@ class Running:
         """Build the pipeline."""
         raise NotImplementedError
 
+    def _iter_setup(self) -> Any:
+        return self.iter_setup if type(self).iter_setup is not Running.iter_setup else None
+
     def _built(self) -> Executor:
         self.build()
         assert self._executor is not None
@@ -97,13 +100,13 @@ class Running:
                 raise RuntimeError("Pipeline.run: inputs can be given only with prefetch_queue_depth=1 or exec_pipelined=False; use feed_input")
             for name, data in pipeline_inputs.items():
                 self.feed_input(name, data)
-            executor.schedule()
+            executor.schedule(self._iter_setup())
             return self._deliver(executor)
 
     def schedule_run(self) -> None:
         """Issue an iteration; the first call issues as many as ``prefetch_queue_depth``. :meth:`share_outputs` returns the results."""
         with self._used_as(PipelineAPIType.SCHEDULED):
-            self._built().schedule()
+            self._built().schedule(self._iter_setup())
 
     def share_outputs(self, cuda_stream: Any = None) -> tuple[Any, ...]:
         """Return the outputs of the oldest issued iteration. Raise StopIteration if there is none."""
@@ -217,15 +220,19 @@ class Running:
         return {}
 
     def external_source_shm_statistics(self) -> dict[str, Any]:
-        """Return the sizes of the memory shared with worker processes: none is reserved."""
-        return {"capacities": [], "per_sample_capacities": []}
+        """Return the sizes of the memory shared with worker processes."""
+        from ._parallel_source import shm_statistics
+
+        return shm_statistics(self)
 
     def output_stream(self) -> None:
         """Return None: outputs on a GPU are ready for the current stream."""
 
     def start_py_workers(self) -> None:
-        """Start the processes of parallel sources: build the pipeline."""
-        self.build()
+        """Start the processes of parallel sources, before the program starts threads or uses a GPU. Otherwise building starts them."""
+        from ._parallel_source import start_workers
+
+        start_workers(self)
 
     # Checkpoints and files.
 

@@ -73,7 +73,7 @@ def shapes(
         dtype = value
     sets = _calls.input_sets("fn.shapes", [input])
     place = _calls.device_of("fn.shapes", device, ()) if device is not None else "cpu"
-    made = [_operators.shapes(_operators.as_node(one), dtype, place, "fn.shapes", name=name, preserve=preserve) for (one,) in sets]
+    made = [_operators.shapes(_operators.as_node(one), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (one,) in sets]
     return made if _calls.has_nodes(input) else made[0]
 
 

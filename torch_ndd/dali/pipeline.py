@@ -11,7 +11,7 @@ from .._core.rng import RNG
 from . import types
 from ._definition import do_not_convert, experimental, pipeline_def
 from ._executor import Executor
-from ._graph import Operation, definitions, reachable
+from ._graph import Operation, default_name, definitions, reachable
 from ._policies import OperatorConcurrency, StreamPolicy, checked_list, dtype_of, layout_of, ndim_of
 from ._running import Api, Running
 from .data_node import DataNode
@@ -227,16 +227,14 @@ class Pipeline(Running):
         return self._arguments["py_start_method"]
 
     @property
-    def stream_policy(self) -> StreamPolicy:
+    def stream_policy(self) -> StreamPolicy | None:
         """The constructor's argument, which has no effect."""
-        given = self._arguments["stream_policy"]
-        return StreamPolicy.UNSPECIFIED if given is None else given
+        return self._arguments["stream_policy"]
 
     @property
-    def concurrency(self) -> OperatorConcurrency:
+    def concurrency(self) -> OperatorConcurrency | None:
         """The constructor's argument, which has no effect."""
-        given = self._arguments["concurrency"]
-        return OperatorConcurrency.UNSPECIFIED if given is None else given
+        return self._arguments["concurrency"]
 
     # Defining.
 
@@ -288,9 +286,6 @@ class Pipeline(Running):
         """Return the GPU to use, if the graph needs one and there is one."""
         needed = any(one.device != "cpu" for one in self._operations)
         return self.device_id if needed and gpu_count() else None
-
-    def _iter_setup(self) -> Any:
-        return self.iter_setup if type(self).iter_setup is not Pipeline.iter_setup else None
 
     # Building.
 
@@ -360,8 +355,8 @@ class Pipeline(Running):
                     raise RuntimeError(f"Pipeline: the operator {one.name!r} was defined outside the pipeline scope, so that it has no checkpoint")
                 if one.pipeline is None and one.always_kept:
                     raise RuntimeError(f"{one.title}: Current Pipeline not set: define it inside the pipeline")
-                if not one.named:
-                    one.name = f"__{one.kind}_{self._next_number()}"
+                if not one.named and one.pipeline is not None:
+                    one.name = default_name(one.kind, self)
             if one.name in names:
                 raise RuntimeError(f"Pipeline: there are two operators with the name {one.name!r}")
             names.add(one.name)
