@@ -70,6 +70,12 @@ def is_janitor(thread: threading.Thread) -> bool:
     return thread is _janitor
 
 
+def when_gone(owner: Any, action: Callable[[], Any]) -> None:
+    """Call ``action``, which must not refer to ``owner``, on a thread of its own soon after ``owner`` is destroyed; not at exit, nor in forked children."""
+    _start_janitor()
+    _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
+
+
 class Workers(ThreadPoolExecutor):
     """Threads for ``owner``, which end with it, or with a ``with`` block. Their work sees the context variables of the submitting thread.
 
@@ -82,10 +88,10 @@ class Workers(ThreadPoolExecutor):
 
     def __init__(self, threads: int, name: str, owner: Any = None) -> None:
         super().__init__(threads, name)
-        _start_janitor()
-        if owner is not None:
-            action = partial(self.shutdown, wait=False, cancel_futures=True)
-            _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
+        if owner is None:
+            _start_janitor()
+        else:
+            when_gone(owner, partial(self.shutdown, wait=False, cancel_futures=True))
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Schedule a function."""

@@ -141,11 +141,13 @@ def imported(name: str, data: Any) -> Tensor:
         data = np.frombuffer(data, np.uint8)
     if isinstance(data, _Memory | Batch | str) or foreign.is_python(data) or data is None:
         raise TypeError(f"{name} is made from an array, a buffer or a DLPack capsule, not from {_article(data)}")
+    if hasattr(data, "__array_interface__") and not hasattr(data, "__array__"):
+        data = np.asarray(data)
     return as_tensor(data)
 
 
 def _article(data: Any) -> str:
-    return "None" if data is None else f"a {type(data).__name__}"
+    return "None" if data is None else f"an object of type {type(data).__name__}"
 
 
 class _Tensor(_Memory):
