@@ -8,7 +8,7 @@ import torch
 
 from ... import types
 from ..._core.batch import Batch, as_batch, new_batch
-from .._graph import EMPTY, Operation, Step, create
+from .._graph import Operation, Step, create
 from ..data_node import DataNode
 
 
@@ -36,7 +36,7 @@ class _Merge(Operation):
         sizes = int(truth.sum()), int((~truth).sum())
         if (first.batch_size, second.batch_size) != sizes:
             raise RuntimeError(
-                f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but got {sizes[0]} and {sizes[1]} by the condition"
+                f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but got {sizes[0]} and {sizes[1]}"
             )
         if not second.batch_size:
             return (first,)
@@ -67,17 +67,26 @@ class _Not(Operation):
         return (new_batch(torch.from_numpy(~truth_of(self.title, inputs[0]))),)
 
 
-class _Checked(Operation):
+class _Condition(Operation):
+    """The condition of an `if`: a truth value per sample."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        return (new_batch(torch.from_numpy(truth_of(self.title, inputs[0]))),)
+
+
+class _Operand(Operation):
     """The operand of `and` or `or`: one bool per sample."""
 
     takes_empty = True
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         (values,) = inputs
-        if values is not EMPTY and values.batch_size and values.dtype != torch.bool:
+        if values.batch_size and values.dtype != torch.bool:
             raise RuntimeError(
-                f"{self.title}: the {self.constants['side']} operand must be bool, got {types.dtype_name(values.dtype)}; compare it with a "
-                "number, for example `x != 0`"
+                f"{self.title}: the {self.constants['side']} operand must be bool, got {types.dtype_name(values.dtype)}; compare it with a number, "
+                "for example `x != 0`"
             )
         return (new_batch(torch.from_numpy(truth_of(self.title, values))),)
 
@@ -136,9 +145,14 @@ def negated(node: DataNode) -> DataNode:
     return create(_Not, "_conditional__Not", [node], schema="_conditional.negated", title="`not`")[0]
 
 
+def condition_of(node: DataNode) -> DataNode:
+    """Return the truth values of the condition of an `if`."""
+    return create(_Condition, "_conditional__Condition", [node], schema="_conditional.condition", title="`if`")[0]
+
+
 def checked(name: str, side: str, node: DataNode) -> DataNode:
     """Return the operand of a logical expression after a check."""
     made: Sequence[DataNode] = create(
-        _Checked, "_conditional__Checked", [node], constants={"name": name, "side": side}, schema="_conditional.checked", title=f"`{name}`"
+        _Operand, "_conditional__Operand", [node], constants={"name": name, "side": side}, schema="_conditional.operand", title=f"`{name}`"
     )
     return made[0]

@@ -80,9 +80,11 @@ class _Condition:
     dead = False
 
     def __init__(self, condition: DataNode) -> None:
+        from ._operations import condition_of
+
         assert trace.scope is not None
         self._scope = trace.scope
-        self._parting = Parting(self._scope, condition)
+        self._parting = Parting(self._scope, condition_of(condition))
         self._arrivals: list[Arrival] = []
         self._names: Sequence[str] = ()
         self._values: dict[str, Any] = {}

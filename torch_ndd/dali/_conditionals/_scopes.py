@@ -34,7 +34,7 @@ class Parting:
 
     def __init__(self, scope: "Scope", condition: DataNode) -> None:
         self.scope = scope
-        self.condition = condition
+        self.condition = trace.bring(condition, scope)
         self.sides = {True: Scope(self, True), False: Scope(self, False)}
         self._split: dict[int, tuple[DataNode, dict[bool, DataNode]]] = {}
 
