@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from ..._core.states import checked
 from .. import types
 from ._epochs import Epochs, LastBatchPolicy, epochs_of
 
@@ -106,10 +107,8 @@ class BaseIterator:
 
     def __next__(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
-        if self._first is not None:
-            first, self._first, self._initial = self._first, None, None
-            return first
-        return self._produced()
+        first, self._first, self._initial = self._first, None, None
+        return self._produced() if first is None else first
 
     def next(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
@@ -141,14 +140,14 @@ class BaseIterator:
         if self._epochs.counts:
             sizes = [len(one) for of_pipe in outputs for one in of_pipe]
             if any(size != self.batch_size for size in sizes):
-                raise AssertionError(
-                    f"{self._op}: with reader_name or size each batch must have {self.batch_size} samples, got {sizes}; give neither to let sizes vary"
-                )
+                wanted = f"with reader_name or size each batch must have {self.batch_size} samples"
+                raise AssertionError(f"{self._op}: {wanted}, got {sizes}; give neither to let them vary")
         return outputs
 
     def _is_over(self) -> bool:
         """Return whether all batches of the epoch were taken."""
-        return self._ended or (self._first is None and self._epochs.ended())
+        exhausted = self._scheduled and all(pipe.empty() for pipe in self._pipes)
+        return self._ended or (self._first is None and (exhausted or self._epochs.ended()))
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -169,7 +168,7 @@ class BaseIterator:
         if not self._is_over():
             _log.warning("%s.reset: the epoch has not ended; reset has no effect", self._op)
             return
-        self._ended = False
+        self._ended, self._initial = False, None
         skipped = self._epochs.restart()
         for pipe in self._pipes:
             pipe.reset()
@@ -200,10 +199,22 @@ class BaseIterator:
         return self._initial if self._initial is not None else self._states()
 
     def _states(self) -> list[bytes]:
-        raise NotImplementedError
+        from .._checkpoint import save
+
+        place = self._epochs.state_dict()
+        return [save(pipe, iterator=place) for pipe in self._pipes]
 
     def _restore(self) -> None:
-        pass
+        states = [getattr(pipe, "_iterator_state", None) for pipe in self._pipes]
+        given = [state for state in states if state is not None]
+        if not given:
+            return
+        if any(state != given[0] for state in states):
+            raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: those of the pipelines must be of one call of checkpoints()")
+        try:
+            self._epochs.load_state_dict(checked(self._op, self._epochs.state, given[0]))
+        except ValueError as error:
+            raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: {error}") from None
 
 
 def _used(pipe: Any) -> Any:
