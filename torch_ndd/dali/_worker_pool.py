@@ -27,6 +27,7 @@ _ends: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 def _in_child() -> None:
     for one in list(_ends):
         one.close()
+    _ends.clear()
 
 
 os.register_at_fork(after_in_child=_in_child)
@@ -202,6 +203,7 @@ class WorkerPool:
         if self._broken is None:
             self._broken = "the worker processes of parallel sources have ended"
         for one in self._connections:
+            _ends.discard(one)  # first: the number of a closed descriptor may be in use again
             one.close()
         end = time.monotonic() + _GRACE_SECONDS
         for process in self._workers:
