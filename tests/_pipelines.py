@@ -93,8 +93,7 @@ def equal(got: Any, wanted: Any, tolerance: float = 0, where: str = "result") ->
         assert isinstance(got, np.ndarray), f"{where}: {got!r:.200} is no array"
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{where}: {got.dtype} {got.shape} instead of {wanted.dtype} {wanted.shape}"
         if wanted.dtype.kind in "fiu" and tolerance:
-            difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
-            assert difference.max(initial=0) <= tolerance, f"{where}: differs by {difference.max()}"
+            np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=tolerance, err_msg=where)
         else:
             np.testing.assert_array_equal(got, wanted, err_msg=where)
     elif type(wanted).__module__.startswith("nvidia.dali"):  # enumerations, by their names

@@ -2,7 +2,6 @@
 """One call of a function of ``fn`` or an operator of ``ops``: from its arguments to nodes of the graph."""
 
 import difflib
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from .._core.arguments import Argument, Call, Role, plain, prepared
 from . import types
-from ._errors import UnknownArgumentError
+from ._errors import UnknownArgumentError, deprecated
 from ._graph import create
 from ._operators import OperatorOperation, ReaderOperation, as_node
 from ._schema import DEPRECATED_ARGUMENTS, Schema
@@ -22,7 +21,7 @@ _EVERYWHERE = ("name", "device", "preserve", "bytes_per_sample_hint")
 
 
 def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, Any], default_device: str | None = None) -> Any:
-    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs.
+    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; for input sets a list of what each gives.
 
     Raises:
         ValueError: a wrong number of inputs, an unknown device, an argument on the GPU, or a value that the operator does not take.
@@ -70,7 +69,9 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
         )
         first = operation[0].source if first is None and operation else first
         made.append(dict(zip(outputs, operation, strict=True)) if named else operation if outputs != 1 else operation[0])
-    return made if several else made[0]
+    if not several:
+        return made[0]
+    return made if named or outputs == 1 else [list(one) for one in zip(*made, strict=True)]  # of each output those of all sets
 
 
 def has_nodes(value: Any) -> bool:
@@ -113,7 +114,7 @@ def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, 
     for key, value in given.items():
         if key not in schema.accepted:
             if key == "seed":
-                warnings.warn(f"{title}: the argument 'seed' has no effect: nothing is random here", DeprecationWarning, stacklevel=5)
+                deprecated(f"{title}: the argument 'seed' has no effect: nothing is random here")
                 continue
             raise UnknownArgumentError(f"{title} got an unexpected argument {key!r}{_similar(key, schema.accepted)}")
         if value is None:
@@ -121,7 +122,7 @@ def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, 
         if key in schema.deprecated:
             present = schema.deprecated[key]
             advice = f"use {present!r}" if present else "it has no effect"
-            warnings.warn(f"{title}: the argument {key!r} is deprecated; {advice}", DeprecationWarning, stacklevel=5)
+            deprecated(f"{title}: the argument {key!r} is deprecated; {advice}")
             if present and given.get(present) is not None:
                 raise TypeError(f"{title}: {key!r} and {present!r} are the same argument; give one of them")
             if not present and key != "masks":
@@ -164,4 +165,6 @@ def _check(title: str, argument: Argument, value: Any) -> None:
     if argument.role is Role.plain:
         plain(Call(title), argument, value)
     elif argument.role in (Role.per_sample, Role.shape, Role.dtype):
+        if isinstance(value, list | tuple) and not argument.vector and argument.role is not Role.dtype and len(value) != 1:
+            raise TypeError(f"{title}: the argument {argument.name!r} takes one number, got {value!r}")
         prepared(Call(title), argument, value, False)

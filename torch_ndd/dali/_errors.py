@@ -2,10 +2,13 @@
 """Errors of running pipelines: with the operator and the lines that defined it."""
 
 import linecache
+import sys
+import warnings
+from types import FrameType
 from typing import Any
 
 from .._core import native
-from .._core.call_sites import Site
+from .._core.call_sites import Site, is_own
 from .._core.pending import Pending
 from ._graph import Operation
 
@@ -20,6 +23,15 @@ class _Missing(KeyError):
     """A KeyError whose text is shown as it is."""
 
     __str__ = Exception.__str__
+
+
+def deprecated(text: str) -> None:
+    """Warn at the line of the program that called this package."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and is_own(frame.f_code):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, DeprecationWarning, stacklevel=level)
 
 
 def wrapped(operation: Operation, cause: BaseException) -> Exception:

@@ -83,25 +83,34 @@ class Executor:
         self._number = self._iteration = self._epoch = 0
         self._begun = False  # the queue was filled
         self._owed = 0  # iterations that were scheduled and not issued, because an input was not fed
-        self._ended = False  # a source has no more data, or failed
-        self._failure: BaseException | None = None
+        self._ended = False  # a source has no more data, or failed and the error waits to be delivered
+        self._failure: Exception | None = None  # of every later run
+        self._stopped: BaseException | None = None  # delivered; stays until the sources are asked again
         self._states: dict[str, Any] = {}
         self._delivered = (0, 0, 0)  # number, iteration, epoch after the latest delivery
 
     # Issuing.
 
     def schedule(self, iter_setup: Callable[[], None] | None = None) -> None:
-        """Issue an iteration; at the beginning of an epoch as many as the prefetch queue holds. Raise IndexError if an input was not fed.
+        """Issue an iteration; at the beginning of an epoch as many as the prefetch queue holds. ``iter_setup`` is called before each one.
 
-        ``iter_setup`` is called before each one.
+        Raise IndexError if an input was not fed and nothing issued is left.
         """
-        if self._failure is not None or self._ended:
+        if self._failure is not None:
+            raise self._failure
+        if self._ended:
             return
-        self._owed = self._owed or (1 if self._begun else self._depth)
+        self._stopped = None
+        self._owed += 1 if self._begun else self._depth
         self._begun = True
-        while self._owed and not self._ended:
-            self._issue_next(iter_setup)
-            self._owed -= 1
+        try:
+            while self._owed and not self._ended:
+                self._issue_next(iter_setup)
+                self._owed -= 1
+        except IndexError:  # nothing of this iteration was taken: the user may feed and run again
+            if not self._queue:
+                self._owed = max(1, self._owed) - 1
+                raise
 
     def _issue_next(self, iter_setup: Callable[[], None] | None) -> None:
         step = Step(self._number, self._iteration, self._epoch, self._size)
@@ -113,10 +122,10 @@ class Executor:
         except StopIteration:
             self._ended = True
             return
-        except IndexError:  # nothing of this iteration was taken: the user may feed and run again
+        except IndexError:
             raise
         except Exception as error:
-            self._end_with(step, error)
+            self._stop_with(step, error)
             return
         values: list[Any] = [None] * self._count
         issued = _Issued(step)
@@ -126,7 +135,7 @@ class Executor:
             self._ended = True
             return
         except Exception as error:
-            self._end_with(step, error)
+            self._stop_with(step, error)
             return
         self._number += 1
         self._iteration += 1
@@ -135,7 +144,8 @@ class Executor:
         issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
         self._queue.append(issued)
 
-    def _end_with(self, step: Step, error: Exception) -> None:
+    def _stop_with(self, step: Step, error: Exception) -> None:
+        """Issue nothing more until the error was delivered; then the sources are asked again."""
         self._ended = True
         self._queue.append(_Issued(step, error=error))
 
@@ -200,19 +210,15 @@ class Executor:
         if self._failure is not None:
             raise self._failure
         if not self._queue:
-            raise StopIteration
+            raise StopIteration if self._stopped is None else self._stopped
         issued = self._queue.popleft()
-        try:
-            if issued.error is not None:
-                raise issued.error
-            assert issued.outputs is not None
-            outputs = issued.outputs.result()
-            for batch in outputs:
-                self._wait(batch)
-        except Exception as error:
-            self._failure = error
-            self._queue.clear()
-            raise
+        if issued.error is not None:
+            self._ended, self._stopped = False, issued.error
+            raise issued.error
+        assert issued.outputs is not None
+        outputs = issued.outputs.result()
+        for batch in outputs:
+            self._wait(batch)
         step = issued.step
         self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
         self._states.update(issued.states)
@@ -227,13 +233,8 @@ class Executor:
                 raise
             raise self._of_pending(pending, error) from error
 
-    @property
-    def failure(self) -> BaseException | None:
-        """The error that ended the pipeline."""
-        return self._failure
-
-    def fail(self, error: BaseException) -> None:
-        """End the pipeline with an error."""
+    def fail(self, error: Exception) -> None:
+        """Make every later run raise an error."""
         self._failure = error
         self._queue.clear()
 

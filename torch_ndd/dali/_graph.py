@@ -82,6 +82,8 @@ class Operation:
     serial: int
     twin: "Operation | None" = None
     seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
+    own_seed: int | None = None  # the one that the user gave
+    own_seed: int | None = None  # the user's
     _pipeline: "weakref.ref[Pipeline] | None" = None  # not held: it holds its operations
 
     @property
@@ -207,6 +209,8 @@ def create(
     operation.serial, operation.site = next(_serials), _site()
     for key, value in attributes.items():
         setattr(operation, key, value)
+    operation.own_seed = operation.seed
+    operation.own_seed = operation.seed
     names: Sequence[str]
     if isinstance(outputs, int):
         names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]

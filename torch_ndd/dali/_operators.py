@@ -19,7 +19,7 @@ from .._core.operand import Operand
 from .._core.rng import RNG, WORDS_PER_CALL
 from .._core.states import checked, keys, whole
 from .._core.tensor import new_tensor
-from ..types import to_dtype
+from ..types import to_dtype, type_id
 from . import types
 from ._graph import Operation, Step, create
 from .data_node import DataNode, NewAxis
@@ -254,7 +254,7 @@ def constant_node(
     """Return a node with the same value in every sample."""
     made = types.constant_tensor(value, dtype, shape)
     if layout and len(layout) != made.dim():
-        raise ValueError(f"{title}: the layout {layout!r} does not have one letter for each of the {made.dim()} dimensions")
+        raise RuntimeError(f"{title}: the layout {layout!r} does not have one letter for each of the {made.dim()} dimensions")
     options.pop("bytes_per_sample_hint", None)
     constants: dict[str, Any] = {"value": made, "layout": layout or None}
     unknown = [key for key in options if key not in ("name", "preserve")]
@@ -264,6 +264,8 @@ def constant_node(
         ConstantOperation, "Constant", (), None, constants, schema="constant", title=title, device=device, value=made, layout=layout or None, **options
     )[0]
     node.dtype, node.ndim, node.layout = types.to_dali_type(made.dtype), made.dim(), layout or ""
+    if isinstance(value, types.DALIDataType | types.DALIImageType | types.DALIInterpType):
+        node.dtype = type_id(type(value))
     return node
 
 
@@ -303,6 +305,8 @@ def _operand(title: str, value: Any) -> Operand:
     """Return a constant operand."""
     if value is None or isinstance(value, str | bytes | dict | enum.Enum):
         raise TypeError(f"{title}: an operand must be a DataNode, a number or an array, got {type(value).__name__}")
+    if isinstance(value, types.ScalarConstant) and types.constant_tensor(value).item() != value.value and not value.is_float:
+        raise OverflowError(f"{title}: {value.value} is out of range for {value.dtype}")
     try:
         return new_tensor(types.constant_tensor(value))
     except TypeError as error:

@@ -92,7 +92,7 @@ class Running:
         Raises:
             StopIteration: a source has no more data; again and again, until :meth:`reset`.
             IndexError: an input was not fed.
-            RuntimeError: data that an operator cannot handle. The pipeline is over then: later runs raise the same.
+            RuntimeError: data that an operator cannot handle. The next run returns the next iteration.
         """
         with self._used_as(PipelineAPIType.BASIC):
             executor = self._built()
@@ -127,10 +127,10 @@ class Running:
 
         batches = executor.deliver()
         if self._output_dtype is not None or self._output_ndim is not None or self._output_layout is not None:
-            self._check_outputs(executor, batches)
+            self._check_outputs(batches)
         return tuple(tensors.of(batch) for batch in batches)
 
-    def _check_outputs(self, executor: Executor, batches: list[Batch]) -> None:
+    def _check_outputs(self, batches: list[Batch]) -> None:
         """Raise RuntimeError unless the outputs are as declared."""
         for k, batch in enumerate(batches):
             found = {"output_dtype": type_id(batch.dtype), "output_ndim": batch.ndim, "output_layout": batch.layout or ""}
@@ -138,9 +138,7 @@ class Running:
                 given = getattr(self, f"_{what}")
                 wanted = given[k] if isinstance(given, list) else given
                 if wanted is not None and wanted != value and batch.batch_size:
-                    error = RuntimeError(f"Pipeline: {what} of output {k} ({self._outputs[k].name!r}) is {wanted} as declared, but the data has {value}")
-                    executor.fail(error)
-                    raise error
+                    raise RuntimeError(f"Pipeline: {what} of output {k} ({self._outputs[k].name!r}) is declared as {wanted}, but the data has {value}")
 
     def empty(self) -> bool:
         """Return whether nothing is scheduled that was not delivered."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of ``fn`` that are not operators or readers of :mod:`torch_ndd`."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _calls, _operators, types
+from ._errors import UnknownArgumentError, deprecated
 from ._schema import schemas
 from .data_node import DataNode
 
@@ -34,10 +34,10 @@ def constant(
         shape: Extents; by default one dimension.
 
     Raises:
-        ValueError: both ``fdata`` and ``idata``, neither of them, or a number of values that does not fit ``shape``.
+        RuntimeError: both ``fdata`` and ``idata``, neither of them, or a number of values that does not fit ``shape``.
     """
     if (fdata is None) == (idata is None):
-        raise ValueError("fn.constant: give fdata or idata, and not both")
+        raise RuntimeError("fn.constant: give fdata or idata, and not both")
     values = fdata if fdata is not None else idata
     values = [values] if isinstance(values, int | float) else list(values)  # type: ignore[arg-type]
     wanted = dtype if dtype is not None else types.FLOAT if fdata is not None else types.INT32
@@ -54,7 +54,7 @@ def shapes(
     bytes_per_sample_hint: Any = None,
     dtype: Any = types.INT64,
     preserve: bool = False,
-    **deprecated: Any,
+    **former: Any,
 ) -> Any:
     """Return the shapes of the samples, one-dimensional; deprecated, use ``node.shape()``.
 
@@ -63,13 +63,13 @@ def shapes(
         device, name, preserve: See :mod:`torch_ndd.dali.fn`.
         bytes_per_sample_hint: Ignored.
         dtype: ``INT64``, ``INT32``, ``UINT32``, ``UINT64``, ``FLOAT`` or ``FLOAT64``.
-        deprecated: ``type``, the former name of ``dtype``.
+        former: ``type``, the former name of ``dtype``.
     """
-    warnings.warn("fn.shapes is deprecated; use the method shape() of the node", DeprecationWarning, stacklevel=2)
-    for key, value in deprecated.items():
+    deprecated("fn.shapes is deprecated; use the method shape() of the node")
+    for key, value in former.items():
         if key != "type":
-            raise _calls.UnknownArgumentError(f"fn.shapes got an unexpected argument {key!r}")
-        warnings.warn("fn.shapes: the argument 'type' is deprecated; use 'dtype'", DeprecationWarning, stacklevel=2)
+            raise UnknownArgumentError(f"fn.shapes got an unexpected argument {key!r}")
+        deprecated("fn.shapes: the argument 'type' is deprecated; use 'dtype'")
         dtype = value
     sets = _calls.input_sets("fn.shapes", [input])
     place = _calls.device_of("fn.shapes", device, ()) if device is not None else "cpu"
@@ -107,7 +107,7 @@ def ssd_random_crop(
     Returns:
         Images, boxes and labels.
     """
-    warnings.warn("fn.ssd_random_crop is deprecated; use fn.random_bbox_crop", DeprecationWarning, stacklevel=2)
+    deprecated("fn.ssd_random_crop is deprecated; use fn.random_bbox_crop")
     crop = {
         **{"thresholds": _SSD_OVERLAPS, "scaling": [0.3, 1.0], "aspect_ratio": [0.5, 2.0], "ltrb": True, "bbox_layout": "xyXY"},
         **{"allow_no_crop": True, "num_attempts": num_attempts, "seed": seed, "name": name, "preserve": preserve, "device": device},

@@ -342,6 +342,9 @@ class Pipeline(Running):
             raise ValueError("Pipeline: there are no outputs: call set_outputs or return nodes from the definition")
         with self:
             outputs = [as_node(one, f"Pipeline: output {k}") for k, one in enumerate(self._given_outputs)]
+        for k, node in enumerate(outputs):
+            if node.dtype in (types.DATA_TYPE, types.IMAGE_TYPE, types.INTERP_TYPE):
+                raise TypeError(f"Pipeline: output {k} is a member of an enumeration; use fn.cast or int() to make a number of it")
         for what, given in (("output_dtype", self._output_dtype), ("output_ndim", self._output_ndim), ("output_layout", self._output_layout)):
             if isinstance(given, list) and len(given) != len(outputs):
                 raise RuntimeError(f"Pipeline: {what} has {len(given)} values, but there are {len(outputs)} outputs")

@@ -112,14 +112,18 @@ def to_numpy_type(dali_type: Any) -> Any:
     """Return the NumPy scalar type of an element type.
 
     Raises:
-        TypeError: not a type of tensors.
+        KeyError: a type that NumPy does not have.
+        TypeError: not a member of ``DALIDataType``.
 
     >>> to_numpy_type(UINT8)
     <class 'numpy.uint8'>
     """
     if not isinstance(dali_type, DALIDataType):
         raise TypeError(f"types.to_numpy_type takes a DALIDataType, got {dali_type!r}")
-    dtype = _types.to_dtype(dali_type)
+    try:
+        dtype = _types.to_dtype(dali_type)
+    except TypeError:
+        raise KeyError(dali_type) from None
     return torch.empty(0, dtype=dtype).numpy().dtype.type
 
 
@@ -228,18 +232,23 @@ class ScalarConstant:
         """Return the number as ``FLOAT64``."""
         return ScalarConstant(self.value, FLOAT64)
 
+    @property
+    def is_float(self) -> builtins.bool:
+        """Whether the type is one of floating-point numbers."""
+        return _types.to_dtype(self.dtype).is_floating_point
+
     def __bool__(self) -> builtins.bool:
         if self.dtype is not BOOL:
             raise TypeError(f"types.ScalarConstant: only a BOOL has a truth value, got {self!r}; use .bool() or .value")
         return builtins.bool(self.value)
 
     def __int__(self) -> int:
-        if _types.to_dtype(self.dtype).is_floating_point:
+        if self.is_float:
             raise TypeError(f"types.ScalarConstant: {self!r} is not an integer; use .value")
         return int(self.value)
 
     def __float__(self) -> float:
-        if not _types.to_dtype(self.dtype).is_floating_point:
+        if not self.is_float:
             raise TypeError(f"types.ScalarConstant: {self!r} is not a floating-point number; use .value")
         return float(self.value)
 
@@ -357,19 +366,19 @@ def _is_number(value: Any) -> builtins.bool:
 
 
 def constant_tensor(value: Any, dtype: Any = None, shape: Any = None) -> torch.Tensor:
-    """Return the value of a constant node as a tensor.
+    """Return the value of a constant node as a tensor. Numbers are rounded and saturated if their type cannot hold them.
 
     Raises:
         TypeError: a value of another type, or a list in a list.
-        OverflowError: a 64-bit integer that does not fit into 32 bits, and no ``dtype``.
-        ValueError: a number of values that does not fit ``shape``.
+        OverflowError: an array of 64-bit integers that do not fit into 32 bits, and no ``dtype``.
+        RuntimeError: a number of values that does not fit ``shape``.
     """
     wanted = None if dtype is None else _types.to_dtype(dtype)
     if isinstance(value, enum.Enum) and isinstance(value, builtins.int):
-        made = torch.tensor(builtins.int(value), dtype=wanted or torch.int32)
+        made = _held(np.array(builtins.int(value)), wanted or torch.int32)
     elif _is_number(value):
         number = value if isinstance(value, ScalarConstant) else ScalarConstant(value)
-        made = _filled(number.value, _types.to_dtype(number.dtype) if wanted is None else wanted)
+        made = _held(np.array(number.value), _types.to_dtype(number.dtype) if wanted is None else wanted)
     elif isinstance(value, list | tuple | range):
         made = _of_list(list(value), wanted)
     else:
@@ -378,16 +387,19 @@ def constant_tensor(value: Any, dtype: Any = None, shape: Any = None) -> torch.T
         extents = [builtins.int(n) for n in ([shape] if isinstance(shape, builtins.int) else shape)]
         if made.numel() == 1:
             made = made.reshape(()).expand(extents)
-        elif made.numel() != int(np.prod(extents)):
-            raise ValueError(f"types.Constant: {made.numel()} values do not fill the shape {extents}")
+        elif made.numel() != np.prod(extents, dtype=np.int64):
+            raise RuntimeError(f"types.Constant: {made.numel()} values do not fill the shape {extents}")
         made = made.reshape(extents)
     return made.contiguous()
 
 
-def _filled(number: Any, dtype: torch.dtype) -> torch.Tensor:
-    if dtype in (torch.uint16, torch.uint32, torch.uint64):
-        return torch.from_numpy(np.array(number, str(dtype).removeprefix("torch.")))
-    return torch.tensor(number, dtype=dtype)
+def _held(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Return numbers in a type, rounded and saturated if it is one of integers."""
+    if dtype.is_floating_point or dtype is torch.bool:
+        return torch.from_numpy(np.atleast_1d(values).copy()).to(dtype).reshape(values.shape)
+    info = torch.iinfo(dtype)
+    plain = [min(max(round(one), info.min), info.max) for one in values.ravel().tolist()]
+    return torch.from_numpy(np.array(plain, str(dtype).removeprefix("torch.")).reshape(values.shape))
 
 
 def _of_list(values: list[Any], dtype: torch.dtype | None) -> torch.Tensor:
@@ -396,28 +408,23 @@ def _of_list(values: list[Any], dtype: torch.dtype | None) -> torch.Tensor:
             raise TypeError(f"types.Constant: a list must contain numbers, got {type(one).__name__}; use np.array for more dimensions")
     plain = [one.value if isinstance(one, ScalarConstant) else one for one in values]
     if dtype is None:
-        if all(isinstance(one, builtins.bool | np.bool_) for one in plain) and plain:
-            dtype = torch.bool
-        elif plain and all(isinstance(one, builtins.int | np.integer) for one in plain):
-            dtype = torch.int32
-            if any(not -(2**31) <= builtins.int(one) < 2**31 for one in plain):
-                raise OverflowError(f"types.Constant: {plain} does not fit into int32; give a dtype")
-        else:
-            dtype = torch.float32
-    name = str(dtype).removeprefix("torch.")
-    return torch.from_numpy(np.array(plain, name)) if dtype is not torch.bfloat16 else torch.tensor(plain, dtype=dtype)
+        integers = all(isinstance(one, builtins.int | np.integer) for one in plain)
+        flags = all(isinstance(one, builtins.bool | np.bool_) for one in plain)
+        dtype = torch.float32 if not plain or not (integers or flags) else torch.bool if flags else torch.int32
+    return _held(np.array(plain), dtype)
 
 
 def _of_array(value: Any, dtype: torch.dtype | None) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
-    elif not isinstance(value, np.ndarray) and not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
+        made = value.detach().cpu().clone()
+        return made if dtype is None or dtype is made.dtype else _held(made.numpy(), dtype)
+    if not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
         raise TypeError(f"types.Constant: expected a number, a list of numbers or an array, got {type(value).__name__}")
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"types.Constant: an array of {array.dtype} is not numeric")
     if dtype is not None:
-        return torch.from_numpy(array.copy()).to(dtype)
+        return _held(array, dtype)
     narrow = _NARROW.get(array.dtype)
     if narrow is None:
         return torch.from_numpy(array.copy())
@@ -442,14 +449,14 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
 
     Raises:
         TypeError: anything else, or a list of lists.
-        OverflowError: an integer that does not fit into 32 bits, and no ``dtype``.
+        OverflowError: an array of integers that do not fit into 32 bits, and no ``dtype``.
 
     >>> Constant(5).uint8()
     5:DALIDataType.UINT8
     """
     if isinstance(value, ScalarConstant) and dtype is None:
         dtype = value.dtype
-    if _is_number(value) and not shape and layout is None and device is None and not kwargs:
+    if _is_number(value) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
         return ScalarConstant(value, dtype)
     return ConstantNode(device, value, dtype, shape, layout, **kwargs)
 

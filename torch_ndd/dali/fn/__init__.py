@@ -26,13 +26,13 @@ set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, 
 """
 
 import sys
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from .. import types as types
 from .._calls import call as _call
+from .._errors import deprecated as _deprecated
 from .._schema import Schema as _Schema
 from .._schema import schemas as _schemas
 
@@ -42,7 +42,7 @@ def _function(schema: _Schema) -> Callable[..., Any]:
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         if schema.replacement is not None:
-            warnings.warn(f"{title} is deprecated; use fn.{schema.replacement}", DeprecationWarning, stacklevel=2)
+            _deprecated(f"{title} is deprecated; use fn.{schema.replacement}")
         return _call(schema, title, inputs, arguments)
 
     *path, name = schema.name.split(".")
