@@ -55,7 +55,7 @@ def described(title: str, source: Any, cycle: Any) -> Source | None:
         ValueError: an unknown ``cycle``, or one for a callable.
     """
     if source is None:
-        if cycle is not None:
+        if cycle:
             raise ValueError(f"{title}: cycle is for iterable sources, but there is no source")
         return None
     function = source if inspect.isgeneratorfunction(source) else getattr(source, "__call__", None)  # noqa: B004
@@ -253,11 +253,13 @@ def _of_output(title: str, argument: str, value: Any, index: int, several: bool)
     return value
 
 
-def _checked_dtype(title: str, dtype: Any) -> Any:
+def _check_declared(title: str, dtype: Any, ndim: Any) -> None:
     for one in dtype if isinstance(dtype, list | tuple) else (dtype,):
         if one is not None and not isinstance(one, types.DALIDataType):
             raise TypeError(f"{title}: dtype must be a DALIDataType or a list of them, got {one!r}")
-    return dtype
+    for one in ndim if isinstance(ndim, list | tuple) else (ndim,):
+        if one is not None and not hasattr(one, "__index__"):
+            raise ValueError(f"{title}: ndim must be an int or a list of them, got {one!r}")
 
 
 _RUNTIME_ERROR_IF_TWICE = ("source", "layout", "dtype", "ndim", "cuda_stream", "use_copy_kernel")
@@ -411,7 +413,7 @@ def _added(
         if num_outputs < 1:
             raise ValueError(f"{title}: num_outputs must be positive, got {num_outputs}")
         count = int(num_outputs)
-    _checked_dtype(title, given.get("dtype"))
+    _check_declared(title, given.get("dtype"), given.get("ndim"))
     group: Group | None = None
     if parallel:
         from ._parallel_source import parallel_group
