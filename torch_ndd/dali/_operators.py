@@ -11,7 +11,7 @@ import torch
 
 from .._core import arithmetic as core_arithmetic
 from .._core.batch import Batch, new_batch
-from .._core.call import perform
+from .._core.call import perform, ready
 from .._core.definition import Operator
 from .._core.device import gpu_count
 from .._core.elementwise import label
@@ -71,7 +71,9 @@ class OperatorOperation(RandomState):
         """Bind everything that is the same in every iteration."""
         if self.missing:
             raise RuntimeError(f"{self.title}: the argument {self.missing[0]!r} is required")
-        self._given = dict(self.constants)
+        is_operator = isinstance(self.call, Operator)
+        self._ready = ready(self.call, self.constants) if is_operator else None
+        self._given = {} if is_operator else dict(self.constants)
         target = target_device(self, pipeline)
         if target is not None:
             self._given["device"] = target
@@ -86,7 +88,7 @@ class OperatorOperation(RandomState):
         if self.random:
             given["rng"] = self._numbers(step)
         if isinstance(self.call, Operator):
-            result = perform(self.call, tuple(inputs), given)
+            result = perform(self.call, tuple(inputs), given, self._ready)
         else:
             result = self.call(*inputs, **given)
         return result if type(result) is tuple else (result,)
@@ -261,7 +263,17 @@ def constant_node(
     if unknown:
         raise TypeError(f"{title}: got an unexpected argument {unknown[0]!r}")
     node = create(
-        ConstantOperation, "Constant", (), None, constants, schema="constant", title=title, device=device, value=made, layout=layout or None, **options
+        ConstantOperation,
+        "Constant",
+        (),
+        None,
+        constants,
+        schema="constant",
+        title=title,
+        device=device,
+        value=made,
+        layout=layout or None,
+        **options,
     )[0]
     node.dtype, node.ndim, node.layout = types.to_dali_type(made.dtype), made.dim(), layout or ""
     if isinstance(value, types.DALIDataType | types.DALIImageType | types.DALIInterpType):

@@ -138,7 +138,9 @@ class Running:
                 given = getattr(self, f"_{what}")
                 wanted = given[k] if isinstance(given, list) else given
                 if wanted is not None and wanted != value and batch.batch_size:
-                    raise RuntimeError(f"Pipeline: {what} of output {k} ({self._outputs[k].name!r}) is declared as {wanted}, but the data has {value}")
+                    raise RuntimeError(
+                        f"Pipeline: {what} of output {k} ({self._outputs[k].name!r}) is declared as {wanted}, but the data has {value}"
+                    )
 
     def empty(self) -> bool:
         """Return whether nothing is scheduled that was not delivered."""

@@ -74,7 +74,17 @@ DEPRECATED_ARGUMENTS = {
 _OLD_IMAGE_TYPE = ("crop", "crop_mirror_normalize", "experimental.resize", "resize", "slice")
 
 # Parts of names that do not become Capitalized in the names of classes.
-_CAPITALS = {"bbox": "BBox", "coco": "COCO", "dl": "DL", "mfcc": "MFCC", "mxnet": "MXNet", "rms": "RMS", "roi": "ROI", "ssd": "SSD", "tfrecord": "TFRecord"}
+_CAPITALS = {
+    "bbox": "BBox",
+    "coco": "COCO",
+    "dl": "DL",
+    "mfcc": "MFCC",
+    "mxnet": "MXNet",
+    "rms": "RMS",
+    "roi": "ROI",
+    "ssd": "SSD",
+    "tfrecord": "TFRecord",
+}
 
 # Defaults that DALI spells out and torch_ndd has as None or in another form: of all operators, and of single ones.
 _READERS: dict[str, Any] = {
@@ -194,8 +204,10 @@ def _coco(given: Mapping[str, Any], inputs: int) -> int:
 
 
 def _caffe2(given: Mapping[str, Any], inputs: int) -> int:
-    return bool(given.get("image_available", True)) + {0: 1, 1: 1, 2: 2, 3: 2, 4: 0}.get(given.get("label_type", 0), 1) + sum(
-        (given.get("additional_inputs", 0), bool(given.get("bbox")))
+    return (
+        bool(given.get("image_available", True))
+        + {0: 1, 1: 1, 2: 2, 3: 2, 4: 0}.get(given.get("label_type", 0), 1)
+        + sum((given.get("additional_inputs", 0), bool(given.get("bbox"))))
     )
 
 

@@ -127,7 +127,11 @@ def _later(module: str, name: str) -> Callable[..., Any]:
 def functions() -> dict[str, Callable[..., Any]]:
     """Return the functions by name in ``fn``."""
     made: dict[str, Callable[..., Any]] = {"constant": constant, "shapes": shapes, "ssd_random_crop": ssd_random_crop}
-    for module, name in (("external_source", "external_source"), ("_python_function", "python_function"), ("_python_function", "dl_tensor_python_function")):
+    for module, name in (
+        ("external_source", "external_source"),
+        ("_python_function", "python_function"),
+        ("_python_function", "dl_tensor_python_function"),
+    ):
         try:
             made[name] = _later(module, name)
         except ModuleNotFoundError:

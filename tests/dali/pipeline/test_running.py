@@ -184,7 +184,9 @@ def test_inputs_of_run():
 
     assert both(program) == [[0, 0], [2, 2], [4, 4]]
     both(lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2).run(data=np.zeros((2, 1))))
-    both(lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2, exec_pipelined=False, exec_async=False).run(data=np.zeros((2, 1))))
+    both(
+        lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2, exec_pipelined=False, exec_async=False).run(data=np.zeros((2, 1)))
+    )
 
 
 def test_scheduled_runs():
