@@ -311,7 +311,7 @@ class Derived(Base):
 
     def value(self) -> Any:
         text = super().value()
-        if text == "base" and not self.__secret > 3:
+        if text == "base" and not self.__secret > 4:
             self.__secret += 1
         return text, self.__secret, __class__.__name__  # type: ignore[name-defined]
 

@@ -148,7 +148,7 @@ def _code(filename: str, code: types.CodeType, owner: _Owner) -> types.CodeType 
             warnings.simplefilter("ignore")
             compiled = compile(ast.fix_missing_locations(tree), filename, "exec", code.co_flags & _FUTURE_FLAGS, dont_inherit=True)
         made = _innermost(compiled, _rewrite.depth(_class_name(function)))
-        if made.co_name != code.co_name or made.co_varnames[: code.co_argcount] != code.co_varnames[: code.co_argcount]:
+        if made.co_argcount != code.co_argcount or made.co_varnames[: code.co_argcount] != code.co_varnames[: code.co_argcount]:
             raise NoSource(f"{filename} has changed since {code.co_name!r} was defined")
     except (NoSource, SyntaxError, RecursionError) as error:
         logger.warning(
@@ -158,6 +158,7 @@ def _code(filename: str, code: types.CodeType, owner: _Owner) -> types.CodeType 
             error,
         )
         return None
+    made = made.replace(co_name=code.co_name)
     return made.replace(co_qualname=code.co_qualname) if sys.version_info >= (3, 11) else made
 
 

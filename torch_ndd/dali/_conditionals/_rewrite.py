@@ -188,6 +188,7 @@ class _Rewriter(ast.NodeTransformer):
         returns = any(isinstance(node, ast.Return) for node in _inside(made.body))
         if _has_in_if(made.body, (ast.Return,), _SCOPES) or (loops and returns):
             self._frame = self._name("frame")
+        made.name = _OWN.format("function", 0)  # in the factory, its own name is the variable that the function sees
         made.lineno = first_line(made)
         made.decorator_list, made.returns = [], None
         if hasattr(made, "type_params"):
