@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``pickle_by_value``, and how callbacks are sent to spawned worker processes.
 
-Functions that a worker cannot import (lambdas and functions defined inside others) and marked ones are sent by value: their code, and what they use of
-the globals and of the enclosing functions. The bytes are for a process of the same program; never load them from elsewhere.
+Functions that a worker cannot import (lambdas and functions defined inside others) and marked ones are sent by value: their code, and what they use
+of the globals and of the enclosing functions. The bytes are for a process of the same program; never load them from elsewhere.
 """
 
 import importlib
@@ -86,7 +86,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, types.ModuleType):
             return importlib.import_module, (obj.__name__,)
         if isinstance(obj, types.CellType):
-            return types.CellType, (), _contents(obj), None, None, _fill_cell
+            return _empty_cell, (), _contents(obj), None, None, _fill_cell
         return NotImplemented
 
 
@@ -122,6 +122,10 @@ def _fill_function(function: types.FunctionType, state: tuple[dict[str, Any], di
         setattr(function, name, value)
     function.__dict__.update(own)
     function.__globals__.update(values, __name__=attributes["__module__"])
+
+
+def _empty_cell() -> types.CellType:
+    return types.CellType()
 
 
 def _contents(cell: types.CellType) -> tuple[Any, ...]:
