@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same pipeline program under DALI and under torch_ndd.dali. A test module that calls :func:`both` is skipped where DALI is missing.
 
-A program is a function of the module ``dali``: it reaches everything through it (``dali.fn``, ``dali.types``, ``dali.pipeline_def``; a submodule that the
-package does not import by itself through :func:`sub`), and returns what is compared: outputs of ``run()``, arrays, numbers, text, in tuples and lists.
+A program is a function of the module ``dali``, through which it reaches everything: ``dali.fn``, ``dali.types``, ``dali.pipeline_def``; a submodule
+that the package does not import by itself through :func:`sub`. It returns what is compared: outputs of ``run()``, arrays, numbers, text, in tuples
+and lists.
 """
 
 import importlib

@@ -99,7 +99,10 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
 class Call:
     """The state of a call in preparation."""
 
-    __slots__ = ("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame", "reads")
+    __slots__ = (
+        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame"),
+        "reads",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -41,10 +41,9 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
     seed = None if seed is None else seed_of(title, seed)
     nodes, constants = _divided(schema, title, arguments)
     missing = [key for key in schema.missing if key not in nodes and key not in constants]
-    outputs: Any = schema.count(constants, len(inputs))
     named = schema.is_reader and "features" in constants
-    if named:
-        outputs = list(constants["features"])
+    names = list(constants["features"]) if named else []
+    outputs: int | list[str] = names if named else schema.count(constants, len(inputs))
     made: list[Any] = []
     first = None
     several = sets is not None and any(isinstance(one, list | tuple) and has_nodes(one) for one in inputs)
@@ -68,7 +67,7 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
             missing=missing,
         )
         first = operation[0].source if first is None and operation else first
-        made.append(dict(zip(outputs, operation, strict=True)) if named else operation if outputs != 1 else operation[0])
+        made.append(dict(zip(names, operation, strict=True)) if named else operation if outputs != 1 else operation[0])
     if not several:
         return made[0]
     return made if named or outputs == 1 else [list(one) for one in zip(*made, strict=True)]  # of each output those of all sets

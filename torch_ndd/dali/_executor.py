@@ -45,7 +45,8 @@ class _Issued:
 class Executor:
     """Issues and delivers the iterations of a pipeline.
 
-    Inputs are asked for in the user's thread. A thread of the executor calls the operators, which queue their work for native threads or CUDA streams.
+    Inputs are asked for in the user's thread. A thread of the executor calls the operators, which queue their work for native threads or CUDA
+    streams.
     """
 
     def __init__(self, pipeline: "Pipeline", operations: list[Operation], outputs: list[DataNode]) -> None:

@@ -195,9 +195,7 @@ class SubscriptOperation(Operation):
         if self.new_axes:
             from .. import expand_dims
 
-            letters = self.new_letters
-            if letters is not None and taken.layout is None and taken.ndim:
-                letters = None
+            letters: Any = self.new_letters if taken.layout is not None or not taken.ndim else None
             taken = expand_dims(taken, axes=list(self.new_axes), new_axis_names=letters)
         return (taken,)
 

@@ -2,7 +2,7 @@
 """The part of ``Pipeline`` that runs it: iterations, inputs, epochs, checkpoints and files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._core.batch import Batch
 from ..types import type_id
@@ -223,7 +223,7 @@ class Running:
         """Return the sizes of the memory shared with worker processes."""
         from ._parallel_source import shm_statistics
 
-        return shm_statistics(self)
+        return shm_statistics(cast("Pipeline", self))
 
     def output_stream(self) -> None:
         """Return None: outputs on a GPU are ready for the current stream."""
@@ -232,7 +232,7 @@ class Running:
         """Start the processes of parallel sources, before the program starts threads or uses a GPU. Otherwise building starts them."""
         from ._parallel_source import start_workers
 
-        start_workers(self)
+        start_workers(cast("Pipeline", self))
 
     # Checkpoints and files.
 
@@ -243,7 +243,7 @@ class Running:
         """
         from . import _checkpoint
 
-        return _checkpoint.save(self, filename)
+        return _checkpoint.save(cast("Pipeline", self), filename)
 
     @property
     def _consumed(self) -> Mapping[str, Any]:
@@ -257,7 +257,7 @@ class Running:
         """Return the graph and the constructor's arguments as bytes for :meth:`deserialize`, and write them to a file if one is given."""
         from . import _serialize
 
-        return _serialize.save(self, define_graph, filename)
+        return _serialize.save(cast("Pipeline", self), define_graph, filename)
 
     @classmethod
     def deserialize(cls, serialized_pipeline: bytes | None = None, filename: str | None = None, **kwargs: Any) -> "Pipeline":
@@ -267,13 +267,13 @@ class Running:
         """
         from . import _serialize
 
-        return _serialize.load(cls, serialized_pipeline, filename, kwargs)
+        return _serialize.load(cast("type[Pipeline]", cls), serialized_pipeline, filename, kwargs)
 
     def deserialize_and_build(self, serialized_pipeline: bytes) -> None:
         """Define this pipeline by a serialized graph, and build it."""
         from . import _serialize
 
-        _serialize.load_into(self, serialized_pipeline)
+        _serialize.load_into(cast("Pipeline", self), serialized_pipeline)
 
     def save_graph_to_dot_file(self, filename: Any, *, show_tensors: bool = False, show_ids: Any = None, use_colors: bool = False) -> None:
         """Write the graph to a file for Graphviz.

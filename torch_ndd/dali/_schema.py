@@ -73,6 +73,9 @@ DEPRECATED_ARGUMENTS = {
 # There `image_type` is deprecated; elsewhere it is an argument.
 _OLD_IMAGE_TYPE = ("crop", "crop_mirror_normalize", "experimental.resize", "resize", "slice")
 
+# Arguments that may have a value for each sample although their annotations do not say so.
+_NODES = {"normalize": ("mean", "stddev"), "random.uniform": ("values",)}
+
 # Parts of names that do not become Capitalized in the names of classes.
 _CAPITALS = {
     "bbox": "BBox",
@@ -141,7 +144,7 @@ _READERS: dict[str, Any] = {
 _VIDEO = {"dtype": types.UINT8, "file_list": "", "file_root": "", "filenames": [], "image_type": types.RGB}
 _FILTERS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
 _COMMON: dict[str, Any] = {
-    **{key: 0.0 for key in ("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z")},
+    **dict.fromkeys(("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z"), 0.0),
     **_FILTERS,
     "contrast_center": 0.5,
     "image_type": types.RGB,
@@ -171,6 +174,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "lookup_table": {"keys": [], "values": [], "dtype": types.FLOAT},
     "one_hot": {"dtype": types.FLOAT},
     "ones": {"dtype": types.INT32},
+    "preemphasis_filter": {"dtype": types.FLOAT},
     "random_bbox_crop": {
         **{"aspect_ratio": [1.0, 1.0], "scaling": [1.0, 1.0], "thresholds": [0.0], "total_num_attempts": -1, "ltrb": True},
     },
@@ -316,8 +320,11 @@ def _targets() -> dict[str, Any]:
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, Reader) and value is not Reader and path.endswith("readers"):
                 found[f"{path}.{_reader_name(value)}"] = value
-            elif (op := bodies.get(getattr(value, "__wrapped__", None))) is not None:
+            elif (op := bodies.get(getattr(value, "__wrapped__", _targets))) is not None:
                 found[f"{path}.{name}" if path else name] = op
+    for name, op in OPERATORS.items():
+        if name != "arithmetic":
+            found.setdefault(name, op)
     found["per_frame"] = torch_ndd.per_frame
     return found
 
@@ -367,7 +374,7 @@ def _made(name: str, target: Any, replacement: str | None = None) -> Schema:
     most = 999 if any(one.kind is one.VAR_POSITIONAL for one in positional) else len(positional)
     least = sum(one.default is one.empty and one.kind is one.POSITIONAL_ONLY for one in positional)
     missing = tuple(key for key, one in shown.items() if one.default is one.empty)
-    nodes = frozenset(key for key, one in described.items() if one.role in (Role.per_sample, Role.shape))
+    nodes = frozenset(key for key, one in described.items() if one.role in (Role.per_sample, Role.shape)) | frozenset(_NODES.get(own, ()))
     return Schema(
         name,
         class_name(name),

@@ -19,6 +19,7 @@ class NewAxis:
         self.name = name
 
     def __call__(self, name: str | None = None) -> "NewAxis":
+        """Return a new axis with a name."""
         return NewAxis(name)
 
     def __repr__(self) -> str:

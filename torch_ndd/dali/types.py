@@ -178,7 +178,7 @@ class ScalarConstant:
         elif not isinstance(dtype, DALIDataType):
             dtype = to_dali_type(dtype)
         if isinstance(value, np.generic | enum.Enum):
-            value = int(value) if isinstance(value, enum.Enum) else value.item()
+            value = value.value if isinstance(value, enum.Enum) else value.item()
         if not isinstance(value, numbers.Real):
             raise TypeError(f"types.ScalarConstant: the value must be a number, got {value!r}")
         self.dtype: DALIDataType = dtype
@@ -435,7 +435,7 @@ def _of_array(value: Any, dtype: torch.dtype | None) -> torch.Tensor:
     return torch.from_numpy(array.astype(narrow))
 
 
-def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None, **kwargs: Any) -> Any:  # noqa: N802
+def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None, **kwargs: Any) -> Any:
     """Return a constant: a :class:`ScalarConstant` for a number alone, a DataNode for anything else.
 
     Args:
@@ -461,7 +461,7 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
     return ConstantNode(device, value, dtype, shape, layout, **kwargs)
 
 
-def ConstantNode(device: str | None, value: Any, dtype: Any, shape: Any, layout: str | None, **kwargs: Any) -> Any:  # noqa: N802
+def ConstantNode(device: str | None, value: Any, dtype: Any, shape: Any, layout: str | None, **kwargs: Any) -> Any:
     """Return a DataNode with the same value in every sample; see :func:`Constant`."""
     from ._operators import constant_node
 

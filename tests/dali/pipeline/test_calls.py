@@ -184,11 +184,10 @@ def test_both_names_of_an_argument():
 
 def test_modules_can_be_imported():
     """Submodules of fn and ops in every form of import."""
-    from torch_ndd.dali.fn.readers import file  # noqa: PLC0415
-    from torch_ndd.dali.ops.random import CoinFlip  # noqa: PLC0415
-
-    import torch_ndd.dali.fn.experimental.readers as readers  # noqa: PLC0415
-    import torch_ndd.dali.fn.io.file  # noqa: PLC0415
+    import torch_ndd.dali.fn.experimental.readers as readers
+    import torch_ndd.dali.fn.io.file
+    from torch_ndd.dali.fn.readers import file
+    from torch_ndd.dali.ops.random import CoinFlip
 
     assert file is ours.fn.readers.file
     assert CoinFlip is ours.ops.random.CoinFlip

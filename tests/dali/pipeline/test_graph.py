@@ -30,8 +30,7 @@ def test_arithmetic_with_numbers(left, operation, right):
 
     def program(dali):
         def define(dali):
-            node = dali.types.Constant(left)
-            return eval(f"(node {operation} right, right {operation} (node + 20))")
+            return eval(f"(node {operation} right, right {operation} (node + 20))", {"node": dali.types.Constant(left), "right": right})
 
         return run(dali, define)
 
@@ -44,8 +43,8 @@ def test_bits(operation):
 
     def program(dali):
         def define(dali):
-            node = dali.types.Constant(U8)
-            return eval(f"(node {operation} 3, 3 {operation} node, node {operation} dali.types.Constant(I16), node {operation} 2.5)")
+            names = {"node": dali.types.Constant(U8), "other": dali.types.Constant(I16)}
+            return eval(f"(node {operation} 3, 3 {operation} node, node {operation} other, node {operation} 2.5)", names)
 
         return run(dali, define)
 
@@ -82,7 +81,7 @@ def test_arrays_as_operands():
 def test_an_array_on_the_left():
     """An array on the left defers to the node; so do torch's tensors."""
     node_sums = run(ours, lambda dali: (np.array([1, 2, 3], np.float32) + dali.types.Constant(F32), dali.types.Constant(F32) + torch.ones(3)))
-    np.testing.assert_array_equal(node_sums[0].as_array()[0], F32 + [1, 2, 3])
+    np.testing.assert_array_equal(node_sums[0].as_array()[0], F32 + np.array([1, 2, 3]))
     np.testing.assert_array_equal(node_sums[1].as_array()[0], F32 + 1)
 
 

@@ -367,7 +367,7 @@ def test_errors_of_sources_come_unchanged():
     pipe = define(ours, lambda: ours.fn.external_source(source), 2, prefetch_queue_depth=4)
     assert [numbers(pipe.run()[0])[0] for _ in range(2)] == [0, 1]
     for _ in range(2):  # asked again, the source raises again
-        with pytest.raises(Own, match="^mine$"):
+        with pytest.raises(Own, match=r"^mine$"):
             pipe.run()
 
 

@@ -28,7 +28,7 @@ set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, 
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import types as types
 from .._calls import call as _call
@@ -83,3 +83,7 @@ def _fill() -> None:
 
 
 _fill()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -15,7 +15,7 @@ from the functions of :mod:`torch_ndd.dali.fn` and take the same arguments.
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import types as types
 from .._calls import call as _call
@@ -123,3 +123,7 @@ def _fill() -> None:
 
 
 _fill()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
