@@ -150,7 +150,7 @@ def condition_of(node: DataNode) -> DataNode:
     return create(_Condition, "_conditional__Condition", [node], schema="_conditional.condition", title="`if`")[0]
 
 
-def checked(name: str, side: str, node: DataNode) -> DataNode:
+def checked(node: DataNode, name: str, side: str) -> DataNode:
     """Return the operand of a logical expression after a check."""
     made: Sequence[DataNode] = create(
         _Operand, "_conditional__Operand", [node], constants={"name": name, "side": side}, schema="_conditional.operand", title=f"`{name}`"

@@ -329,7 +329,7 @@ def _logical(name: str, left: DataNode, right: Callable[[], Any], side: bool) ->
 
     scope = trace.scope
     assert scope is not None
-    parting = Parting(scope, checked(name, "left", left))
+    parting = Parting(scope, checked(left, name, "left"))
     place = here()
     changes = Changes()
     try:
@@ -340,7 +340,7 @@ def _logical(name: str, left: DataNode, right: Callable[[], Any], side: bool) ->
             from .._operators import as_node
 
             other = as_node(other, f"the right side of `{name}`")
-        other = checked(name, "right", other)
+        other = checked(other, name, "right")
     finally:
         back(place)
     values, scopes = [other, not side], [parting.sides[side], parting.sides[not side]]

@@ -145,8 +145,8 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
         "AutoAugmentation",
         [node],
         arguments,
-        _options(title, fill_value, interp_type) | {"kernel": kernel},
-        schema="auto_aug.augmentations",
+        _options(title, fill_value, interp_type) | {"kernel": kernel.name, "relative": kernel.relative},
+        schema="auto_aug.augmentation",
         title=title,
         device=node.device,
         **_options(title, fill_value, interp_type),
@@ -163,75 +163,117 @@ def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
 
 # --- Policies --------------------------------------------------------------------------------------------------------------------------------------
 
-# A step of a sample that is drawn: a kernel, a table of parameters, and whether each is followed by that of the other sign.
-Drawn = tuple[Kernel, np.ndarray | None, bool]
-# From the random numbers of a sample to the steps; the numbers are from 0 to 1.
-Draw = Callable[[Sequence[float]], list[tuple[Kernel, Any]]]
+
+@dataclass(frozen=True)
+class Choices:
+    """What a policy draws from.
+
+    Attributes:
+        kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
+        tables: Parameters of all magnitudes for each kernel, None without parameters.
+    """
+
+    kernels: Sequence[tuple[str, bool, bool]]
+    tables: Sequence[np.ndarray | None]
+
+    @staticmethod
+    def of(augmentations: Sequence[Any], num_magnitude_bins: int) -> "Choices":
+        """Return the choices among augmentations of this package."""
+        tables: list[np.ndarray | None] = []
+        for one in augmentations:
+            if one.mag_range is None:
+                tables.append(None)
+            else:
+                tables.append(one.signed_params(num_magnitude_bins) if one.randomly_negate else one.all_params(num_magnitude_bins))
+        return Choices([(one.op.kernel.name, one.op.kernel.relative, one.randomly_negate) for one in augmentations], tables)
+
+    def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
+        """Return a step with the sign that a random number chooses."""
+        (name, relative, negated), table = self.kernels[which], self.tables[which]
+        kernel = Kernel(name, relative)
+        if table is None or magnitude is None:
+            return kernel, 0.0
+        return kernel, table[2 * magnitude + (side < 0.5) if negated else magnitude]
+
+
+def _rand(row: Sequence[float], choices: Choices, n: int, m: int) -> list[tuple[Kernel, Any]]:
+    return [choices.step(int(row[2 * k] * len(choices.kernels)), m, row[2 * k + 1]) for k in range(n)]
+
+
+def _trivial(row: Sequence[float], choices: Choices, bins: int) -> list[tuple[Kernel, Any]]:
+    return [choices.step(int(row[0] * len(choices.kernels)), int(row[1] * bins), row[2])]
+
+
+def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequence[Sequence[Any]]]) -> list[tuple[Kernel, Any]]:
+    steps = zip(sub_policies[int(row[0] * len(sub_policies))], row[1::2], row[2::2], strict=False)
+    return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
+
+
+# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and how many numbers it takes.
+_FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., int]]] = {
+    "rand_augment": (_rand, lambda n, m: 2 * n),
+    "trivial_augment": (_trivial, lambda bins: 3),
+    "auto_augment": (_auto, lambda sub_policies: 1 + 2 * max(map(len, sub_policies))),
+}
 
 
 class _Policy(OperatorOperation):
     """A policy: it draws the augmentations of each sample and applies them."""
 
     random = True
-    draw: Draw
-    count: int
+    form: str
+    choices: Choices
+    settings: Mapping[str, Any]
     fill_value: Any
     interp_type: Any
 
     def prepare(self, pipeline: Any) -> None:
-        """Nothing is bound ahead, except the generator."""
+        """Bind nothing ahead, except the generator."""
         self._generator = None
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Draw and apply."""
-        images = inputs[0]
-        drawn = numbers(self.title, self._numbers(step), images.batch_size, self.count)
-        steps = [self.draw(row) for row in drawn]
+        images, (draw, count) = inputs[0], _FORMS[self.form]
+        drawn = numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
+        steps = [draw(row, self.choices, **self.settings) for row in drawn]
         return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
-def policy(title: str, data: Any, draw: Draw, count: int, seed: int | None, given: Mapping[str, Any]) -> DataNode:
-    """Return images to which ``draw``, a function of ``count`` random numbers, has chosen the augmentations."""
-    node = as_node(data, f"{title}: data")
-    shape = given.get("shape")
+def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, given: Mapping[str, Any]) -> DataNode:
+    """Return images with what a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
+    title = f"auto_aug.{form}"
+    node, shape = as_node(data, f"{title}: data"), given.get("shape")
     options = _options(title, given.get("fill_value", 128), given.get("interp_type"))
     made = create(
         _Policy,
         "AutoAugmentPolicy",
         [node],
         {} if shape is None else {"shape": as_node(shape, f"{title}: shape")},
-        options,
-        schema=title,
+        {**options, "form": form, "kernels": list(choices.kernels), "tables": list(choices.tables), "settings": dict(settings)},
+        schema="auto_aug.policy",
         title=title,
         device=node.device,
-        draw=draw,
-        count=count,
+        form=form,
+        choices=choices,
+        settings=settings,
         seed=seed,
         **options,
     )
     return made[0]
 
 
-class Known:
-    """Augmentations of this package with tables of their parameters, for the functions that draw."""
+def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **given: Any) -> DataNode:
+    """Return :func:`policy` of a serialized graph."""
+    if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
+        raise ValueError(f"unknown policy {form!r} or augmentation")
+    return policy(form, data, Choices(kernels, tables), settings, seed, given)
 
-    def __init__(self, augmentations: Sequence[Any], num_magnitude_bins: int) -> None:
-        self._steps: list[Drawn] = []
-        for one in augmentations:
-            table = None
-            if one.mag_range is not None:
-                table = one.signed_params(num_magnitude_bins) if one.randomly_negate else one.all_params(num_magnitude_bins)
-            self._steps.append((one.op.kernel, table, one.randomly_negate))
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
-        """Return a step with the sign that a random number chooses."""
-        kernel, table, negated = self._steps[which]
-        if table is None or magnitude is None:
-            return kernel, 0.0
-        return kernel, table[2 * magnitude + (side < 0.5) if negated else magnitude]
+def apply_again(data: DataNode, kernel: str, relative: bool, **given: Any) -> DataNode:
+    """Return :func:`apply` of a serialized graph."""
+    if kernel not in KERNELS:
+        raise ValueError(f"unknown augmentation {kernel!r}")
+    return apply(Kernel(kernel, relative), data, **given)
 
 
 def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:

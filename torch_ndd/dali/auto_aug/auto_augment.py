@@ -101,15 +101,10 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
     if longest == 0:
         return data
     if _operations.is_known(augmentations, kwargs):
-        known = _operations.Known(augmentations, policy.num_magnitude_bins)
         places = {id(one): k for k, one in enumerate(augmentations)}
         table = [[(places[id(one)], probability, magnitude) for one, probability, magnitude in steps] for steps in policy.sub_policies]
-
-        def draw(row: Sequence[float]) -> list[Any]:
-            steps = zip(table[int(row[0] * len(table))], row[1::2], row[2::2], strict=False)
-            return [known.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
-
-        return _operations.policy("auto_aug.auto_augment", data, draw, 1 + 2 * longest, seed, kwargs)
+        choices = _operations.Choices.of(augmentations, policy.num_magnitude_bins)
+        return _operations.policy("auto_augment", data, choices, {"sub_policies": table}, seed, kwargs)
     return _as_conditions(policy, data, longest, seed, kwargs)
 
 

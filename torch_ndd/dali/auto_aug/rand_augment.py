@@ -82,12 +82,8 @@ def apply_rand_augment(
     check_list(augmentations)
     check_arguments(augmentations, kwargs, "apply_rand_augment")
     if _operations.is_known(augmentations, kwargs):
-        known = _operations.Known(augmentations, num_magnitude_bins)
-
-        def draw(row: Sequence[float]) -> list[Any]:
-            return [known.step(int(row[2 * k] * len(known)), m, row[2 * k + 1]) for k in range(n)]
-
-        return _operations.policy("auto_aug.rand_augment", data, draw, 2 * n, seed, kwargs)
+        choices = _operations.Choices.of(augmentations, num_magnitude_bins)
+        return _operations.policy("rand_augment", data, choices, {"n": n, "m": m}, seed, kwargs)
     index = random_index(len(augmentations), seed, [n])
     magnitude = signed_bin(m, seed=other_seed(seed, 1), shape=[n]) if any(one.randomly_negate for one in augmentations) else None
     for k in range(n):

@@ -62,12 +62,8 @@ def apply_trivial_augment(
     check_list(augmentations)
     check_arguments(augmentations, kwargs, "apply_trivial_augment")
     if _operations.is_known(augmentations, kwargs):
-        known = _operations.Known(augmentations, num_magnitude_bins)
-
-        def draw(row: Sequence[float]) -> list[Any]:
-            return [known.step(int(row[0] * len(known)), int(row[1] * num_magnitude_bins), row[2])]
-
-        return _operations.policy("auto_aug.trivial_augment", data, draw, 3, seed, kwargs)
+        choices = _operations.Choices.of(augmentations, num_magnitude_bins)
+        return _operations.policy("trivial_augment", data, choices, {"bins": num_magnitude_bins}, seed, kwargs)
     index = random_index(len(augmentations), seed)
     magnitude = random_index(num_magnitude_bins, other_seed(seed, 1))
     if any(one.randomly_negate for one in augmentations):
