@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a built pipeline: iterations are issued ahead of the user, and delivered in order with their errors."""
 
+import copy
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -98,7 +99,7 @@ class Executor:
         Raise IndexError if an input was not fed and nothing issued is left.
         """
         if self._failure is not None:
-            raise self._failure
+            raise _copied(self._failure)
         if self._ended:
             return
         self._stopped = None
@@ -209,12 +210,12 @@ class Executor:
     def deliver(self) -> list[Batch]:
         """Return the outputs of the oldest iteration, filled. Raise its error, or StopIteration if none is scheduled."""
         if self._failure is not None:
-            raise self._failure
+            raise _copied(self._failure)
         if not self._queue:
-            raise StopIteration if self._stopped is None else self._stopped
+            raise StopIteration if self._stopped is None else _copied(self._stopped)
         issued = self._queue.popleft()
         if issued.error is not None:
-            self._ended, self._stopped = False, issued.error
+            self._ended, self._stopped = False, _copied(issued.error)
             raise issued.error
         assert issued.outputs is not None
         outputs = issued.outputs.result()
@@ -236,7 +237,7 @@ class Executor:
 
     def fail(self, error: Exception) -> None:
         """Make every later run raise an error."""
-        self._failure = error
+        self._failure = _copied(error)
         self._queue.clear()
 
     def empty(self) -> bool:
@@ -278,3 +279,12 @@ class Executor:
         self._number, self._iteration, self._epoch = given["number"], given["iteration"], given["epoch"]
         self._delivered = (self._number, self._iteration, self._epoch)
         self.keep_states()
+
+
+def _copied(error: BaseException) -> BaseException:
+    """Return an error without its traceback, whose frames would hold the pipeline, and the pipeline the error."""
+    try:
+        made = copy.copy(error)
+    except Exception:
+        return error
+    return made if type(made) is type(error) else error

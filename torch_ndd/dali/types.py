@@ -134,7 +134,7 @@ def to_dali_type(framework_type: Any) -> DALIDataType:
         TypeError: no type of tensors.
 
     >>> to_dali_type(np.float32), to_dali_type(torch.uint8), to_dali_type("int16")
-    (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>, <DALIDataType.INT16: 6>)
+    (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>, <DALIDataType.INT16: 5>)
     """
     if isinstance(framework_type, DALIDataType):
         return framework_type
