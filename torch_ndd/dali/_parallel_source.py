@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``external_source(parallel=True)``: sources that worker processes call ahead."""
 
-import functools
 from collections.abc import Mapping
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from .._core.workers import when_gone
 from . import types
-from ._conditionals._rewrite import RUNTIME
 from ._graph import Operation, Step
 from ._worker import Called
 from ._worker_pool import Layout, WorkerPool
@@ -41,22 +38,7 @@ def parallel_group(title: str, source: Source | None, batch: bool, several: bool
             )
     elif not source.takes_argument:
         raise TypeError(f"{title}: with parallel=True a callable must take one argument, which says what is wanted: workers call it in any order")
-    _check_unconverted(title, source.given)
     return ParallelGroup(title, source, batch, bool(given.get("batch_info")), several, depth, hint)
-
-
-def _check_unconverted(title: str, source: Any) -> None:
-    while isinstance(source, functools.partial):
-        source = source.func
-    if not isinstance(source, FunctionType | MethodType):
-        source = getattr(type(source), "__call__", None)  # noqa: B004
-    code = getattr(source, "__code__", None)
-    if code is None or RUNTIME not in code.co_freevars:
-        return
-    raise ValueError(
-        f"{title}: this source was created in a definition with conditionals, which has changed its code, so that worker processes cannot run it. "
-        "Define it outside, or mark the function that creates it with @torch_ndd.dali.pipeline.do_not_convert"
-    )
 
 
 class ParallelGroup(Group):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker process of parallel sources: computes what it is told and writes it to shared memory."""
 
+import gc
 import math
 import mmap
 import os
@@ -133,6 +134,9 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
         load: Returns the sources.
         parent: Process id of the parent.
     """
+    # What a fork has inherited is never collected here: finalizers may wait for threads that only the parent has.
+    gc.freeze()
+    gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_watch, args=[parent], daemon=True).start()

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker processes of a pipeline's parallel sources, as the parent sees them."""
 
+import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -45,6 +47,18 @@ class Layout(NamedTuple):
     slots: int
     parts: int
     size: int = 0
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector off, in a forked child until it has protected itself from the parent's garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class WorkerPool:
@@ -95,7 +109,7 @@ class WorkerPool:
             descriptors = [_Passed(one.descriptor) if spawned else one.descriptor for one in self._memories]
             arguments = (theirs, descriptors, load, os.getpid())
             process = context.Process(target=run, args=arguments, name=f"torch_ndd.dali source worker {number}", daemon=True)
-            with theirs, warnings.catch_warnings():
+            with theirs, warnings.catch_warnings(), _no_collection():
                 # Python 3.12 and later warn of a fork while threads run. The child runs none of the code of those threads.
                 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
                 process.start()

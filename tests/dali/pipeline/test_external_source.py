@@ -363,7 +363,9 @@ def test_errors_of_a_source():
 
 
 def test_data_errors_name_the_line():
-    error = ours_raises(lambda dali: made(dali, lambda: [1, 2]).run(), RuntimeError, "sample 0 of a batch must be an array, got an object of type int")
+    error = ours_raises(
+        lambda dali: made(dali, lambda: [1, 2]).run(), RuntimeError, "sample 0 of a batch must be an array, got an object of type int"
+    )
     assert "nodes = dali.fn.external_source(source, **options)" in str(error)
 
 
