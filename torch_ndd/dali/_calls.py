@@ -10,6 +10,7 @@ import torch
 
 from .._core.arguments import Argument, Call, Role, plain, prepared
 from . import types
+from ._conditionals import size_of_branch
 from ._errors import UnknownArgumentError, deprecated
 from ._graph import create
 from ._operators import OperatorOperation, ReaderOperation, as_node
@@ -47,11 +48,12 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
     made: list[Any] = []
     first = None
     several = sets is not None and any(isinstance(one, list | tuple) and has_nodes(one) for one in inputs)
+    size = size_of_branch() if schema.name == "batch_permutation" else []  # a permutation of the samples of the branch
     for k, one in enumerate(sets if inputs else [[]]):
         operation = create(
             ReaderOperation if schema.is_reader else OperatorOperation,
             schema.class_name.rpartition(".")[2],
-            [as_node(value, f"{title}: input {position}") for position, value in enumerate(one)],
+            size or [as_node(value, f"{title}: input {position}") for position, value in enumerate(one)],
             nodes,
             constants,
             schema=schema.name,
@@ -65,6 +67,7 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
             seed=seed,
             twin=first,
             missing=missing,
+            sized=bool(size),
         )
         first = operation[0].source if first is None and operation else first
         made.append(dict(zip(names, operation, strict=True)) if named else operation if outputs != 1 else operation[0])

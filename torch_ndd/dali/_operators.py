@@ -66,6 +66,7 @@ class OperatorOperation(RandomState):
 
     call: Any
     missing: Sequence[str] = ()  # required arguments that were not given
+    sized: bool = False  # its input only tells the batch size: that of a branch
 
     def prepare(self, pipeline: "Pipeline") -> None:
         """Bind everything that is the same in every iteration."""
@@ -85,6 +86,8 @@ class OperatorOperation(RandomState):
         given = {**self._given, **arguments}
         if self._sizeless:
             given["batch_size"] = step.batch_size
+        if self.sized:
+            given["batch_size"], inputs = inputs[0].batch_size, []
         if self.random:
             given["rng"] = self._numbers(step)
         if isinstance(self.call, Operator):

@@ -468,6 +468,20 @@ def unusual(dali: Any, i: Any, even: Any, x: Any) -> Any:
 ONLY_OURS = [captured, returns_from_some, leaves_loops, all_leave, caught, lists, unusual, walrus_and_match]
 
 
+def test_permutation_inside_a_branch() -> None:
+    def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
+        if i < 5:
+            i = dali.fn.batch_permutation()
+            if i > 100:
+                i = dali.fn.batch_permutation()
+        return i
+
+    for one in defined(ours_module, program, runs=5, batch_size=BATCH):
+        made = [int(value) for value in one[0].as_array()]
+        assert sorted(made[:5]) == [0, 1, 2, 3, 4]
+        assert made[5:] == [5, 6, 7, 8]
+
+
 def numbers_of(result: Any) -> list[Any]:
     return [np.asarray(one) for one in (result if isinstance(result, tuple) else (result,))]
 

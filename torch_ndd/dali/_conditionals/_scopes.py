@@ -158,6 +158,14 @@ def register(outputs: Sequence[DataNode]) -> None:
             trace.put(node, here)
 
 
+def size_of_branch() -> list[DataNode]:
+    """Return a node with the samples of the current branch; none outside branches."""
+    here = trace.scope
+    if here is None or trace.raw or here.parting is None:
+        return []
+    return [here.parting.split(here.parting.condition, here.side)]
+
+
 def _brought(value: Any, here: Scope) -> Any:
     if isinstance(value, DataNode):
         return trace.bring(value, here)
