@@ -116,7 +116,7 @@ def _made(function: Callable[..., Any], modes: Mapping[str, bool], given: Mappin
     pipeline = Pipeline(**of_pipeline)
     pipeline._conditionals_enabled = chosen["enable_conditionals"]
     outputs = defined(pipeline, function, args, of_function)
-    pipeline.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+    pipeline.set_outputs(*(outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)))
     return pipeline
 
 

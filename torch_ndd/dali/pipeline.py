@@ -89,8 +89,9 @@ class Pipeline(Running):
         for key, value in (("max_streams", max_streams), ("default_cuda_stream_priority", default_cuda_stream_priority)):
             if value is not None:
                 warnings.warn(f"Pipeline: the argument {key!r} is deprecated and has no effect", DeprecationWarning, stacklevel=2)
-        if experimental_exec_dynamic is not None and exec_dynamic is None:
-            exec_dynamic = experimental_exec_dynamic
+        if experimental_exec_dynamic is not None:
+            warnings.warn("Pipeline: the argument 'experimental_exec_dynamic' is deprecated; use 'exec_dynamic'", DeprecationWarning, stacklevel=2)
+            exec_dynamic = experimental_exec_dynamic if exec_dynamic is None else exec_dynamic
         if seed is not None and seed < 0:
             warnings.warn(f"Pipeline: a seed must not be negative; {seed} counts as none", stacklevel=2)
             seed = None
@@ -160,11 +161,11 @@ class Pipeline(Running):
         return self._arguments["exec_async"]
 
     @property
-    def exec_dynamic(self) -> bool:
-        """The constructor's argument, which has no effect; by default True unless other execution options were given."""
+    def exec_dynamic(self) -> bool | None:
+        """The constructor's argument, which has no effect; by default True, or None if other execution options were given."""
         if self._exec_dynamic is not None:
             return bool(self._exec_dynamic)
-        return bool(self.exec_pipelined and self.exec_async and not self.exec_separated)
+        return True if self.exec_pipelined and self.exec_async and not self.exec_separated else None
 
     @property
     def exec_separated(self) -> bool:
