@@ -83,13 +83,13 @@ def run_ahead(job: Job, compiled: bool = False) -> Batches:
         yield from loader
 
 
-def dali_pipeline(job: Job, fused: bool) -> Batches:
-    """DALI's graph, delivered by its iterator for PyTorch."""
+def pipeline(job: Job, fused: bool, package: str = "nvidia.dali") -> Batches:
+    """A graph of DALI, delivered by its iterator for PyTorch; the same program for torch_ndd.dali."""
     device_id, decoder = (0, "mixed") if job.device == "cuda" else (None, "cpu")
-    fn = importlib.import_module("nvidia.dali.fn")
-    types = importlib.import_module("nvidia.dali.types")
-    pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
-    generic_iterator = importlib.import_module("nvidia.dali.plugin.pytorch").DALIGenericIterator
+    fn = importlib.import_module(f"{package}.fn")
+    types = importlib.import_module(f"{package}.types")
+    pipeline_def = importlib.import_module(package).pipeline_def
+    generic_iterator = importlib.import_module(f"{package}.plugin.pytorch").DALIGenericIterator
 
     @pipeline_def(batch_size=BATCH, num_threads=job.threads, device_id=device_id)
     def graph() -> tuple[Any, Any]:
@@ -200,12 +200,14 @@ def competitors(threads: int) -> dict[str, Competitor]:
         "torch_ndd, DataLoader, torch.compile": Competitor(run_ahead, {"compiled": True}, "torch_ndd"),
         "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
         "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
+        "torch_ndd.dali pipeline": Competitor(pipeline, {"fused": False, "package": "torch_ndd.dali"}, "torch_ndd"),
+        "torch_ndd.dali pipeline, fused crop": Competitor(pipeline, {"fused": True, "package": "torch_ndd.dali"}, "torch_ndd"),
         "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
         "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),
         "DALI dynamic, capture": Competitor(imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
         "DALI dynamic, fused crop, capture": Competitor(imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
-        "DALI pipeline": Competitor(dali_pipeline, {"fused": False}, "nvidia.dali"),
-        "DALI pipeline, fused crop": Competitor(dali_pipeline, {"fused": True}, "nvidia.dali"),
+        "DALI pipeline": Competitor(pipeline, {"fused": False}, "nvidia.dali"),
+        "DALI pipeline, fused crop": Competitor(pipeline, {"fused": True}, "nvidia.dali"),
         **loaders,
         LIMIT: Competitor(decode_only, {}, "torchvision"),
     }

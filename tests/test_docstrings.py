@@ -11,7 +11,9 @@ import torch
 import torch_ndd as ndd
 from torch_ndd._core.operator import OPERATORS
 
-MODULES = sorted(m.name for m in pkgutil.walk_packages(ndd.__path__, "torch_ndd.") if not m.name.endswith(("__main__", "._C")))
+# Modules that only raise ImportError.
+REFUSED = tuple(f"torch_ndd.dali.plugin.{name}" for name in ("jax", "mxnet", "paddle", "tf"))
+MODULES = sorted(m.name for m in pkgutil.walk_packages(ndd.__path__, "torch_ndd.") if not m.name.endswith(("__main__", "._C", *REFUSED)))
 OF_OPERATORS = {(operator.body.__module__, operator.body.__name__) for operator in OPERATORS.values()}
 
 

@@ -217,3 +217,24 @@ def test_ray_preprocess(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, timeout=550, env={**os.environ, **QUICK_RAY})
     assert run.returncode == 0, run.stderr[-5000:]
     assert "epoch 0, step 29: loss" in run.stdout
+
+
+def test_pipeline_resnet50_recognises_digits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    assert load("pipeline_resnet50").main(["--epochs", "2", "--threads", "2"]) >= 90
+    assert "epoch 2: loss " in capsys.readouterr().out
+
+
+def test_pipeline_resnet50_is_the_same_program_on_dali(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    program = load("pipeline_resnet50")
+    write_images(tmp_path / "val", "cats", 5)
+    batches = []
+    for package in ("torch_ndd.dali", "nvidia.dali"):
+        arguments = {"data_dir": str(tmp_path / "val"), "crop": 32, "size": 36, "shard_id": 0, "num_shards": 1, "area": 0.1, "flip": 0.5}
+        pipe = program.create_pipeline(package, batch_size=4, num_threads=1, device_id=None, is_training=False, decoder_device="cpu", **arguments)
+        images, labels = pipe.run()
+        batches.append((torch.from_numpy(images.as_array().copy()), labels.as_array().tolist()))
+    assert batches[0][1] == batches[1][1]
+    torch.testing.assert_close(batches[0][0], batches[1][0], rtol=0, atol=0.06)  # a few levels of 255 in the decoded JPEG

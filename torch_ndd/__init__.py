@@ -161,3 +161,11 @@ from .types import dtype as dtype
 from .types import type_id as type_id
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name == "dali":  # imported when it is first used
+        import importlib
+
+        return importlib.import_module("torch_ndd.dali")
+    raise AttributeError(f"module 'torch_ndd' has no attribute {name!r}")

@@ -9,7 +9,17 @@ import numpy as np
 import torch
 
 
-class DALIDataType(enum.IntEnum):
+class _Numbers(enum.IntEnum):
+    """Numbers with names, which they are printed as: ``DALIDataType.FLOAT``."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+
+class DALIDataType(_Numbers):
     """DALI's numbers of the element types; every ``dtype=`` accepts them too."""
 
     NO_TYPE = -1
@@ -34,7 +44,7 @@ class DALIDataType(enum.IntEnum):
     PYTHON_OBJECT = 24
 
 
-class DALIInterpType(enum.IntEnum):
+class DALIInterpType(_Numbers):
     """Interpolation of pixels between grid points."""
 
     INTERP_NN = 0
@@ -45,7 +55,7 @@ class DALIInterpType(enum.IntEnum):
     INTERP_GAUSSIAN = 5
 
 
-class DALIImageType(enum.IntEnum):
+class DALIImageType(_Numbers):
     """Color channels of a decoded image."""
 
     RGB = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _threaded, dali_pipeline, data_loader
+from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _threaded, data_loader, pipeline
 
 # The numbers and devices of the imperative loops are literals because DALI's capture mode only follows literals.
 
@@ -97,8 +97,10 @@ def competitors(threads: int) -> dict[str, Competitor]:
         "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),
         "DALI dynamic, capture": Competitor(imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
         "DALI dynamic, fused crop, capture": Competitor(imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
-        "DALI pipeline": Competitor(dali_pipeline, {"fused": False}, "nvidia.dali"),
-        "DALI pipeline, fused crop": Competitor(dali_pipeline, {"fused": True}, "nvidia.dali"),
+        "torch_ndd.dali pipeline": Competitor(pipeline, {"fused": False, "package": "torch_ndd.dali"}, "torch_ndd"),
+        "torch_ndd.dali pipeline, fused crop": Competitor(pipeline, {"fused": True, "package": "torch_ndd.dali"}, "torch_ndd"),
+        "DALI pipeline": Competitor(pipeline, {"fused": False}, "nvidia.dali"),
+        "DALI pipeline, fused crop": Competitor(pipeline, {"fused": True}, "nvidia.dali"),
         f"DataLoader decode_image, {threads} workers, uploaded": Competitor(
             uploaded_data_loader, {"decoder": "decode_image", "workers": threads}, "torchvision"
         ),

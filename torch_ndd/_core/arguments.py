@@ -101,7 +101,10 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
 class Call:
     """The state of a call in preparation."""
 
-    __slots__ = ("batch_size", "compiling", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame", "reads")
+    __slots__ = (
+        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame"),
+        "reads",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -113,6 +116,7 @@ class Call:
         self.frames: Any = None
         self.frames_of = ""
         self.fixed = False  # not even one frame is expanded
+        self.constants: dict[str, Any] | None = None  # arguments that were prepared before, with the defaults
         self.compiling = torch.compiler.is_compiling()
         self.reads: list[tuple[Pending, int]] = []
         self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from

@@ -3,7 +3,7 @@
 
 import difflib
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +58,19 @@ def launch(
     return Launch(out, args, **more)
 
 
-def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Call an operator: bind the arguments, run the body, queue the kernel."""
-    call, values, given, device = _bound(op, inputs, given)
+def ready(op: Operator, constants: Mapping[str, Any]) -> dict[str, Any]:
+    """Return constants with the defaults in the form that the body takes, for many calls of :func:`perform` with them."""
+    call, made = Call(op.name), dict(op.prepared)
+    for key, value in constants.items():
+        argument = op.arguments.get(key) or op.positional[key]
+        made[key] = plain(call, argument, value) if argument.role is Role.plain else prepared(call, argument, value, False)
+    return made
+
+
+def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], constants: dict[str, Any] | None = None) -> Any:
+    """Call an operator: bind the arguments, run the body, queue the kernel. ``constants`` are further arguments, made by :func:`ready`."""
+    call, values, given, device = _bound(op, inputs, given, constants is None)
+    call.constants = constants
     target = _target_device(op.name, values, device)
     if target.type != "cuda" or call.compiling:
         return _results(op, call, values, given, target)
@@ -81,8 +91,10 @@ def planned(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tup
     return call, batches, launch
 
 
-def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tuple[Call, list[Operand | None], dict[str, Any], DeviceLike | None]:
-    """Return the call, its inputs, and its arguments by name."""
+def _bound(
+    op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], complete: bool = True
+) -> tuple[Call, list[Operand | None], dict[str, Any], DeviceLike | None]:
+    """Return the call, its inputs, and its arguments by name; ``complete`` if they are all arguments."""
     most = op.inputs + len(op.positional)
     if not op.required <= len(inputs) <= most:
         expected = str(most) if op.required == most else f"{op.required} to {most}"
@@ -94,7 +106,7 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
     if len(inputs) > op.inputs:
         given.update(zip(op.positional, inputs[op.inputs :], strict=False))
         inputs = inputs[: op.inputs]
-    for key in op.missing:
+    for key in op.missing if complete else ():
         if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
     call = Call(op.name)
@@ -231,7 +243,7 @@ def _prepare(op: Operator, call: Call, given: dict[str, Any], has_frames: bool) 
             if arguments[argument.name] is not None or argument.role is Role.random:
                 arguments[argument.name] = prepared(call, argument, arguments[argument.name], has_frames)
     else:
-        arguments = dict(op.prepared)
+        arguments = dict(op.prepared if call.constants is None else call.constants)
     for key, value in given.items():
         if value is None:
             continue

@@ -5,6 +5,7 @@ import ast
 import linecache
 import os
 import sys
+import threading
 import types
 
 _LEVELS = 12  # frames of the program's stack in an error
@@ -13,14 +14,30 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 Site = list[tuple[types.CodeType, int]]
 
 
+class _Fixed(threading.local):
+    """The site that the calls of this thread count as made at, if they are made for a program that runs elsewhere."""
+
+    site: Site | None = None
+
+
+fixed = _Fixed()
+
+
+def is_own(code: types.CodeType) -> bool:
+    """Return whether code belongs to this package."""
+    return code.co_filename.startswith(_PACKAGE)
+
+
 def caller() -> Site:
     """Return code and line of the program's frames, innermost first, without the frames of this package.
 
     The frames themselves would keep every local variable alive.
     """
+    if fixed.site is not None:
+        return fixed.site
     frame, site = sys._getframe(2), []
     while frame is not None and len(site) < _LEVELS:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        if not is_own(frame.f_code):
             site.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     return site

@@ -200,18 +200,7 @@ class Checkpoint:
         while os.path.exists(path := family.path(number)):
             number += 1
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        # Whenever the process or the machine stops, the file is complete or missing.
-        unfinished = path + ".tmp"
-        try:
-            with open(unfinished, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except BaseException:  # a full disk, or KeyboardInterrupt
-            with suppress(OSError):
-                os.remove(unfinished)
-            raise
+        write_whole(path, text)
         self._next = number + 1
         return path
 
@@ -224,6 +213,21 @@ class Checkpoint:
         self.deserialize(Path(family.path(number)).read_text(encoding="utf-8"))
         self._next = number + 1
         return family.path(number)
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file that is complete or as before, whenever the process or the machine stops."""
+    unfinished = path + ".tmp"
+    try:
+        with open(unfinished, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException:  # a full disk, or KeyboardInterrupt
+        with suppress(OSError):
+            os.remove(unfinished)
+        raise
 
 
 _ENTRY = keys({"type": or_none(text)}, state=text)

@@ -77,6 +77,16 @@ class Plan:
     formula: Formula | None  # on dense operands; None if torch has no equal operation
 
 
+_UNARY = {"neg", "invert", "logical_not", "copy", "abs", "fabs", *list(_NATIVE)[_NATIVE["sqrt"] :]}
+
+
+def operand_count(operation: str) -> int:
+    """Return the number of operands of an operation. Raise ValueError if there is no such operation."""
+    if operation not in _NATIVE and operation not in _FUNCTIONS:
+        raise ValueError(f"there is no arithmetic operation {operation!r:.60}")
+    return 1 if operation in _UNARY else 3 if operation == "clamp" else 2
+
+
 def label(operation: str) -> str:
     """Return the beginning of error messages."""
     return f"arithmetic {_SYMBOLS[operation]}" if operation in _SYMBOLS else f"math.{operation}"

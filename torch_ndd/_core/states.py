@@ -12,6 +12,7 @@ from typing import Any
 Description = Callable[[Any, str], Any]
 
 MOST = 2**62  # samples, epochs and other counts
+MOST_SHARDS = 1 << 20  # no training has more ranks; the work on a state grows with the ranks that it names
 _SHOWN = 60  # characters of a value
 
 
@@ -55,6 +56,17 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a text, got {shown(value)}")
     return value
+
+
+def one_of(*texts: str) -> Description:
+    """Describe one of some strings."""
+
+    def check(value: Any, name: str) -> str:
+        if not isinstance(value, str) or value not in texts:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, texts))}, got {shown(value)}")
+        return value
+
+    return check
 
 
 def anything(value: Any, name: str) -> Any:

@@ -71,7 +71,7 @@ def is_janitor(thread: threading.Thread) -> bool:
 
 
 def when_gone(owner: Any, action: Callable[[], Any]) -> None:
-    """Call ``action`` on a thread of this module after ``owner`` was collected."""
+    """Call ``action``, which must not refer to ``owner``, on a thread of this module after ``owner`` was collected; not in forked children."""
     _start_janitor()
     _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
@@ -88,8 +88,9 @@ class Workers(ThreadPoolExecutor):
 
     def __init__(self, threads: int, name: str, owner: Any = None) -> None:
         super().__init__(threads, name)
-        _start_janitor()
-        if owner is not None:
+        if owner is None:
+            _start_janitor()
+        else:
             when_gone(owner, partial(self.shutdown, wait=False, cancel_futures=True))
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:

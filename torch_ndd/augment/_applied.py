@@ -29,9 +29,7 @@ def applied(
     mask_fill_value: float,
     interp_type: types.DALIInterpType,
 ) -> tuple[Batch, Batch | None, Batch | None]:
-    """Return images, boxes and masks after the steps of every sample."""
-    if fill_value is None:
-        fill_value = 0.5 if images.dtype.is_floating_point else 128.0
+    """Return images, boxes and masks after the steps of every sample; None for ``fill_value`` extends the border of moved images."""
     sizes = [shape[-3:-1] for shape in images.shape]
     samples = list(images)
     boxes = None if boxes is None else copy(boxes)

@@ -283,6 +283,8 @@ def _done(
     return_params: bool,
 ) -> Any:
     images, boxes, masks, is_batch = given
+    if fill_value is None:
+        fill_value = 0.5 if images.dtype.is_floating_point else 128.0
     made = applied(op, images, steps, boxes, masks, fill_value, mask_fill_value, interp_type)
     names = [[(one.name, parameter) for one, parameter in row] for row in steps]
     return results(is_batch, [*made, names if return_params else None])

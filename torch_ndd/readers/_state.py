@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._core.native import MOST_SAMPLES
-from .._core.states import anything, checked, equal, keys, or_none, row, rows, whole
+from .._core.states import MOST_SHARDS, anything, checked, equal, keys, or_none, row, rows, whole
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -68,19 +68,17 @@ def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
     return made
 
 
-# No training has more ranks. The work on a state grows with the ranks that it names.
-_MOST_SHARDS = 1 << 20
 _MOST_CHANGES = 1000  # of the number of shards, in one pass
 
 
 def _taken(value: Any, name: str) -> Taken:
-    shards, count = row(whole(1, _MOST_SHARDS), anything)(value, name)
+    shards, count = row(whole(1, MOST_SHARDS), anything)(value, name)
     if isinstance(count, list | tuple):
         return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, _MOST_SHARDS), whole(1, _MOST_SHARDS), whole(1, MOST_SAMPLES))
+_BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MOST_SAMPLES))
 _STATE = keys(
     {"worker": _BLOCKS},
     version=equal(VERSION),
@@ -103,7 +101,7 @@ def _checked(op: str, given: Any) -> dict[str, Any]:
         if state["worker"].worker >= state["worker"].workers:
             raise ValueError(f"{op}: this is no state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
     size = state["size"]
-    if sum(shards for shards, _ in state["taken"]) > 4 * _MOST_SHARDS:
+    if sum(shards for shards, _ in state["taken"]) > 4 * MOST_SHARDS:
         raise ValueError(f"{op}: this is no state: 'taken' has too many shards")
     for shards, count in state["taken"]:
         most = count if isinstance(count, int) else max(count)

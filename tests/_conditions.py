@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pipeline with conditionals around the function of a test."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+BATCH = 9
+
+
+def defined(dali: Any, function: Callable[..., Any], runs: int = 2, **given: Any) -> Any:
+    """Run a definition of the nodes ``i`` (0, 1, 2, ...), ``even`` (bool) and ``x`` (2, 3) of a batch."""
+    fn = dali.fn
+    options = {"batch_size": BATCH, "num_threads": 2, "device_id": None, "seed": 5, "enable_conditionals": True, **given}
+
+    @dali.pipeline_def(**options)
+    def pipeline() -> Any:
+        i = fn.external_source(source=lambda info: np.array(info.idx_in_batch, np.int32), batch=False)
+        even = fn.external_source(source=lambda info: np.array(info.idx_in_batch % 2 == 0), batch=False)
+        x = fn.external_source(source=lambda info: np.full((2, 3), info.idx_in_epoch, np.int32), batch=False)
+        return function(dali, i, even, x)
+
+    pipe = pipeline()
+    pipe.build()
+    return [pipe.run() for _ in range(runs)]

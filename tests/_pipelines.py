@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same pipeline program under DALI and under torch_ndd.dali. A test module that calls :func:`both` is skipped where DALI is missing.
+
+A program is a function of the module ``dali``, through which it reaches everything: ``dali.fn``, ``dali.types``, ``dali.pipeline_def``; a submodule
+that the package does not import by itself through :func:`sub`. It returns what is compared: outputs of ``run()``, arrays, numbers, text, in tuples
+and lists.
+"""
+
+import importlib
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd.dali as ours
+
+Program = Callable[[Any], Any]
+
+
+def real() -> ModuleType:
+    """Return NVIDIA's package, or skip the test."""
+    made = pytest.importorskip("nvidia.dali")
+    for name in ("fn", "ops", "types", "math", "pipeline", "data_node", "tensors", "backend", "tfrecord"):
+        importlib.import_module(f"nvidia.dali.{name}")
+    return made
+
+
+def sub(dali: ModuleType, name: str) -> ModuleType:
+    """Return a submodule, ``sub(dali, "plugin.pytorch")``."""
+    return importlib.import_module(f"{dali.__name__}.{name}")
+
+
+def plain(value: Any) -> Any:
+    """Return a result with arrays in place of tensors and tensor lists: ``[array, ...]`` for a list of samples, with its layout."""
+    if hasattr(value, "as_cpu") and hasattr(value, "is_dense_tensor"):
+        value = value.as_cpu()
+        return {"samples": [np.array(value.at(k)) for k in range(len(value))], "layout": value.layout()}
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy().copy()
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, type) and issubclass(value, Exception):
+        return value
+    if hasattr(value, "__array_interface__"):
+        return np.array(value)
+    return value
+
+
+def outcome(program: Program, dali: ModuleType) -> Any:
+    """Return the result of a program, or its error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return plain(program(dali))
+        except Exception as error:
+            return error
+
+
+def both(program: Program, tolerance: float = 0) -> Any:
+    """Run a program under both packages and compare the results; return ours.
+
+    Errors must be of DALI's class or a subclass of it. ``tolerance`` is absolute, for floats and integers alike.
+    """
+    wanted, got = outcome(program, real()), outcome(program, ours)
+    if isinstance(wanted, Exception):
+        assert isinstance(got, Exception), f"DALI raises {wanted!r:.300}, we return {got!r:.300}"
+        assert isinstance(got, type(wanted)), f"DALI raises {wanted!r:.300}, we {got!r:.600}"
+        return got
+    if isinstance(got, Exception):
+        raise got
+    equal(got, wanted, tolerance)
+    return got
+
+
+def equal(got: Any, wanted: Any, tolerance: float = 0, where: str = "result") -> None:
+    """Compare two results of :func:`plain`, with dtypes, shapes and layouts."""
+    if isinstance(wanted, dict):
+        assert isinstance(got, dict), f"{where}: {got!r:.200} is no dict"
+        assert list(got) == list(wanted), f"{where}: {list(got)} != {list(wanted)}"
+        for key in wanted:
+            equal(got[key], wanted[key], tolerance, f"{where}[{key!r}]")
+    elif isinstance(wanted, list):
+        assert isinstance(got, list), f"{where}: {got!r:.200} is no list"
+        assert len(got) == len(wanted), f"{where}: {len(got)} elements instead of {len(wanted)}: {got!r:.300} and {wanted!r:.300}"
+        for k, (one, other) in enumerate(zip(got, wanted, strict=True)):
+            equal(one, other, tolerance, f"{where}[{k}]")
+    elif isinstance(wanted, np.ndarray):
+        assert isinstance(got, np.ndarray), f"{where}: {got!r:.200} is no array"
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{where}: {got.dtype} {got.shape} instead of {wanted.dtype} {wanted.shape}"
+        if wanted.dtype.kind in "fiu" and tolerance:
+            np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=tolerance, err_msg=where)
+        else:
+            np.testing.assert_array_equal(got, wanted, err_msg=where)
+    elif type(wanted).__module__.startswith("nvidia.dali"):  # enumerations, by their names
+        assert str(got).rpartition(".")[2] == str(wanted).rpartition(".")[2] or got.name == wanted.name, f"{where}: {got!r} != {wanted!r}"
+    else:
+        assert got == wanted, f"{where}: {got!r} != {wanted!r}"
+
+
+def ours_raises(program: Program, kind: type[Exception], match: str = "") -> Exception:
+    """Run a program under torch_ndd.dali only, and return the error it must raise."""
+    with pytest.raises(kind, match=match) as caught:
+        program(ours)
+    return caught.value

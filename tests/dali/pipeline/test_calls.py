@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calling operators: inputs, constants, several input sets, arguments, deprecated names, classes."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from _pipelines import both, ours_raises
+
+import torch_ndd.dali as ours
+
+IMAGE = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+
+
+def run(dali, define, batch_size=2, **more):
+    """Return the outputs of one iteration of ``define(dali)``."""
+    return dali.pipeline_def(define)(dali, batch_size=batch_size, num_threads=1, device_id=None, **more).run()
+
+
+@pytest.mark.parametrize(
+    "value", ["5", "[1, 2]", "[1.5, 2]", "np.arange(3, dtype=np.int16)", "dali.types.Constant(7).uint8()", "np.float64(2.5)", "True"]
+)
+def test_constants_as_inputs(value):
+    """Data may be a number, a list of numbers, an array or a typed scalar."""
+    both(lambda dali: run(dali, lambda dali: dali.fn.cast(eval(value, {"dali": dali, "np": np}), dtype=dali.types.FLOAT)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("fn.resize(size=[2, 2])", "fn.resize(image, image, size=[2, 2])", "fn.resize(input=image, size=[2, 2])", "fn.resize('a', size=[2, 2])"),
+        *("fn.resize(None, size=[2, 2])", "fn.resize({}, size=[2, 2])", "fn.resize(image, size='a')", "fn.resize(image, size=[2, image])"),
+        *("fn.resize(image, nothing=1)", "fn.resize(image, size=[2, 2], device='tpu')", "fn.resize(image, size=[2, 2], antialias=image)"),
+        *("fn.resize(image, size=[2, 2], name=None)", "fn.cast(image)", "fn.random.uniform(range=[image, 1])", "fn.cast(image, dtype='x')"),
+        *(
+            "fn.readers.file(file_root='/nowhere/at/all')",
+            "fn.readers.file()",
+            "fn.cat()",
+            "fn.crop(image, crop='abc')",
+            "fn.flip(image, horizontal=None)",
+        ),
+        *("fn.flip(image, horizontal=[1, 2])", "fn.transpose(image, perm=[0, 0, 1])", "fn.rotate(image, angle=(image, ))"),
+        *("fn.random.uniform(seed=image)"),
+    ],
+)
+def test_wrong_calls(call):
+    """Classes of errors, at the definition, at build or from run."""
+    both(lambda dali: run(dali, lambda dali: eval(call, {"fn": dali.fn, "image": dali.types.Constant(IMAGE, layout="HWC")})))
+
+
+def test_an_unknown_argument_names_the_nearest():
+    """A KeyError, as in DALI, and a TypeError, as in Python."""
+    error = ours_raises(
+        lambda dali: dali.fn.resize(IMAGE, sizes=[2, 2]), KeyError, "fn.resize got an unexpected argument 'sizes'; did you mean 'size'"
+    )
+    assert isinstance(error, TypeError)
+
+
+def test_several_input_sets():
+    """A list of nodes gives a list of results, with the same random numbers."""
+
+    def program(dali):
+        def define(dali):
+            image = dali.types.Constant(IMAGE, layout="HWC")
+            flip = dali.fn.random.coin_flip()
+            a, b = dali.fn.flip([image, image], horizontal=flip)
+            first, second = dali.fn.noise.gaussian([image, image], stddev=20.0)
+            (start, length), (other, _) = dali.fn.nonsilent_region([np.zeros(5, np.float32), np.ones(5, np.float32)]) if False else ((a, b), (a, b))
+            return a == b, first == second, start, length == other
+
+        result = run(dali, define)
+        return [bool(np.all(one.as_array())) for one in result[:2]]
+
+    assert both(program) == [True, True]
+
+
+def test_input_sets_of_several_outputs():
+    """Each output gives a list over the sets; other inputs are shared by all."""
+
+    def program(dali):
+        def define(dali):
+            short, long = dali.types.Constant(np.eye(1, 4000, 2000, dtype=np.float32)[0]), dali.types.Constant(np.ones(5000, np.float32))
+            made = dali.fn.nonsilent_region([short, long])
+            assert [type(one) for one in made] == [list, list]
+            joined = dali.fn.cat([short, long], long)
+            return (*made[0], *made[1], *joined)
+
+        return run(dali, define)
+
+    both(program)
+
+
+def test_input_sets_of_different_lengths():
+    """Sets must match."""
+
+    def program(dali):
+        def define(dali):
+            one = dali.types.Constant(np.ones(7, np.float32))
+            return tuple(dali.fn.cat([one, one], [one, one, one]))
+
+        return run(dali, define)
+
+    both(program)
+
+
+def test_arguments_per_sample():
+    """Nodes and arrays as arguments."""
+
+    def program(dali):
+        def define(dali):
+            image = dali.types.Constant(IMAGE, layout="HWC")
+            numbers = dali.fn.external_source(lambda i: [np.float32(1), np.float32(3)])
+            size = dali.fn.stack(numbers + 1, numbers + 2)
+            return (
+                dali.fn.resize(image, size=size),
+                dali.fn.brightness(image, brightness=numbers),
+                dali.fn.crop(image, crop=np.array([2, 3], np.float32)),
+            )
+
+        return run(dali, define)
+
+    both(program, 1)
+
+
+def test_arguments_are_not_on_a_gpu():
+    """An argument on the GPU must be moved first."""
+
+    def program(dali):
+        return run(dali, lambda dali: dali.fn.rotate(IMAGE, angle=dali.fn.random.uniform().gpu()))
+
+    ours_raises(program, ValueError, r"must be on the CPU.*\.cpu\(\)")
+
+
+def test_none_means_not_given():
+    """None as an argument, and the values that DALI's signatures show."""
+
+    def program(dali):
+        def define(dali):
+            image = dali.types.Constant(IMAGE, layout="HWC")
+            return (
+                dali.fn.resize(image, size=[2, 3], resize_x=None, mode=None),
+                dali.fn.resize(image, resize_x=3.0, resize_y=0.0),
+                dali.fn.crop(image, crop_h=2.0, crop_w=2.0, crop_d=0.0),
+            )
+
+        return run(dali, define)
+
+    both(program, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("fn.coin_flip()", "fn.random.coin_flip"),
+        ("fn.uniform(range=[0.0, 1.0])", "fn.random.uniform"),
+        ("fn.transform_translation(offset=[1, 2])", "fn.transforms.translation"),
+        ("fn.crop(image, crop=[2, 2], output_dtype=types.FLOAT)", "'dtype'"),
+        ("fn.crop_mirror_normalize(image, output_dtype=types.FLOAT, image_type=types.RGB)", "'dtype'"),
+        ("fn.resize(image, size=[2, 2], image_type=types.RGB)", "no effect"),
+        ("fn.shapes(image)", "shape()"),
+        ("fn.rotate(image, angle=10.0, output_dtype=types.FLOAT)", "'dtype'"),
+        ("fn.resize(image, size=[2, 2], seed=3)", "no effect"),
+    ],
+)
+def test_deprecated_names_work_and_warn(call, text):
+    """Former names of operators and arguments."""
+    both(
+        lambda dali: [
+            one.shape()
+            for one in run(dali, lambda dali: eval(call, {"fn": dali.fn, "types": dali.types, "image": dali.types.Constant(IMAGE, layout="HWC")}))
+        ]
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        eval(call, {"fn": ours.fn, "types": ours.types, "image": ours.types.Constant(IMAGE, layout="HWC")})
+    assert any(text in str(one.message) and one.category is DeprecationWarning and one.filename == "<string>" for one in caught)
+
+
+def test_both_names_of_an_argument():
+    """The old and the new name together are a TypeError."""
+    both(lambda dali: dali.fn.crop(IMAGE, crop=[2, 2], output_dtype=dali.types.FLOAT, dtype=dali.types.FLOAT))
+
+
+def test_modules_can_be_imported():
+    """Submodules of fn and ops in every form of import."""
+    import torch_ndd.dali.fn.experimental.readers as readers
+    import torch_ndd.dali.fn.io.file
+    from torch_ndd.dali.fn.readers import file
+    from torch_ndd.dali.ops.random import CoinFlip
+
+    assert file is ours.fn.readers.file
+    assert CoinFlip is ours.ops.random.CoinFlip
+    assert readers.fits is ours.fn.experimental.readers.fits
+    assert torch_ndd.dali.fn.io.file.read is ours.fn.io.file.read
+    assert file.__module__ == "torch_ndd.dali.fn.readers"
+    assert "file_root" in (file.__doc__ or "")
+    assert list(inspect.signature(ours.fn.resize).parameters)[:4] == ["input", "device", "name", "antialias"]
+
+
+# Legacy classes.
+
+
+def test_classes():
+    """Arguments in the constructor or at the call; each call is an operator."""
+
+    def program(dali):
+        def define(dali):
+            ops, types = dali.ops, dali.types
+            image = types.Constant(IMAGE, layout="HWC")
+            resize = ops.Resize(device="cpu", size=[2, 2], interp_type=types.INTERP_TRIANGULAR)
+            normalize = ops.CropMirrorNormalize(device="cpu", output_layout=types.NCHW, crop=(2, 2), mean=[1.0, 2.0, 3.0], std=[2.0, 2.0, 2.0])
+            small = resize(image)
+            return small, resize(image), normalize(image, mirror=1), ops.Cast(dtype=types.FLOAT)(small), ops.reductions.Mean(axes=[0, 1])(image)
+
+        return run(dali, define)
+
+    both(program, 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            "ops.Resize(size=[2, 2])(image, size=[1, 1])",
+            "ops.Resize(sizes=[2, 2])(image)",
+            "ops.Resize()(image, image)",
+            "ops.Resize(size=[2, 2])()",
+        ),
+        *("ops.Resize(size=[2, 2], device='mixed')(image)"),
+    ],
+)
+def test_wrong_calls_of_classes(call):
+    """Classes of errors."""
+
+    def program(dali):
+        return run(dali, lambda dali: eval(call, {"ops": dali.ops, "image": dali.types.Constant(IMAGE, layout="HWC")}))
+
+    if "mixed" in call:  # DALI has no such operator
+        assert run(ours, lambda dali: dali.ops.Resize(size=[2, 2], device="mixed")(IMAGE))[0].shape() == [(2, 2, 3)] * 2
+    else:
+        both(program)
+
+
+def test_compose():
+    """Operators one after the other."""
+
+    def program(dali):
+        def define(dali):
+            ops = dali.ops
+            return ops.Compose([ops.Resize(size=[2, 2]), ops.Cast(dtype=dali.types.FLOAT)])(dali.types.Constant(IMAGE, layout="HWC"))
+
+        return run(dali, define)
+
+    both(program, 1)
+
+
+@pytest.mark.parametrize("name", ["FileReader", "COCOReader", "ImageDecoder", "ImageDecoderRandomCrop", "Uniform", "CoinFlip", "NormalDistribution"])
+def test_flat_names(name):
+    """The oldest names of operators."""
+    assert both(lambda dali: getattr(dali.ops, name).__name__) == name
+
+
+def test_a_pipeline_of_classes(tmp_path):
+    """The oldest form of program: a subclass with operators as attributes."""
+    for k in range(5):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / f"{k}.jpg").write_bytes(bytes([k] * (k + 1)))
+
+    def program(dali):
+        ops, types = dali.ops, dali.types
+
+        class Files(dali.pipeline.Pipeline):
+            def __init__(self, batch_size):
+                super().__init__(batch_size, 1, None, seed=12)
+                self.input = ops.FileReader(file_root=str(tmp_path))
+                self.cast = ops.Cast(dtype=types.INT32)
+                self.coin = ops.CoinFlip(probability=1.0)
+
+            def define_graph(self):
+                files, labels = self.input(name="Reader")
+                return [self.cast(files), labels, self.coin()]
+
+        pipe = Files(batch_size=3)
+        pipe.build()
+        return pipe.run(), pipe.run(), pipe.epoch_size("Reader"), pipe.epoch_size()
+
+    both(program)

@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conditions that are nodes: the same definitions under DALI and under torch_ndd.dali."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from _conditions import BATCH, defined
+from _pipelines import both
+from _pipelines import ours as ours_module
+
+
+def plain_if(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    if even:
+        out = x + 1000
+    if i:
+        other = x * 2
+    else:
+        other = x - 7
+    return out, other
+
+
+def chains(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    if i < 2:
+        out = x
+    elif i == 3:
+        out = x + 100
+    elif even:
+        out = x + 200
+    else:
+        out = x + 300
+    if i == 100:
+        kept = x
+    elif i == 200:
+        kept = x + 1
+    else:
+        kept = x + 2
+    return out, kept
+
+
+def nested(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    shift = x * -5
+    if even:
+        if i > 3:
+            out = x + 10
+        else:
+            out = shift
+            if i == 0:
+                out = out + 1
+    else:
+        out = x + 3000
+        if i > 4:
+            pass
+        else:
+            out = out - shift
+    return out
+
+
+def early_returns(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    def one(v: Any) -> Any:
+        if i < 3:
+            return v + 10
+        if even:
+            v = v + 20
+        return v
+
+    def three(v: Any, much: bool) -> Any:
+        if much:
+            return v
+        if even:
+            return v + 1
+        return v + 2
+
+    return one(x), three(x, True), three(x, False)
+
+
+def logic(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    a = even and i < 4
+    b = even or i == 3
+    c = not even
+    d = not i
+    e = not even and not (i > 5 or i == 1)
+    f = (i > 1 and i < 6) or (even and i != 0)
+    g = even and True
+    h = False or even
+    if i > 1 and not even:
+        out = x
+    else:
+        out = x + 1
+    return a, b, c, d, e, f, g, h, out, 1 < i < 4, 0 <= i <= 3 < 10
+
+
+def python_values(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    names = ["a", "b"]
+    out = x
+    if names and "a" in names and not False:
+        out = out + len(names)
+    if None or []:
+        out = out * 0
+    picked = [name for name in names if name != "a"] or None
+    first = (names[0] == "a" and "first") or "other"
+    if first == "first":
+        for k in range(3):
+            if even:
+                out = out + k
+    count = 0
+    while count < 3:
+        count += 1
+        if i == count:
+            out = out + 100 * count
+    return out, x + (1 if picked == ["b"] else 2)
+
+
+def nests(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    if even:
+        pair = x, i
+        names = {"a": x, "b": [i, i + 1]}
+    else:
+        pair = x + 1, i * 3
+        names = {"a": x * 2, "b": [i * 4, i * 5]}
+    deep = {"k": (x, [i])}
+    if i > 2:
+        deep = {"k": (x - 1, [i - 1])}
+    a, b = pair
+    return a, b, names["a"], *names["b"], deep["k"][0], deep["k"][1][0]
+
+
+def attributes(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    class Holder:
+        def __init__(self) -> None:
+            self.a = x
+            self.inner = None
+
+    one, two = Holder(), Holder()
+    one.inner = two
+    items = {"k": x, 3: i}
+    values = [x, i]
+    if even:
+        one.a = x + 1
+        one.inner.a = x + 2
+        items["k"] = x + 3
+        values[0] = x + 4
+        one.new = i + 5
+    else:
+        one.new = i + 6
+        items[3] = i + 7
+        values[1] = i + 8
+    return one.a, two.a, items["k"], items[3], *values, one.new
+
+
+def constants(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    number, array, flag, real = 1, np.zeros(2, np.float32), False, 0.5
+    if even:
+        number, array, flag, real = 2, np.ones(2, np.float32), True, 1.5
+    return number, array, flag, real, x + number
+
+
+def inside_operators(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    fn = dali.fn
+    amount = fn.cast(i, dtype=dali.types.FLOAT)
+    image = fn.reshape(fn.cast(x, dtype=dali.types.UINT8), shape=[2, 3, 1], layout="HWC")
+    if even:
+        out = fn.brightness(image, brightness=amount)
+    else:
+        out = fn.flip(image, horizontal=fn.cast(even, dtype=dali.types.INT32))
+    return out, fn.stack(i, i)
+
+
+def whole_batch(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    fn = dali.fn
+    numbers = fn.external_source(source=lambda info: np.array(info.idx_in_batch * 11, np.int32), batch=False)
+    if even:
+        made = fn.external_source(source=lambda info: np.array(info.idx_in_batch * 7, np.int32), batch=False)
+        out = made + i
+        constant = fn.constant(idata=[3, 4], shape=[2])
+    else:
+        out = numbers
+        constant = dali.types.Constant(np.array([5, 6], np.int32))
+    return out, constant
+
+
+def empty_branches(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    fn = dali.fn
+    out, other = x, fn.cast(x, dtype=dali.types.FLOAT)
+    if i > 100:
+        out = fn.reductions.sum(x + 1)
+        if even:
+            out = out * 2
+        out = fn.reshape(out, shape=[1, 1])
+        other = fn.cast(x, dtype=dali.types.FLOAT16)
+    return out, other
+
+
+def helpers(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    from functools import partial
+
+    def add(value: Any, amount: int = 5, *, double: bool = False) -> Any:
+        if even:
+            value = value + amount
+        return value * 2 if double else value
+
+    class Tool:
+        scale = 3
+
+        def __init__(self, bias: int) -> None:
+            self._bias = bias
+
+        def apply(self, value: Any) -> Any:
+            if i > 3:
+                return value * self.scale
+            return value + self._bias
+
+        def __call__(self, value: Any) -> Any:
+            return self.apply(value) if value is not None else None
+
+        @staticmethod
+        def fixed(value: Any) -> Any:
+            if even:
+                return value
+            return value + 1
+
+        @classmethod
+        def of(cls, value: Any) -> Any:
+            if even:
+                return value * cls.scale
+            return value
+
+    twice = partial(add, amount=7)
+    tool = Tool(50)
+    parts = [add(x, k) for k in range(3)]
+    logical = (lambda a, b: a and not b)(even, i > 4)
+    return add(x), add(x, 9, double=True), twice(x), tool.apply(x), tool(x), Tool.fixed(x), Tool.of(x), parts[2], logical
+
+
+def captured(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    total = x
+
+    def step(amount: Any) -> None:
+        nonlocal total
+        if even:
+            total = total + amount
+
+    for k in range(3):
+        step(k)
+    seen = []
+    for value in (x, i):
+        if even:
+            other = value + 1
+        else:
+            other = value
+        seen.append(other)
+    if even:
+        (lambda: step(100))()
+    return total, *seen
+
+
+def tries(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    try:
+        if even:
+            out = out + 1
+    except KeyError:
+        out = x + 7
+    finally:
+        if i > 3:
+            out = out * 2
+    try:
+        if even:
+            out = out + 5
+    except ValueError:
+        out = None
+    return out
+
+
+def updates(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    out += 1
+    holder = {"k": x}
+    if even:
+        out += x
+        out *= 2
+        holder["k"] += 5
+    else:
+        out -= 3
+    return out, holder["k"]
+
+
+def skips(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    for k in range(4):
+        if i == k:
+            continue
+        out = out + 10**k
+        if even:
+            out = out + 5
+            continue
+        out = out * 2
+    return out
+
+
+def unused_later(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    if even:
+        text, only, mixed = "a", x + 1, x
+        out = only
+    else:
+        text, mixed = "b", "c"  # noqa: F841
+        out = x
+    return out
+
+
+def walrus_and_match(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    mode = "double"
+    if (wide := i > 4) and even:
+        out = x
+    else:
+        out = x + 1
+    match mode:
+        case "double":
+            if even:
+                out = out * 2
+        case other:
+            out = other
+    if wide:
+        out = out + 3
+    return out
+
+
+def none_values(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    if even:
+        out, extra = x, None
+    else:
+        out, extra = x + 1, None
+    return out if extra is None else extra
+
+
+# What DALI cannot do, or does for all samples: the reference is Python, sample by sample.
+
+
+def returns_from_some(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    def one(v: Any) -> Any:
+        if i > 2:
+            if even:
+                return v + 1
+            v = v + 2
+        else:
+            v = v + 3
+        v = v * 2
+        if i == 7:
+            return v
+        return v * 3
+
+    def search(v: Any) -> Any:
+        for k in range(4):
+            if i == k:
+                return v + k
+            if even:
+                v = v + 10
+        try:
+            if i == 5:
+                return v + 500
+        finally:
+            v = v * 2
+        return v
+
+    class Counter:
+        def __init__(self) -> None:
+            self.value = x * 0
+
+        def count(self) -> Any:
+            if even:
+                self.value = self.value + 1
+                return self.value
+            self.value = self.value + 10
+            if i == 3:
+                return x
+            self.value = self.value + 100
+            return self.value
+
+    counter = Counter()
+    counted = counter.count(), counter.count(), counter.value
+    return one(x), search(x), *counted
+
+
+def leaves_loops(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    for k in range(5):
+        if i == k:
+            break
+        out = out + 1
+        if even:
+            if i > 6:
+                break
+            continue
+        out = out + 100
+    other, n = x, 0
+    while n < 3:
+        n += 1
+        for k in range(n):
+            if i == k + 5:
+                break
+            other = other + k
+        else:
+            other = other + 1000
+        if i == n:
+            break
+    return out, other
+
+
+def all_leave(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    def found(v: Any) -> Any:
+        for _ in range(100):
+            v = v + 1
+            if i < 4:
+                return v
+            if even:
+                break
+            return v * 10
+        return v * 100
+
+    return found(x)
+
+
+def caught(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    out = x
+    try:
+        if even is not None:
+            if even or i > 3:
+                out = out + 1
+            {}["missing"]
+    except KeyError:
+        out = out + 7
+    return out
+
+
+def lists(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    def collected(v: Any) -> Any:
+        found = []
+        for k in range(3):
+            found.append(v + k)
+        return found
+
+    made = [x]
+    if even:
+        made += [x + 1]
+        parts = collected(x)
+    else:
+        made = [*made, x - 1]
+        parts = collected(x * 2)
+        parts.reverse()
+    return *made, *parts
+
+
+def unusual(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    import functools
+
+    text = "1 if x else 2"
+    picked = list(map(lambda one: one and even, [even, i > 3]))  # noqa: C417
+    total = functools.reduce(lambda a, b: a + b, [x, x, x])
+    if even:
+        total = total + len(f"{text!r:>20}")
+        total = total * 2
+    both_ways = (lambda v: v and even)(i > 2), (lambda v: v or even)(i > 2)
+    return *picked, total, *both_ways
+
+
+ONLY_OURS = [captured, returns_from_some, leaves_loops, all_leave, caught, lists, unusual, walrus_and_match]
+
+
+def test_permutation_inside_a_branch() -> None:
+    def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
+        if i < 5:
+            i = dali.fn.batch_permutation()
+            if i > 100:
+                i = dali.fn.batch_permutation()
+        return i
+
+    for one in defined(ours_module, program, runs=5, batch_size=BATCH):
+        made = [int(value) for value in one[0].as_array()]
+        assert sorted(made[:5]) == [0, 1, 2, 3, 4]
+        assert made[5:] == [5, 6, 7, 8]
+
+
+def numbers_of(result: Any) -> list[Any]:
+    return [np.asarray(one) for one in (result if isinstance(result, tuple) else (result,))]
+
+
+@pytest.mark.parametrize("program", [*ONLY_OURS, early_returns, chains, nested, logic, python_values, skips], ids=lambda one: one.__name__)
+def test_same_as_python(program: Callable[..., Any]) -> None:
+    for run in range(2):
+        got = defined(ours_module, program)[run]
+        for k in range(BATCH):
+            wanted = numbers_of(program(ours_module, k, k % 2 == 0, np.full((2, 3), run * BATCH + k, np.int32)))
+            for one, other in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(one.at(k), other, err_msg=f"sample {k}")
+
+
+PROGRAMS = [
+    plain_if,
+    chains,
+    nested,
+    early_returns,
+    logic,
+    python_values,
+    nests,
+    attributes,
+    constants,
+    inside_operators,
+    whole_batch,
+    empty_branches,
+    helpers,
+    tries,
+    updates,
+    skips,
+    unused_later,
+    none_values,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+def test_same_as_dali(program: Callable[..., Any]) -> None:
+    both(lambda dali: defined(dali, program))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants and types of pipelines."""
+
+import numpy as np
+import pytest
+import torch
+from _pipelines import both
+
+import torch_ndd.dali as ours
+
+
+def run(dali, define, batch_size=2):
+    """Return the outputs of one iteration of ``define(dali)``."""
+    return dali.pipeline_def(define)(dali, batch_size=batch_size, num_threads=1, device_id=None).run()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("types.Constant([1, 2])", "types.Constant([1, 2.5])", "types.Constant([True, False])", "types.Constant([])", "types.Constant((1, 2))"),
+        *("types.Constant([[1, 2], [3, 4]])", "types.Constant(['a'])", "types.Constant('a')", "types.Constant(None)", "types.Constant({})"),
+        *("types.Constant(np.eye(2))", "types.Constant(np.arange(3))", "types.Constant(np.array([2**40]))", "types.Constant(np.array(7, np.int16))"),
+        *(
+            "types.Constant(np.array([2**40]), dtype=types.INT64)",
+            "types.Constant(3, shape=[2, 2])",
+            "types.Constant(3.5, shape=(2,), dtype=types.UINT8)",
+        ),
+        *("types.Constant([1, 2], dtype=types.FLOAT)", "types.Constant([1, 2, 3, 4], shape=[2, 2])", "types.Constant([1, 2, 3], shape=[2, 2])"),
+        *("types.Constant(5, layout='')", "types.Constant(5, device='cpu')", "types.Constant(np.ones((2, 2)), layout='HW')"),
+        *("types.Constant(np.ones((2, 2)), layout='H')", "types.Constant([2**31])", "types.Constant([1, 2], layout='X', name='c')"),
+        *("types.Constant(types.FLOAT)",),
+        *("types.Constant(np.array([True, False]))", "types.Constant(torch.tensor([1, 2]))", "types.Constant(np.array([1, 2], np.uint64))"),
+        *(
+            "fn.constant(idata=[1, 2])",
+            "fn.constant(fdata=[1, 2])",
+            "fn.constant(fdata=2.5, shape=[2, 2])",
+        ),
+        *("fn.constant(idata=[1, 2, 3, 4], shape=[2, 2], dtype=types.UINT8, layout='HW')", "fn.constant()", "fn.constant(idata=[1], fdata=[1])"),
+        *(
+            "3",
+            "2.5",
+            "True",
+            "[1, 2]",
+            "np.eye(2)",
+            "types.Constant(3)",
+            "types.Constant(3).uint8()",
+            "'a'",
+            "{}",
+            "None",
+            "[fn.constant(idata=[1])]",
+        ),
+        *("np.array(['a'])", "types.Constant(2.5).int32()", "types.Constant(300).uint8()", "types.Constant(True)", "types.Constant(1).bool()"),
+    ],
+)
+def test_constants_as_outputs(text):
+    """Values, types, shapes, layouts and errors of constants."""
+    both(lambda dali: run(dali, lambda dali: (eval(text, {"types": dali.types, "fn": dali.fn, "np": np, "torch": torch}), 1)))
+
+
+@pytest.mark.parametrize("value", [5, 2.5, True, np.float16(1.5), np.int64(3), np.uint8(7)], ids=repr)
+def test_scalar_constants(value):
+    """Attributes of scalars."""
+
+    def program(dali):
+        constant = dali.types.Constant(value)
+        return [constant.value, constant.dtype, constant.shape, str(constant), type(constant).__name__]
+
+    both(program)
+
+
+@pytest.mark.parametrize(
+    "method", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+)
+def test_conversions_of_scalars(method):
+    """Each method gives a typed scalar."""
+    both(lambda dali: [getattr(dali.types.Constant(3), method)().dtype, float(getattr(dali.types.Constant(3), method)().value)])
+
+
+def test_enumerations():
+    """Members are attributes of the module, with the same names and numbers."""
+
+    def program(dali):
+        found = []
+        for name in ("DALIDataType", "DALIInterpType", "DALIImageType"):
+            enumeration = getattr(dali.types, name)
+            found += [[name, key, int(one), str(one), one.name] for key, one in sorted(enumeration.__members__.items()) if key[0] != "_"]
+            assert all(
+                getattr(dali.types, key) is one or getattr(dali.types, key) == one for key, one in enumeration.__members__.items() if key[0] != "_"
+            )
+        return [*found, dali.types.NCHW, dali.types.NHWC, dali.types.NFCHW, dali.types.NFHWC, dali.types.SAME, dali.types.CPU_ONLY_DEVICE_ID]
+
+    both(program)
+
+
+@pytest.mark.parametrize("name", ["UINT8", "INT16", "INT64", "FLOAT16", "FLOAT", "FLOAT64", "BOOL", "UINT64", "STRING"])
+def test_numpy_types(name):
+    """Both directions, and types that have none."""
+    both(lambda dali: str(np.dtype(dali.types.to_numpy_type(getattr(dali.types, name)))))
+
+
+@pytest.mark.parametrize("given", [np.uint8, np.dtype("float32"), "int16", torch.float64, torch.bool, complex, "nothing", 3], ids=str)
+def test_dali_types(given):
+    """NumPy's and torch's types and their names."""
+    both(lambda dali: dali.types.to_dali_type(given).name)
+
+
+def test_infos():
+    """What sources are told."""
+
+    def program(dali):
+        sample, batch = dali.types.SampleInfo(1, 2, 3, 4), dali.types.BatchInfo(5, 6)
+        return [sample.idx_in_epoch, sample.idx_in_batch, sample.iteration, sample.epoch_idx, batch.iteration, batch.epoch_idx]
+
+    both(program)
+
+
+def test_outputs_do_not_share_memory():
+    """Writing to an output of a constant changes nothing else."""
+    pipe = ours.pipeline_def(lambda: ours.types.Constant([1, 2]))(batch_size=2, num_threads=1)
+    (first,) = pipe.run()
+    first.at(0)[:] = 9
+    (second,) = pipe.run()
+    assert second.as_array().tolist() == [[1, 2], [1, 2]]

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debug mode. Without a GPU DALI cannot run an operator in it, so that the reference is the graph."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from torch_ndd.dali import fn, pipeline_def, types
+from torch_ndd.dali.pipeline import experimental
+from torch_ndd.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
+
+
+def same(one: Any, other: Any) -> None:
+    assert len(one) == len(other)
+    for left, right in zip(one, other, strict=True):
+        assert left.layout() == right.layout()
+        assert [np.array(left.at(k)).tolist() for k in range(len(left))] == [np.array(right.at(k)).tolist() for k in range(len(right))]
+
+
+def both(function: Any, runs: int = 3, **given: Any) -> None:
+    options = {"batch_size": 5, "num_threads": 2, "seed": 3, **given}
+    debug = experimental.pipeline_def(debug=True)(function)(**options)
+    graph = pipeline_def(function)(**options)
+    for _ in range(runs):
+        same(debug.run(), graph.run())
+
+
+def test_nodes_hold_data(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+
+    @experimental.pipeline_def(debug=True, batch_size=3)
+    def pipeline() -> Any:
+        x = fn.external_source(source=lambda info: np.full((info.idx_in_batch + 1, 2), info.idx_in_epoch, np.int32), batch=False)
+        y = x * 2 + 1
+        seen.append([y.get().at(k).tolist() for k in range(3)])
+        assert y.shape() == [(1, 2), (2, 2), (3, 2)]
+        assert y.get().dtype is types.INT32
+        print(y)
+        if y.shape()[0][0] == 1:  # Python decides with the data
+            y = -y
+        return x, y
+
+    pipe = pipeline()
+    for k in range(2):
+        _, y = pipe.run()
+        assert [one[0][0] for one in seen[k]] == [2 * (3 * k + i) + 1 for i in range(3)]
+        assert y.at(2).tolist() == [[-(2 * (3 * k + 2) + 1)] * 2] * 3
+    printed = capsys.readouterr().out
+    assert printed.count("DataNodeDebug") == 2
+    assert "[5 5]" in printed
+    assert "[11 11]" in printed
+    assert len(seen) == 2
+
+
+def test_random_numbers_are_those_of_the_graph_and_change() -> None:
+    def numbers() -> Any:
+        x = fn.random.uniform(range=[0, 1], shape=[2])
+        a, b = fn.random.normal([x, x])
+        return x, fn.random.coin_flip(), a, b, fn.random.uniform(range=[0, 1], seed=9)
+
+    pipe = experimental.pipeline_def(debug=True)(numbers)(batch_size=4, seed=5)
+    again = experimental.pipeline_def(debug=True)(numbers)(batch_size=4, seed=5)
+    first, second = pipe.run(), pipe.run()
+    same(first, again.run())
+    assert first[0].as_array().tolist() != second[0].as_array().tolist()
+    assert first[2].as_array().tolist() == first[3].as_array().tolist()
+
+
+def test_same_as_the_graph() -> None:
+    def definition() -> Any:
+        a, b = fn.external_source(source=lambda k: (np.arange(10).reshape(5, 2) + k, np.full((5, 1), k)), num_outputs=2)
+        image = fn.constant(idata=list(range(12)), shape=[2, 2, 3], dtype=types.UINT8, layout="HWC")
+        return a + b, fn.flip(image, horizontal=1), fn.stack(a, a)[1, -1], fn.cast(a, dtype=types.FLOAT), 5
+
+    both(definition)
+
+
+def test_conditionals() -> None:
+    def definition() -> Any:
+        i = fn.external_source(source=lambda info: np.array(info.idx_in_batch, np.int32), batch=False)
+        out = i
+        if i > 2 and not (i == 4 or i == 1):
+            out = i * 10
+        elif i == 0:
+            out = i - 5
+        return out
+
+    both(definition, enable_conditionals=True)
+
+
+def test_empty_branches() -> None:
+    def definition() -> Any:
+        i = fn.external_source(source=lambda info: np.array(info.idx_in_batch, np.int32), batch=False)
+        if i > 200:
+            i = fn.stack(i, i)[0]
+        return i
+
+    both(definition, enable_conditionals=True)
+
+
+def test_readers_go_on(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for k in range(7):
+        Image.fromarray(np.full((4, 4, 3), k * 30, np.uint8)).save(tmp_path / "a" / f"{k}.png")
+
+    def definition() -> Any:
+        files, labels = fn.readers.file(file_root=str(tmp_path), random_shuffle=True, name="Reader")
+        return fn.decoders.image(files), labels
+
+    both(definition, runs=4)
+    pipe = experimental.pipeline_def(debug=True)(definition)(batch_size=3)
+    iterator = DALIGenericIterator(pipe, ["images", "labels"], reader_name="Reader", last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=True)
+    assert [[len(one[0]["images"]) for one in iterator] for _ in range(2)] == [[3, 3, 1], [3, 3, 1]]
+
+
+def test_end_of_data_and_reset() -> None:
+    @experimental.pipeline_def(debug=True, batch_size=2)
+    def pipeline() -> Any:
+        def source(info: Any) -> Any:
+            if info.iteration == 2:
+                raise StopIteration
+            return np.array(info.epoch_idx * 100 + info.idx_in_epoch)
+
+        return fn.external_source(source=source, batch=False)
+
+    pipe = pipeline()
+    for epoch in range(2):
+        assert [pipe.run()[0].as_array().tolist() for _ in range(2)] == [[100 * epoch + k, 100 * epoch + k + 1] for k in (0, 2)]
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                pipe.run()
+        pipe.reset()
+
+
+def test_feeding() -> None:
+    @experimental.pipeline_def(debug=True, batch_size=4)
+    def pipeline() -> Any:
+        return fn.external_source(name="data") + 1
+
+    pipe = pipeline()
+    for k in range(3):
+        pipe.feed_input("data", np.full((2, 3), k))
+        assert pipe.run()[0].as_array().tolist() == [[k + 1] * 3] * 2
+    with pytest.raises(KeyError, match="unknown"):
+        pipe.feed_input("unknown", np.zeros((2, 3)))
+    assert pipe.run(data=np.full((3, 1), 7))[0].as_array().tolist() == [[8]] * 3
+
+
+def test_batches_of_other_sizes() -> None:
+    sizes = [3, 1, 4]
+
+    @experimental.pipeline_def(debug=True, batch_size=4)
+    def pipeline() -> Any:
+        x = fn.external_source(source=lambda k: np.zeros((sizes[k % 3], 2)))
+        return x, fn.random.uniform(range=[0, 1]), fn.constant(idata=3)
+
+    pipe = pipeline()
+    assert [[len(one) for one in pipe.run()] for _ in range(3)] == [[size] * 3 for size in sizes]
+
+
+def test_errors() -> None:
+    @experimental.pipeline_def(debug=True, batch_size=2)
+    def fails() -> Any:
+        x = fn.external_source(source=lambda k: np.zeros((2, 3), np.float32))
+        return fn.reshape(x, shape=[7])
+
+    with pytest.raises(RuntimeError, match=r"fn.reshape[\s\S]*return fn.reshape\(x, shape=\[7\]\)"):
+        fails().run()
+
+    calls: list[int] = []
+
+    @experimental.pipeline_def(debug=True, batch_size=2)
+    def changes() -> Any:
+        calls.append(1)
+        x = fn.constant(idata=3)
+        return x + 1 if len(calls) == 1 else fn.cast(x, dtype=types.FLOAT)
+
+    pipe = changes()
+    pipe.run()
+    with pytest.raises(RuntimeError, match=r"same operators in the same order.*fn\.cast instead of"):
+        pipe.run()
+
+    @experimental.pipeline_def(debug=True, batch_size=2)
+    def raises() -> Any:
+        raise LookupError("own error")
+
+    with pytest.raises(LookupError, match="own error"):
+        raises().run()
+    with pytest.raises(RuntimeError, match="debug mode"):
+        pipe.serialize()
+    with pytest.raises(RuntimeError, match="debug mode"):
+        pipe.checkpoint()
+    with pytest.raises(ValueError, match="batch_size"):
+        raises(batch_size=0).run()
+
+    @experimental.pipeline_def(debug=True, batch_size=2)
+    def clash() -> Any:
+        return fn.external_source(source=lambda k: np.zeros((2, 1))), fn.external_source(source=lambda k: np.zeros((1, 1)))
+
+    with pytest.raises(RuntimeError, match="Batch size clash"):
+        clash().run()

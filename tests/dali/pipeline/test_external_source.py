@@ -1,0 +1,605 @@
+# SPDX-License-Identifier: Apache-2.0
+"""external_source in all its forms against DALI: sources, their arguments, forms of data, outputs, feeding, errors."""
+
+import functools
+import gc
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from _pipelines import both, ours_raises, plain, sub
+
+import torch_ndd.dali as ours
+
+
+def full(value, n=3, shape=(2,)):
+    return np.full((n, *shape), value, np.float32)
+
+
+def iterations(pipe, count):
+    """Return what runs give: outputs, "stop" and a reset, or the class of the error."""
+    log = []
+    for _ in range(count):
+        try:
+            log.append(plain(pipe.run()))
+        except StopIteration:
+            log.append("stop")
+            pipe.reset()
+        except Exception as error:
+            log.append(type(error))
+    return log
+
+
+def made(dali, source=None, batch_size=3, depth=2, more=None, **options):
+    """Return a pipeline with one external source."""
+    pipe = dali.Pipeline(batch_size, 1, None, prefetch_queue_depth=depth, **(more or {}))
+    with pipe:
+        nodes = dali.fn.external_source(source, **options)
+        pipe.set_outputs(*(nodes if isinstance(nodes, list) else [nodes]))
+    return pipe
+
+
+def compared(source=None, count=3, **options):
+    """Run a pipeline with one external source under both. ``source`` is made anew for each from a function of ``dali`` with the attribute `make`."""
+
+    def program(dali):
+        one = source(dali) if getattr(source, "make", False) else source
+        given = {key: value(dali) if getattr(value, "make", False) else value for key, value in options.items()}
+        return iterations(made(dali, one, **given), count)
+
+    return both(program)
+
+
+def anew(function):
+    function.make = True
+    return function
+
+
+def generator():
+    for k in range(3):
+        yield full(k)
+
+
+class Generators:
+    def __call__(self):
+        yield from generator()
+
+
+class Methods:
+    def __call__(self, number):
+        return full(number)
+
+    def numbered(self, number):
+        return full(number + 10)
+
+    def plain(self):
+        return full(77)
+
+
+class Both:
+    def __iter__(self):
+        return iter([full(1)])
+
+    def __call__(self, number):
+        return full(100)
+
+
+class Items:
+    def __getitem__(self, k):
+        if k > 1:
+            raise IndexError
+        return full(k)
+
+
+class Restarting:
+    """An iterator that begins again when it has ended."""
+
+    def __iter__(self):
+        self.k = 0
+        return self
+
+    def __next__(self):
+        self.k += 1
+        if self.k > 2:
+            self.__iter__()
+            raise StopIteration
+        return full(self.k)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(lambda number: full(number), lambda: full(7), lambda number=5: full(number)),
+        *(lambda number: [np.full(k + 1, number, np.float32) for k in range(3)], lambda: tuple(np.full(k + 1, 5, np.int64) for k in range(2))),
+        *(generator, functools.partial(generator), Generators(), [full(0), full(1)], Methods(), Methods().numbered, Methods().plain, Both(), Items()),
+        *(lambda *numbers: full(0), lambda **more: full(0), lambda *, number=1: full(0), lambda a, b: full(0), lambda a=1, b=2: full(0), 5),
+    ],
+    ids=str,
+)
+def test_sources(source):
+    compared(source, 5)
+
+
+def test_an_iterator_that_restarts():
+    compared(anew(lambda dali: Restarting()), 8)
+
+
+@pytest.mark.parametrize("cycle", [None, False, True, "no", "quiet", "raise", "again"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(anew(lambda dali: [full(0), full(1)]), anew(lambda dali: generator), anew(lambda dali: generator())),
+        *(anew(lambda dali: Generators()), anew(lambda dali: lambda: full(1)), None),
+    ],
+    ids=["list", "generator function", "generator", "callable generator", "callable", "none"],
+)
+def test_cycles(source, cycle):
+    compared(source, 9, cycle=cycle)
+
+
+@pytest.mark.parametrize("cycle", [None, True, "raise"])
+def test_cycles_of_samples(cycle):
+    """The end in the middle of a batch drops the begun batch."""
+    compared(anew(lambda dali: [np.float32([k]) for k in range(8)]), 9, batch=False, cycle=cycle)
+
+
+def test_a_partial_with_arguments_is_a_callable():
+    """DALI finds the parameters of `partial.__call__`."""
+    pipe = made(ours, functools.partial(lambda base, number: full(base + number), 5))
+    assert [int(pipe.run()[0].at(0)[0]) for _ in range(2)] == [5, 6]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_numbers_of_batches(depth):
+    """The source is called depth - 1 times more than there were runs."""
+
+    def program(dali):
+        seen = []
+
+        def source(number):
+            seen.append(number)
+            if number == 4:
+                raise StopIteration
+            return full(number)
+
+        pipe = made(dali, source, depth=depth)
+        pipe.build()
+        assert seen == []
+        return [iterations(pipe, 7), seen]
+
+    both(program)
+
+
+def test_information_of_batches():
+    def program(dali):
+        seen = []
+
+        def source(info):
+            seen.append((info.iteration, info.epoch_idx))
+            if info.iteration == 2:
+                raise StopIteration
+            return full(info.iteration)
+
+        return [iterations(made(dali, source, batch_info=True), 8), [list(one) for one in seen]]
+
+    both(program)
+
+
+def test_information_of_samples():
+    def program(dali):
+        seen = []
+
+        def source(info):
+            seen.append([info.idx_in_epoch, info.idx_in_batch, info.iteration, info.epoch_idx])
+            if info.iteration == 2 and info.idx_in_batch == 1:
+                raise StopIteration
+            return np.float32([info.idx_in_epoch])
+
+        return [iterations(made(dali, source, batch=False, batch_info=True), 8), seen]
+
+    both(program)
+
+
+def capsule(values):
+    return torch.from_numpy(values).__dlpack__()
+
+
+FORMS = {
+    "array": lambda dali: full(1),
+    "NumPy scalars": lambda dali: [np.float32(1), np.float32(2)],
+    "tensors": lambda dali: [sub(dali, "tensors").TensorCPU(full(1)[0], "A"), sub(dali, "tensors").TensorCPU(full(2)[0], "A")],
+    "tensor list": lambda dali: sub(dali, "tensors").TensorListCPU(full(1), "A"),
+    "tensor": lambda dali: sub(dali, "tensors").TensorCPU(full(1)),
+    "array and tensor": lambda dali: [full(1), sub(dali, "tensors").TensorCPU(full(1))],
+    "array interface": lambda dali: type("Own", (), {"__array_interface__": full(1).__array_interface__, "kept": full(1)})(),
+    "capsule": lambda dali: capsule(full(1)),
+    "capsules": lambda dali: [capsule(full(1)), capsule(full(2))],
+    "float64": lambda dali: np.zeros((2, 2)),
+    "int64": lambda dali: np.arange(3),
+    "bool": lambda dali: np.array([True, False]),
+    "float16": lambda dali: np.zeros(2, np.float16),
+    "ragged": lambda dali: [np.zeros((1, 2)), np.zeros((3, 1))],
+    "fewer": lambda dali: full(1, 2),
+    "samples without elements": lambda dali: [np.zeros((0, 2), np.float32)],
+    "read-only": lambda dali: np.frombuffer(b"abc", np.uint8),
+    "numbers": lambda dali: [1, 2],
+    "lists": lambda dali: [[1, 2], [3, 4]],
+    "text": lambda dali: "abc",
+    "bytes": lambda dali: b"abc",
+    "None": lambda dali: None,
+    "Nones": lambda dali: [None],
+    "number": lambda dali: 3,
+    "no dimensions": lambda dali: np.array(3.0),
+    "dict": lambda dali: {"a": 1},
+    "set": lambda dali: {1},
+    "generator": lambda dali: (one for one in full(1)),
+    "too many": lambda dali: full(1, 5),
+    "too many in a list": lambda dali: [full(1)] * 5,
+    "types": lambda dali: [np.zeros(2, np.float32), np.zeros(2, np.uint8)],
+    "dimensions": lambda dali: [np.zeros(2, np.float32), np.zeros((2, 2), np.float32)],
+    "layouts": lambda dali: [sub(dali, "tensors").TensorCPU(full(1)[0], "A"), sub(dali, "tensors").TensorCPU(full(2)[0], "B")],
+    "objects": lambda dali: [np.array([None])],
+    "array of text": lambda dali: np.array(["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_batches(form):
+    both(lambda dali: made(dali, lambda: FORMS[form](dali)).run())
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if name not in ("tensor list", "bytes", "array interface")])
+def test_forms_of_samples(form):
+    def sample(dali):
+        data = FORMS[form](dali)
+        return data[0] if isinstance(data, list) else data
+
+    both(lambda dali: made(dali, lambda: sample(dali), batch=False).run())
+
+
+def test_strided_arrays_and_torch_tensors():
+    """DALI refuses the first, and asks for a GPU's driver for the second."""
+    for data in (full(1, 3, (4,))[:, ::2], torch.ones(3, 4)[:, ::2], list(torch.ones(3, 4)[:, ::2]), [full(1, 3, (4,))[0, ::2]] * 3):
+        pipe = made(ours, [data])
+        np.testing.assert_array_equal(pipe.run()[0].as_array(), full(1))
+    assert made(ours, lambda: np.arange(3, dtype=">i4")).run()[0].as_array().tolist() == [0, 1, 2]
+
+
+def test_batches_vary_in_size():
+    """From iteration to iteration. DALI fails after an empty batch."""
+    compared(anew(lambda dali: [full(0, 1), full(1, 3), full(3, 2)]), 5)
+    pipe = made(ours, [full(0, 1), full(1, 0), [], full(3, 2)])
+    assert [one[0]["samples"] for one in map(plain, (pipe.run() for _ in range(4)))][1:3] == [[], []]
+
+
+def test_no_two_sizes_in_one_iteration():
+    def program(dali):
+        pipe = dali.Pipeline(3, 1, None)
+        with pipe:
+            pipe.set_outputs(dali.fn.external_source(lambda: full(1, 2)), dali.fn.external_source(lambda: full(1, 3)))
+        return pipe.run()
+
+    both(program)
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (lambda number: (full(number), full(number + 10)), {"num_outputs": 2}),
+        (lambda number: [full(number), full(number + 10), full(0)], {"num_outputs": 2}),
+        (lambda number: (full(number),), {"num_outputs": 1}),
+        (lambda number: full(number), {"num_outputs": 1}),
+        (lambda number: (full(number),), {"num_outputs": 2}),
+        (lambda: np.zeros((2, 3, 4), np.float32), {"num_outputs": 2}),
+        (lambda: {0: full(1), 1: full(2)}, {"num_outputs": 2}),
+        (lambda: (full(1, 2), full(1, 3)), {"num_outputs": 2}),
+        (lambda: (yield (full(1), full(2))), {"num_outputs": 2}),
+        (lambda: (np.float32([1]), np.uint8([2])), {"num_outputs": 2, "batch": False}),
+        (lambda: (full(1), full(2)), {"num_outputs": 2, "name": "x"}),
+        (lambda: (full(1), full(2)), {"num_outputs": "2"}),
+        (None, {"num_outputs": 2}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": ["A", "B"]}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": ["A"]}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": "A"}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1, 1]}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1]}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT])}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT, dali.types.UINT8])}),
+        (lambda: full(1), {"layout": "A"}),
+        (lambda: full(1), {"layout": "AB"}),
+        (lambda: list(full(1)), {"layout": "AB"}),
+        (lambda: full(1), {"ndim": 1}),
+        (lambda: full(1), {"ndim": 2}),
+        (lambda: full(1), {"ndim": 2, "layout": "A"}),
+        (lambda: full(1), {"ndim": -1}),
+        (lambda: full(1), {"ndim": "x"}),
+        (lambda: full(1), {"dtype": anew(lambda dali: dali.types.FLOAT)}),
+        (lambda: full(1), {"dtype": anew(lambda dali: dali.types.UINT8)}),
+        (lambda: full(1), {"dtype": np.float32}),
+        (lambda: full(1), {"prefetch_queue_depth": 2}),
+        (lambda: full(1), {"bytes_per_sample_hint": 2}),
+        (lambda: full(1), {"no_copy": True, "blocking": True, "preserve": True, "cuda_stream": None, "use_copy_kernel": False}),
+        (lambda: full(1), {"batch": None, "no_copy": False}),
+        (anew(lambda dali: [full(1), full(1).astype(np.uint8)]), {}),
+        (anew(lambda dali: [full(1), full(1, 3, (2, 2))]), {}),
+        (anew(lambda dali: [[sub(dali, "tensors").TensorCPU(full(1)[0], layout)] for layout in "AB"]), {}),
+        (anew(lambda dali: lambda: [sub(dali, "tensors").TensorCPU(full(1)[0], "A")]), {"layout": "B"}),
+        (anew(lambda dali: lambda: sub(dali, "tensors").TensorListCPU(full(1), "A")), {"layout": "B"}),
+    ],
+)
+def test_outputs_and_declarations(source, options):
+    compared(source, 1 if "ndim" in options or "name" in options else 2, **options)
+
+
+def test_unused_outputs():
+    """They warn, and a source that nothing uses is not called."""
+    seen = []
+    pipe = ours.Pipeline(3, 1)
+    with pipe:
+        first, _ = ours.fn.external_source(lambda number: (seen.append(number), (full(number), full(0)))[1], num_outputs=2)
+        ours.fn.external_source(lambda: seen.append("unused"))
+        pipe.set_outputs(first)
+    with pytest.warns(UserWarning, match=r"of the 2 outputs of this source, these are not used: 1"):
+        pipe.run()
+    assert seen == [0, 1]
+
+
+def test_errors_of_a_source():
+    """They come as they are, after the good batches."""
+
+    def source(number):
+        if number == 2:
+            raise LookupError("nothing there")
+        return full(number)
+
+    pipe = made(ours, source)
+    assert [pipe.run()[0].at(0)[0] for _ in range(2)] == [0, 1]
+    for _ in range(2):
+        with pytest.raises(LookupError, match=r"^nothing there$"):
+            pipe.run()
+
+
+def test_data_errors_name_the_line():
+    error = ours_raises(
+        lambda dali: made(dali, lambda: [1, 2]).run(), RuntimeError, "sample 0 of a batch must be an array, got an object of type int"
+    )
+    assert "nodes = dali.fn.external_source(source, **options)" in str(error)
+
+
+# Feeding.
+
+
+@pytest.mark.parametrize("fed", range(5))
+@pytest.mark.parametrize("depth", [1, 2])
+def test_feeding(depth, fed):
+    """What was fed is delivered; then IndexError."""
+
+    def program(dali):
+        pipe = made(dali, name="x", depth=depth)
+        for k in range(fed):
+            pipe.feed_input("x", full(k))
+        log = []
+        for _ in range(fed):
+            log.append(plain(pipe.run()))
+        try:
+            pipe.run()
+        except IndexError:
+            log.append("nothing fed")
+        return log
+
+    both(program)
+
+
+def test_feeding_after_the_error():
+    """DALI's pipeline is over then."""
+    pipe = made(ours, name="x")
+    pipe.feed_input("x", full(0))
+    assert pipe.run()[0].at(0)[0] == 0
+    with pytest.raises(IndexError, match=r"nothing was fed to the input 'x'.*Add more elements"):
+        pipe.run()
+    pipe.feed_input("x", full(1))
+    pipe.feed_input("x", full(2))
+    assert [pipe.run()[0].at(0)[0] for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda pipe, dali: pipe.feed_input("y", full(1)),
+        lambda pipe, dali: pipe.feed_input("x", full(1, 9)),
+        lambda pipe, dali: pipe.feed_input("x", full(1), layout="AB"),
+        lambda pipe, dali: pipe.feed_input("x", [1, 2]),
+        lambda pipe, dali: pipe.feed_input("x", None),
+        lambda pipe, dali: pipe.feed_input("x", "abc"),
+        lambda pipe, dali: [pipe.feed_input("x", full(1), layout="B"), pipe.run()],
+        lambda pipe, dali: [pipe.feed_input("x", [np.float32([1]), np.float32([2, 3])]), pipe.run()],
+        lambda pipe, dali: [pipe.feed_input("x", sub(dali, "tensors").TensorListCPU(full(1), "B")), pipe.run()],
+        lambda pipe, dali: [[pipe.feed_input("x", one) for one in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()],
+        lambda pipe, dali: [pipe.input_feed_count("x"), pipe.run(x=full(1)), pipe.run(x=full(2))],
+    ],
+)
+def test_forms_of_feeding(program):
+    both(lambda dali: program(made(dali, name="x", depth=1), dali))
+
+
+def test_declared_layouts_and_types_of_inputs():
+    both(lambda dali: (pipe := made(dali, name="x", depth=1, layout="A"), pipe.feed_input("x", full(1)), pipe.run())[2])
+    both(lambda dali: (pipe := made(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2])
+    ours_raises(lambda dali: made(dali, name="x", layout="A").feed_input("x", full(1), layout="B"), RuntimeError, 'expected the layout "A"')
+
+
+def test_an_input_with_a_source_cannot_be_fed():
+    both(lambda dali: made(dali, lambda: full(1), name="x").feed_input("x", full(1)))
+
+
+def test_feeding_a_node():
+    def program(dali):
+        pipe = dali.Pipeline(3, 1, None, prefetch_queue_depth=1)
+        with pipe:
+            node = dali.fn.external_source()
+            pipe.set_outputs(node + 1)
+        pipe.feed_input(node, full(1))
+        return pipe.run()
+
+    both(program)
+
+
+@pytest.mark.parametrize("no_copy", [None, True])
+def test_copies(no_copy):
+    """With no_copy the memory is read when the iteration runs."""
+
+    def program(dali):
+        values = full(1)
+        pipe = made(dali, name="x", depth=1, no_copy=no_copy)
+        pipe.feed_input("x", values)
+        values[:] = 5
+        return pipe.run()
+
+    both(program)
+
+
+def test_sources_may_use_their_memory_again():
+    def program(dali):
+        values = full(0)
+
+        def source(number):
+            values[:] = number
+            return values
+
+        pipe = made(dali, source)
+        return [pipe.run() for _ in range(2)]
+
+    both(program)
+
+
+def test_repeat_last():
+    """DALI needs a GPU for it."""
+    pipe = made(ours, name="x", depth=1, repeat_last=True)
+    with pytest.raises(IndexError):
+        pipe.run()
+    for k in range(2):
+        pipe.feed_input("x", full(k))
+    assert [pipe.run()[0].at(0)[0] for _ in range(4)] == [0, 1, 1, 1]
+    pipe.feed_input("x", full(5))
+    assert pipe.run()[0].at(0)[0] == 5
+    ours_raises(lambda dali: made(dali, lambda: full(1), repeat_last=True), ValueError, "repeat_last is for inputs that are fed")
+
+
+def test_blocking_inputs_wait_for_another_thread():
+    pipe = made(ours, name="x", depth=1, blocking=True)
+    pipe.build()
+    thread = threading.Timer(0.05, lambda: pipe.feed_input("x", full(4)))
+    thread.start()
+    assert pipe.run()[0].at(0)[0] == 4
+    thread.join()
+
+
+def test_iter_setup():
+    def program(dali):
+        class Own(dali.Pipeline):
+            def __init__(self):
+                super().__init__(3, 1, None)
+                self.input = dali.ops.ExternalSource()
+                self.count = 0
+
+            def define_graph(self):
+                self.data = self.input()
+                return self.data
+
+            def iter_setup(self):
+                if self.count == 4:
+                    raise StopIteration
+                self.feed_input(self.data, full(self.count))
+                self.count += 1
+
+        pipe, log = Own(), []
+        for _ in range(6):
+            try:
+                log.append([plain(pipe.run()), pipe.count])
+            except StopIteration:
+                log.append("stop")
+        return log
+
+    both(program)
+
+
+# The class.
+
+CALLS = {
+    "source": ({"source": lambda number: full(number)}, {}),
+    "source in the call": ({}, {"source": lambda number: full(number)}),
+    "source twice": ({"source": lambda: full(1)}, {"source": lambda: full(1)}),
+    "outputs": ({"source": lambda: (full(1), full(2)), "num_outputs": 2}, {}),
+    "outputs and name": ({"source": lambda: (full(1), full(2)), "num_outputs": 2, "name": "x"}, {}),
+    "outputs and name in the call": ({"source": lambda: (full(1), full(2)), "num_outputs": 2}, {"name": "x"}),
+    "outputs without a source": ({"num_outputs": 2}, {}),
+    "cycle in the call": ({"source": [full(1)]}, {"cycle": True}),
+    "cycle without a source": ({}, {"cycle": True}),
+    "cycle and source in the call": ({}, {"cycle": True, "source": [full(1)]}),
+    "repeat_last": ({"source": lambda: full(1)}, {"repeat_last": True}),
+    "unknown in the call": ({"source": lambda: full(1)}, {"foo": 1}),
+    **{
+        f"{name} twice": ({"source": lambda: full(1), name: value}, {name: value})
+        for name, value in {
+            **{"layout": "A", "ndim": 1, "batch": True, "parallel": False, "no_copy": True, "batch_info": False, "use_copy_kernel": False},
+            **{"name": "x", "prefetch_queue_depth": 2, "bytes_per_sample_hint": 2, "cycle": None, "repeat_last": True},
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_classes(case):
+    first, second = CALLS[case]
+
+    def program(dali):
+        pipe = dali.Pipeline(3, 1, None)
+        with pipe:
+            nodes = dali.ops.ExternalSource(**first)(**second)
+            pipe.set_outputs(*(nodes if isinstance(nodes, list) else [nodes]))
+        return pipe.run()
+
+    both(program)
+
+
+def test_unknown_arguments():
+    for call in (lambda dali: dali.fn.external_source(lambda: 1, foo=1), lambda dali: dali.ops.ExternalSource(foo=1)()):
+        assert isinstance(ours_raises(call, KeyError, "unexpected argument 'foo'"), TypeError)
+    for options in ({"num_outputs": 0}, {"num_outputs": -1}, {"device": "tpu"}):
+        ours_raises(lambda dali, options=options: made(dali, lambda: full(1), **options), ValueError, "fn.external_source: ")
+
+
+def test_checkpoints_know_only_sources_with_an_argument():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(ours, lambda number: full(number), more={"enable_checkpointing": True}).build()
+    with pytest.warns(UserWarning, match="checkpoint does not hold the position of this source"):
+        made(ours, lambda: full(1), more={"enable_checkpointing": True}).build()
+
+
+def test_a_checkpoint_continues():
+    def source(info):
+        return np.int64([info.idx_in_epoch, info.iteration])
+
+    pipe = made(ours, source, batch=False, more={"enable_checkpointing": True})
+    for _ in range(2):
+        pipe.run()
+    again = made(ours, source, batch=False, more={"enable_checkpointing": True, "checkpoint": pipe.checkpoint()})
+    for _ in range(2):
+        np.testing.assert_array_equal(again.run()[0].as_array(), pipe.run()[0].as_array())
+
+
+def test_pipelines_are_released():
+    """Without the garbage collector: sources, nodes and memory go with the pipeline."""
+    gc.disable()
+    try:
+        pipe = made(ours, lambda number: full(number))
+        pipe.run()
+        gone = weakref.ref(pipe)
+        del pipe
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running pipelines: prefetch, readers, the end of data, feeding, scheduled runs, sizes, errors, random numbers."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from _pipelines import both, ours_raises
+
+import torch_ndd.dali as ours
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return a folder of ten files whose contents are their numbers."""
+    (tmp_path / "0").mkdir()
+    for k in range(10):
+        (tmp_path / "0" / f"{k}.jpg").write_bytes(bytes([k]))
+    return str(tmp_path)
+
+
+def numbers(batch):
+    """Return the numbers in an output."""
+    return [int(batch.at(k).ravel()[0]) for k in range(len(batch))]
+
+
+def define(dali, function, batch_size=4, **more):
+    """Return a pipeline of a definition."""
+    more = {"num_threads": 1, "device_id": None, **more}
+    return dali.pipeline_def(function)(batch_size=batch_size, **more)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"pad_last_batch": True}, {"num_shards": 3, "shard_id": 1}, {"num_shards": 3, "shard_id": 1, "stick_to_shard": True}),
+        *({"num_shards": 3, "shard_id": 2, "pad_last_batch": True}, {"num_shards": 2, "pad_last_batch": True, "stick_to_shard": True}),
+    ],
+    ids=str,
+)
+def test_readers_go_round(files, options):
+    """Batches are full and without end; sizes and shards are told."""
+
+    def program(dali):
+        pipe = define(dali, lambda: dali.fn.readers.file(file_root=files, name="Reader", **options)[0])
+        return [numbers(pipe.run()[0]) for _ in range(8)], pipe.epoch_size("Reader"), pipe.reader_meta("Reader"), pipe.epoch_size()
+
+    both(program)
+
+
+def test_shuffling_reads_everything(files):
+    """An epoch of a shuffled reader has every file, each epoch in another order."""
+    pipe = define(ours, lambda: ours.fn.readers.file(file_root=files, random_shuffle=True)[0], 5, seed=3)
+    epochs = [numbers(pipe.run()[0]) + numbers(pipe.run()[0]) for _ in range(3)]
+    assert [sorted(one) for one in epochs] == [list(range(10))] * 3
+    assert epochs[0] != epochs[1] != list(range(10))
+
+
+def test_unknown_readers(files):
+    """Names that no reader has."""
+    both(lambda dali: define(dali, lambda: dali.fn.readers.file(file_root=files)[0]).epoch_size("nothing"))
+    both(lambda dali: define(dali, lambda: dali.fn.random.uniform()).reader_meta())
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_sources_are_called_ahead(depth):
+    """After build nothing is asked; k runs ask k + depth - 1 times."""
+
+    def program(dali):
+        calls = []
+
+        def source(iteration):
+            calls.append(iteration)
+            return np.full((4, 1), iteration, np.int32)
+
+        pipe = define(dali, lambda: dali.fn.external_source(source), prefetch_queue_depth=depth)
+        pipe.build()
+        counts = [len(calls)]
+        for _ in range(3):
+            pipe.run()
+            counts.append(len(calls))
+        return counts
+
+    assert both(program) == [0, depth, depth + 1, depth + 2]
+
+
+@pytest.mark.parametrize("depth", [1, 3, {"cpu_size": 3, "gpu_size": 2}], ids=str)
+def test_the_end_of_data(depth):
+    """What was issued is delivered, then StopIteration until reset, again and again."""
+
+    def program(dali):
+        def source(iteration):
+            if iteration == 4:
+                raise StopIteration
+            return np.full((2, 1), iteration, np.int32)
+
+        pipe = define(dali, lambda: dali.fn.external_source(source), 2, prefetch_queue_depth=depth)
+        pipe.build()
+        pipe.reset()
+        found = []
+        for _ in range(2):
+            for _ in range(7):
+                try:
+                    found.append(numbers(pipe.run()[0])[0])
+                except StopIteration:
+                    found.append("end")
+            pipe.reset()
+        return found
+
+    assert both(program) == [0, 1, 2, 3, "end", "end", "end"] * 2
+
+
+def test_iter_setup():
+    """iter_setup runs before each issued iteration and may end the data."""
+
+    def program(dali):
+        class Fed(dali.Pipeline):
+            def __init__(self):
+                super().__init__(2, 1, None)
+                self.count = 0
+
+            def define_graph(self):
+                self.input = dali.fn.external_source(name="data")
+                return self.input
+
+            def iter_setup(self):
+                if self.count == 5:
+                    raise StopIteration
+                self.feed_input(self.input, np.full((2, 1), self.count, np.int32))
+                self.count += 1
+
+        pipe, found = Fed(), []
+        pipe.build()
+        for _ in range(7):
+            try:
+                found.append((numbers(pipe.run()[0])[0], pipe.count))
+            except StopIteration:
+                found.append("end")
+        return found
+
+    both(program)
+
+
+def test_feeding():
+    """feed_input by node and by name; an iteration without a batch is an IndexError."""
+
+    def program(dali):
+        pipe = dali.Pipeline(2, 1, None, prefetch_queue_depth=2)
+        with pipe:
+            node = dali.fn.external_source(name="data")
+            pipe.set_outputs(node + 1)
+        pipe.build()
+        pipe.feed_input("data", np.zeros((2, 1), np.int32))
+        pipe.feed_input(node, [np.ones(1, np.int32)] * 2)
+        found = [numbers(pipe.run()[0])]
+        pipe.feed_input("data", np.full((2, 1), 5, np.int32))
+        found.append(numbers(pipe.run()[0]))
+        return found, pipe.input_feed_count("data")
+
+    both(program)
+
+    def unfed(dali):
+        pipe = define(dali, lambda: dali.fn.external_source(name="data"), 2)
+        pipe.build()
+        pipe.feed_input("data", np.zeros((2, 1), np.int32))
+        return numbers(pipe.run()[0]), pipe.run()
+
+    both(unfed)
+
+    def unknown(dali):
+        pipe = define(dali, lambda: dali.fn.external_source(name="data"), 2)
+        pipe.feed_input("other", np.zeros((2, 1), np.int32))
+
+    both(unknown)
+
+
+def test_inputs_of_run():
+    """run(name=batch) with one iteration at a time."""
+
+    def program(dali):
+        pipe = define(dali, lambda: dali.fn.external_source(name="data") * 2, 2, prefetch_queue_depth=1)
+        return [numbers(pipe.run(data=np.full((2, 1), k, np.int32))[0]) for k in range(3)]
+
+    assert both(program) == [[0, 0], [2, 2], [4, 4]]
+    both(lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2).run(data=np.zeros((2, 1))))
+    both(
+        lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2, exec_pipelined=False, exec_async=False).run(data=np.zeros((2, 1)))
+    )
+
+
+def test_scheduled_runs():
+    """schedule_run, share_outputs, release_outputs, outputs and empty."""
+
+    def program(dali):
+        calls = []
+
+        def source(iteration):
+            calls.append(iteration)
+            return np.full((2, 1), iteration, np.int32)
+
+        pipe = define(dali, lambda: dali.fn.external_source(source), 2)
+        pipe.build()
+        found = [pipe.empty()]
+        pipe.schedule_run()
+        found += [len(calls), pipe.empty(), numbers(pipe.share_outputs()[0])]
+        pipe.release_outputs()
+        pipe.schedule_run()
+        found += [len(calls), numbers(pipe.outputs()[0])]
+        return found
+
+    both(program)
+
+
+def test_nothing_scheduled():
+    """Nothing to share is StopIteration."""
+
+    def program(dali):
+        pipe = define(dali, lambda: dali.fn.random.uniform(), 2)
+        pipe.build()
+        return pipe.share_outputs()
+
+    both(program)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_mixed_use(check):
+    """run and schedule_run on one pipeline."""
+
+    def program(dali):
+        pipe = define(dali, lambda: dali.fn.constant(idata=[1]), 2)
+        pipe.build()
+        pipe.enable_api_check(check)
+        pipe.run()
+        pipe.schedule_run()
+        return numbers(pipe.share_outputs()[0])
+
+    both(program)
+
+
+def test_batch_sizes_vary():
+    """Sources give the size; what has no inputs follows; sizes that differ are an error."""
+
+    def program(dali):
+        def define_graph():
+            node = dali.fn.external_source(lambda i: np.zeros((1 + i, 2), np.float32))
+            return node + dali.fn.random.uniform(shape=[2]) * 0, dali.types.Constant([1, 2]), dali.fn.random.coin_flip(probability=0.0), 7
+
+        pipe = define(dali, define_graph)
+        return [pipe.run() for _ in range(3)]
+
+    both(program)
+
+    def clash(dali):
+        def define_graph():
+            return dali.fn.external_source(lambda i: np.zeros((1, 2))), dali.fn.external_source(lambda i: np.zeros((2, 2)))
+
+        return define(dali, define_graph).run()
+
+    both(clash)
+
+
+def test_readers_need_full_batches(files):
+    """A source of another size beside a reader is an error."""
+
+    def program(dali):
+        return define(dali, lambda: (dali.fn.external_source(lambda i: np.zeros((1, 2))), dali.fn.readers.file(file_root=files)[0])).run()
+
+    both(program)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        *({"output_dtype": "FLOAT"}, {"output_dtype": ["FLOAT", None]}, {"output_dtype": "INT32"}, {"output_ndim": [1, 0]}, {"output_ndim": [2, 0]}),
+        *({"output_ndim": [1]}, {"output_dtype": "NO_TYPE"}, {"output_ndim": -1}, {"output_dtype": 3}, {"output_ndim": "a"}, {"output_layout": 5}),
+    ],
+    ids=str,
+)
+def test_declared_outputs(declared):
+    """Types and dimensions that were declared are checked."""
+
+    def program(dali):
+        def value(one):
+            return getattr(dali.types, one) if isinstance(one, str) and one != "a" else one
+
+        given = {key: [value(one) for one in entry] if isinstance(entry, list) else value(entry) for key, entry in declared.items()}
+        pipe = define(dali, lambda: (dali.types.Constant([1.0, 2.0]), dali.types.Constant(2.5)), 2, **given)
+        return pipe.run(), [str(one) for one in pipe.output_dtype()], pipe.output_ndim()
+
+    both(program)
+
+
+# Errors.
+
+
+def test_an_error_comes_with_its_iteration():
+    """Good results issued before are delivered, and the iterations after it."""
+
+    def program(dali):
+        def define_graph():
+            node = dali.fn.external_source(lambda i: np.full((2, 1), 2 - i, np.int32))
+            return 10 // node
+
+        pipe, found = define(dali, define_graph, 2, prefetch_queue_depth=3), []
+        for _ in range(5):
+            try:
+                found.append(numbers(pipe.run()[0])[0])
+            except Exception as error:
+                found.append(isinstance(error, ValueError))
+        return found
+
+    assert both(program) == [5, 10, True, -10, -5]
+
+
+def test_an_error_names_the_operator_and_its_lines(tmp_path):
+    """The function, the line of the definition and the sample."""
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "bad.jpg").write_bytes(b"not an image")
+
+    def helper(files):
+        return ours.fn.decoders.image(files)  # the line of the error
+
+    def define_graph():
+        files, _ = ours.fn.readers.file(file_root=str(tmp_path))
+        return helper(files)
+
+    error = ours_raises(lambda dali: define(dali, define_graph).run(), RuntimeError, r"torch_ndd\.dali\.fn\.decoders\.image")
+    text = str(error)
+    assert "in helper" in text
+    assert "return ours.fn.decoders.image(files)  # the line of the error" in text
+    assert "in define_graph" in text
+    assert "bad.jpg" in text
+    assert "in test_an_error_names" not in text  # not part of the definition
+    class_error = ours_raises(
+        lambda dali: define(dali, lambda: dali.ops.decoders.Image()(dali.fn.readers.file(file_root=str(tmp_path))[0])).run(),
+        RuntimeError,
+        r"torch_ndd\.dali\.ops\.decoders\.Image",
+    )
+    assert "sample 0" in str(class_error)
+
+
+def test_errors_of_pending_work_name_their_operator():
+    """A failure of queued work, met by an operator after it."""
+
+    def define_graph():
+        node = ours.fn.external_source(lambda i: np.zeros((2, 3), np.int32))
+        divided = 1 // node  # fails when computed
+        return ours.fn.reductions.sum(divided + 1)
+
+    text = str(ours_raises(lambda dali: define(dali, define_graph, 2).run(), ValueError, "zero"))
+    assert "torch_ndd.dali.arithmetic //" in text
+    assert "divided = 1 // node  # fails when computed" in text
+
+
+def test_errors_of_sources_come_unchanged():
+    """Good iterations first, then the source's own exception."""
+
+    class Own(Exception):
+        pass
+
+    def source(iteration):
+        if iteration == 2:
+            raise Own("mine")
+        return np.full((2, 1), iteration, np.int32)
+
+    pipe = define(ours, lambda: ours.fn.external_source(source), 2, prefetch_queue_depth=4)
+    assert [numbers(pipe.run()[0])[0] for _ in range(2)] == [0, 1]
+    for _ in range(2):  # asked again, the source raises again
+        with pytest.raises(Own, match=r"^mine$"):
+            pipe.run()
+
+
+# Random numbers.
+
+
+def draws(dali, runs=2, seed=5, more=None):
+    """Return numbers of a pipeline with two random operators."""
+
+    def define_graph():
+        return dali.fn.random.uniform(**(more or {})), dali.fn.random.uniform()
+
+    pipe = define(dali, define_graph, 3, seed=seed)
+    return [np.stack([one.as_array() for one in pipe.run()]) for _ in range(runs)]
+
+
+def test_equal_seeds_give_equal_numbers():
+    """With a seed, runs of equal pipelines are equal; operators and iterations differ."""
+    first, second = draws(ours), draws(ours)
+    np.testing.assert_array_equal(first, second)
+    assert (first[0] != first[1]).all()
+    assert (first[0][0] != first[0][1]).all()
+    assert (np.array(draws(ours, seed=6)) != np.array(first)).all()
+    assert (np.array(draws(ours, seed=None)) != np.array(draws(ours, seed=None))).all()
+
+
+def test_seeds_of_operators():
+    """A seed of an operator is the same in every pipeline and for every operator."""
+    one, other = draws(ours, seed=1, more={"seed": 7}), draws(ours, seed=2, more={"seed": 7})
+    np.testing.assert_array_equal(np.array(one)[:, 0], np.array(other)[:, 0])
+
+    def define_graph():
+        return ours.fn.random.uniform(seed=7), ours.fn.random.uniform(seed=7)
+
+    a, b = define(ours, define_graph, 3).run()
+    np.testing.assert_array_equal(a.as_array(), b.as_array())
+    np.testing.assert_array_equal(a.as_array(), np.array(one)[0, 0])
+
+
+def test_pruned_operators_do_not_count():
+    """Operators that no output needs change no numbers."""
+
+    def define_graph(extra):
+        if extra:
+            ours.fn.random.uniform()
+        return ours.fn.random.uniform()
+
+    pipes = [ours.pipeline_def(define_graph)(extra, batch_size=3, num_threads=1, seed=4) for extra in (False, True)]
+    np.testing.assert_array_equal(*(pipe.run()[0].as_array() for pipe in pipes))
+
+
+def test_samples_do_not_depend_on_the_batch_size():
+    """Sample i of the first iteration is the same for every batch size."""
+    small, large = (define(ours, lambda: ours.fn.random.normal(shape=[3]), size, seed=4).run()[0] for size in (2, 5))
+    np.testing.assert_array_equal(small.as_array(), large.as_array()[:2])
+
+
+def test_one_node_is_one_draw():
+    """A node used twice has the same numbers."""
+
+    def define_graph():
+        flip = ours.fn.random.coin_flip()
+        return flip, flip + 0
+
+    a, b = define(ours, define_graph, 16).run()
+    np.testing.assert_array_equal(a.as_array(), b.as_array())
+
+
+# Lifetime.
+
+
+def test_pipelines_end_without_the_garbage_collector():
+    """A pipeline is not part of a reference cycle."""
+    gc.disable()
+    try:
+        pipe = define(ours, lambda: ours.fn.random.uniform() + 1, 2)
+        pipe.run()
+        reference = weakref.ref(pipe)
+        del pipe
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def test_outputs_stay_valid():
+    """Later runs do not change earlier outputs, and outputs outlive the pipeline."""
+    pipe = define(ours, lambda: ours.fn.external_source(lambda i: np.full((2, 1000), i, np.int32)) + 1, 2)
+    kept = [pipe.run()[0] for _ in range(5)]
+    del pipe
+    assert [numbers(one)[0] for one in kept] == [1, 2, 3, 4, 5]

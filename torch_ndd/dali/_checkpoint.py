@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of pipelines: where the user is, as JSON that is checked key by key."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .._core.checkpoint import write_whole
+from .._core.states import anything, checked, equal, keys, one_of, or_none, parsed
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
+
+_KIND = "checkpoint of a torch_ndd.dali pipeline"
+_CHECKPOINT = keys({"iterator": or_none(anything)}, kind=one_of(_KIND), version=equal(1), pipeline=anything)
+
+
+def save(pipeline: "Pipeline", filename: str | None = None, iterator: dict[str, Any] | None = None) -> bytes:
+    """Return the state after the last batch that the user has taken, and write it to a file if there is a name.
+
+    Args:
+        pipeline: It is built.
+        filename: The file, which is complete or unchanged whenever the process ends.
+        iterator: The place of an iterator in its epoch.
+
+    Raises:
+        RuntimeError: checkpointing is not enabled.
+    """
+    if not pipeline.enable_checkpointing:
+        raise RuntimeError("Pipeline.checkpoint: checkpointing is not enabled; create the pipeline with enable_checkpointing=True")
+    state = pipeline._built().state_dict()
+    text = json.dumps({"kind": _KIND, "version": 1, "pipeline": state, "iterator": iterator})
+    if filename is not None:
+        write_whole(filename, text)
+    return text.encode()
+
+
+def restore(pipeline: "Pipeline", data: bytes | str) -> None:
+    """Go to the place of a checkpoint, before the first iteration.
+
+    Raise RuntimeError for anything else than a result of :func:`save` of this graph; the pipeline cannot be used then.
+    """
+    executor = pipeline._executor
+    assert executor is not None
+    try:
+        if not pipeline.enable_checkpointing:
+            raise ValueError("checkpoint= needs enable_checkpointing=True")
+        if not isinstance(data, bytes | bytearray | str):
+            raise ValueError(f"checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}")
+        given = checked("Pipeline", _CHECKPOINT, parsed("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
+        state = given["pipeline"]
+        operations = state.get("operations") if isinstance(state, dict) else None
+        if not isinstance(operations, dict):
+            raise ValueError("this is no checkpoint: the states of the operators are missing")
+        lacking = sorted(set(executor.state_dict()["operations"]) - set(operations))
+        if lacking:
+            raise ValueError(f"the checkpoint is of another graph: it has no state of the operator {lacking[0]!r}")
+        executor.load_state_dict(state)
+    except (ValueError, RuntimeError) as error:
+        refused = RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")
+        executor.fail(refused)
+        raise refused from None
+    pipeline._iterator_state = given.get("iterator")

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations behind conditions: splitting and merging batches, truth values."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ... import types
+from ..._core.batch import Batch, as_batch, new_batch
+from .._graph import Operation, Step, create
+from ..data_node import DataNode
+
+
+class _Split(Operation):
+    """The samples for which a condition holds, and the others."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        truth = truth_of(self.title, arguments["predicate"])
+        values = inputs[0]
+        if values.batch_size != len(truth):
+            raise RuntimeError(f"{self.title}: the condition has {len(truth)} samples, but a value used in a branch has {values.batch_size}")
+        return tuple(values.select(np.flatnonzero(truth == side).tolist()) for side in (True, False))
+
+
+class _Merge(Operation):
+    """Samples of two batches in the order of a condition."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        truth = truth_of(self.title, arguments["predicate"])
+        first, second = inputs
+        sizes = int(truth.sum()), int((~truth).sum())
+        if (first.batch_size, second.batch_size) != sizes:
+            raise RuntimeError(
+                f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but got {sizes[0]} and {sizes[1]}"
+            )
+        if not second.batch_size:
+            return (first,)
+        if not first.batch_size:
+            return (second,)
+        for what, values in (
+            ("types", [types.dtype_name(one.dtype) for one in inputs]),
+            ("numbers of dimensions", [one.ndim for one in inputs]),
+            ("layouts", [one.layout or "" for one in inputs]),
+            ("devices", [one.device.device_type for one in inputs]),
+        ):
+            if values[0] != values[1]:
+                raise RuntimeError(
+                    f"{self.title}: the branches of an `if` give the same variable values of different {what}: {values[0]!r} where "
+                    f"the condition holds, {values[1]!r} elsewhere"
+                )
+        places = np.where(truth, np.cumsum(truth) - 1, np.cumsum(~truth) - 1).tolist()
+        samples = [(first if which else second).select(place) for which, place in zip(truth.tolist(), places, strict=True)]
+        return (as_batch(samples),)
+
+
+class _Not(Operation):
+    """Logical negation of one value per sample."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        return (new_batch(torch.from_numpy(~truth_of(self.title, inputs[0]))),)
+
+
+class _Condition(Operation):
+    """The condition of an `if`: a truth value per sample."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        return (new_batch(torch.from_numpy(truth_of(self.title, inputs[0]))),)
+
+
+class _Operand(Operation):
+    """The operand of `and` or `or`: one bool per sample."""
+
+    takes_empty = True
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        (values,) = inputs
+        if values.batch_size and values.dtype != torch.bool:
+            raise RuntimeError(
+                f"{self.title}: the {self.constants['side']} operand must be bool, got {types.dtype_name(values.dtype)}; compare it with a number, "
+                "for example `x != 0`"
+            )
+        return (new_batch(torch.from_numpy(truth_of(self.title, values))),)
+
+
+def truth_of(title: str, values: Batch) -> np.ndarray:
+    """Return one truth value per sample, bool (N,)."""
+    if not values.batch_size:
+        return np.zeros(0, np.bool_)
+    if values.device.device_type != "cpu":
+        raise RuntimeError(f"{title}: a condition must be in host memory, got a value on the GPU")
+    if values.ndim:
+        raise RuntimeError(
+            f"{title}: a condition must be one number per sample (no dimensions), got samples of {values.ndim} dimensions, the first one of "
+            f"the shape {values.shape[0]}. fn.reductions and indexing make a number of an array"
+        )
+    given = values.torch()
+    return (given if given.dtype == torch.bool else given != 0).numpy()
+
+
+def split(node: DataNode, condition: DataNode) -> list[DataNode]:
+    """Return the samples of a node for which the condition holds, and the others."""
+    made = create(
+        _Split,
+        "_conditional__Split",
+        [node],
+        {"predicate": condition},
+        outputs=2,
+        schema="_conditional.split",
+        title="`if`",
+        output_device=node.device,
+    )
+    for one in made:
+        one.ndim, one.dtype, one.layout = node.ndim, node.dtype, node.layout
+    return made
+
+
+def merge(first: DataNode, second: DataNode, condition: DataNode) -> DataNode:
+    """Return ``first`` where the condition holds, ``second`` elsewhere."""
+    devices = {first.device, second.device}
+    if len(devices) > 1:
+        raise RuntimeError("the branches of an `if` give the same variable values on different devices: call .gpu() or .cpu() in one of them")
+    made = create(
+        _Merge,
+        "_conditional__Merge",
+        [first, second],
+        {"predicate": condition},
+        schema="_conditional.merge",
+        title="`if`",
+        output_device=first.device,
+    )
+    return made[0]
+
+
+def negated(node: DataNode) -> DataNode:
+    """Return ``not node``."""
+    return create(_Not, "_conditional__Not", [node], schema="_conditional.negated", title="`not`")[0]
+
+
+def condition_of(node: DataNode) -> DataNode:
+    """Return the truth values of the condition of an `if`."""
+    return create(_Condition, "_conditional__Condition", [node], schema="_conditional.condition", title="`if`")[0]
+
+
+def checked(node: DataNode, name: str, side: str) -> DataNode:
+    """Return the operand of a logical expression after a check."""
+    made: Sequence[DataNode] = create(
+        _Operand, "_conditional__Operand", [node], constants={"name": name, "side": side}, schema="_conditional.operand", title=f"`{name}`"
+    )
+    return made[0]

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scopes: which samples of the batch the statement that is being traced works on, and how values get from one scope to another.
+
+The definition begins in the root scope, which has all samples. A condition splits a scope in two. A node belongs to the scope in which it was made;
+an inner scope gets its part by a split. Where the ways through the program meet again, the values of several scopes are merged in the original order.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .. import types as dali_types
+from ..data_node import DataNode
+
+if TYPE_CHECKING:
+    from ._slots import Changes
+
+
+class Undefined:
+    """The value of a variable that has none."""
+
+    def __repr__(self) -> str:
+        return "<undefined>"
+
+
+UNDEFINED = Undefined()
+
+
+class Parting:
+    """A scope split in two by a condition, one truth value for each sample of the scope."""
+
+    def __init__(self, scope: "Scope", condition: DataNode) -> None:
+        self.scope = scope
+        self.condition = trace.bring(condition, scope)
+        self.sides = {True: Scope(self, True), False: Scope(self, False)}
+        self._split: dict[int, tuple[DataNode, dict[bool, DataNode]]] = {}
+
+    def split(self, node: DataNode, side: bool) -> DataNode:
+        """Return the part of a node of the scope that one side has."""
+        if id(node) not in self._split:
+            from ._operations import split
+
+            with unscoped():
+                parts = split(node, self.condition)
+            self._split[id(node)] = node, dict(zip((True, False), parts, strict=True))
+            for which, part in self._split[id(node)][1].items():
+                trace.put(part, self.sides[which])
+        return self._split[id(node)][1][side]
+
+
+class Scope:
+    """The samples that one side of a parting has; without a parting, all samples."""
+
+    def __init__(self, parting: Parting | None = None, side: bool = True) -> None:
+        self.parting = parting
+        self.side = side
+
+    @property
+    def parent(self) -> "Scope | None":
+        """The scope that was split."""
+        return None if self.parting is None else self.parting.scope
+
+    def path(self, ancestor: "Scope") -> "list[Scope]":
+        """Return the scopes from the one below an ancestor to this one; RuntimeError if it is none."""
+        found: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not ancestor:
+            if scope is None:
+                raise RuntimeError("a value that was made in one branch of an `if` is used where that branch does not run")
+            found.append(scope)
+            scope = scope.parent
+        return found[::-1]
+
+
+class Trace(threading.local):
+    """What is known while definitions are traced in this thread."""
+
+    def __init__(self) -> None:
+        self.scope: Scope | None = None  # of the statement being traced; None outside definitions with conditionals
+        self.raw = False  # the nodes of operations are taken as they are
+        self.owners: dict[int, tuple[DataNode, Scope]] = {}  # by identity of the node; all others belong to the root
+        self.root = Scope()
+        self.changes: list[Changes] = []  # one for each branch that is being traced
+
+    def put(self, node: DataNode, scope: Scope) -> None:
+        """Record the scope of a node."""
+        self.owners[id(node)] = node, scope
+
+    def owner(self, node: DataNode) -> Scope:
+        """Return the scope of a node."""
+        return self.owners[id(node)][1] if id(node) in self.owners else self.root
+
+    def bring(self, node: DataNode, scope: Scope) -> DataNode:
+        """Return the part of a node that the samples of a scope have."""
+        for inner in scope.path(self.owner(node)):
+            assert inner.parting is not None
+            node = inner.parting.split(node, inner.side)
+        return node
+
+
+trace = Trace()
+
+
+class scope:
+    """``with scope():`` around a definition whose conditions may be nodes."""
+
+    def __enter__(self) -> None:
+        self._before = dict(trace.__dict__)
+        trace.__init__()  # type: ignore[misc]
+        trace.scope = trace.root
+
+    def __exit__(self, *error: object) -> None:
+        trace.__dict__.update(self._before)
+
+
+class unscoped:
+    """``with unscoped():`` around operations whose inputs belong to several scopes."""
+
+    def __enter__(self) -> None:
+        self._before, trace.raw = trace.raw, True
+
+    def __exit__(self, *error: object) -> None:
+        trace.raw = self._before
+
+
+class within:
+    """``with within(scope):`` around operations of another scope than that of the statement."""
+
+    def __init__(self, target: Scope) -> None:
+        self._target = target
+
+    def __enter__(self) -> None:
+        self._before, trace.scope = trace.scope, self._target
+
+    def __exit__(self, *error: object) -> None:
+        trace.scope = self._before
+
+
+def adapt(inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the parts of an operation's nodes that the current scope has."""
+    here = trace.scope
+    if here is None or trace.raw:
+        return inputs, dict(arguments)
+    return [_brought(one, here) for one in inputs], {key: _brought(one, here) for key, one in arguments.items()}
+
+
+def register(outputs: Sequence[DataNode]) -> None:
+    """Record the scope of new nodes. Operations without inputs run for all samples."""
+    here = trace.scope
+    if here is None or trace.raw or here is trace.root or not outputs:
+        return
+    source = outputs[0].source
+    if source is not None and (source.inputs or source.arguments):
+        for node in outputs:
+            trace.put(node, here)
+
+
+def size_of_branch() -> list[DataNode]:
+    """Return a node with the samples of the current branch; none outside branches."""
+    here = trace.scope
+    if here is None or trace.raw or here.parting is None:
+        return []
+    return [here.parting.split(here.parting.condition, here.side)]
+
+
+def _brought(value: Any, here: Scope) -> Any:
+    if isinstance(value, DataNode):
+        return trace.bring(value, here)
+    if isinstance(value, list | tuple) and any(isinstance(one, DataNode) for one in value):
+        return type(value)(_brought(one, here) for one in value)
+    return value
+
+
+# --- Merging ---------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _constant(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return False
+    if isinstance(value, bool | int | float | np.ndarray | np.generic | torch.Tensor | dali_types.ScalarConstant):
+        return True
+    return isinstance(value, dali_types.DALIDataType | dali_types.DALIInterpType | dali_types.DALIImageType)
+
+
+def _in_scope(value: Any, target: Scope) -> DataNode:
+    if not isinstance(value, DataNode):
+        from .._operators import as_node
+
+        with unscoped():
+            value = as_node(value, "a value assigned in a branch")
+    return trace.bring(value, target)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two Python values are equal and of one type, so that they need not become nodes."""
+    if a is b:
+        return True
+    return type(a) is type(b) and isinstance(a, bool | int | float | str | bytes | np.generic) and bool(a == b)
+
+
+class Inconsistent(Exception):
+    """The ways that meet have values that cannot be merged. ``args[0]`` is the error for the user."""
+
+
+def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, target: Scope, what: str, names: Sequence[str]) -> Any:
+    """Return the value in ``target`` that is ``values[0]`` where the condition holds, else ``values[1]``. Values may be nested.
+
+    Raise:
+        RuntimeError: one of the values is undefined.
+        ValueError: they are nested in different ways, or cannot be values of a graph.
+    """
+    a, b = values
+    if a is b or (not isinstance(a, DataNode) and not isinstance(b, DataNode) and _same(a, b)):
+        return a
+    for value, name in zip(values, names, strict=True):
+        if isinstance(value, Failed):
+            raise value.error
+        if value is UNDEFINED:
+            raise RuntimeError(
+                f"{what} has a value on one way through an `if` statement but not on the other: it must also get a value in {name}, "
+                "or before the statement"
+            )
+    if isinstance(a, DataNode) or isinstance(b, DataNode) or (_constant(a) and _constant(b)):
+        for value, name in zip(values, names, strict=True):
+            if not isinstance(value, DataNode) and not _mergeable(value):
+                raise ValueError(
+                    f"Divergent data: {what} is a DataNode on one way through an `if` statement, but {_kind(value)} in {name}. Both must be nodes, "
+                    "numbers or arrays, or be nested in the same way"
+                )
+        from ._operations import merge
+
+        parts = [_in_scope(value, where) for value, where in zip(values, scopes, strict=True)]
+        with unscoped():
+            made = merge(parts[0], parts[1], condition)
+        trace.put(made, target)
+        return made
+    if type(a) is type(b) and isinstance(a, list | tuple):
+        if len(a) != len(b):
+            raise ValueError(f"Divergent data: {what} has {len(a)} elements in one branch of an `if` statement and {len(b)} in the other")
+        parts = [merged(pair, scopes, condition, target, f"{what}[{k}]", names) for k, pair in enumerate(zip(a, b, strict=True))]
+        return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
+    if type(a) is type(b) and isinstance(a, dict):
+        if a.keys() != b.keys():
+            raise ValueError(f"Divergent data: {what} has the keys {list(a)} in one branch of an `if` statement and {list(b)} in the other")
+        made = {key: merged((a[key], b[key]), scopes, condition, target, f"{what}[{key!r}]", names) for key in a}
+        return made if type(a) is dict else type(a)(made)
+    raise ValueError(
+        f"Divergent data: {what} is {_kind(a)} in one branch of an `if` statement and {_kind(b)} in the other. Both must be nodes, numbers or "
+        "arrays, or be nested in the same way"
+    )
+
+
+def _mergeable(value: Any) -> bool:
+    if _constant(value):
+        return True
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, bool | int | float) for one in value)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}" if isinstance(value, DataNode | list | tuple | dict) else f"{value!r}"
+
+
+class Failed:
+    """The value of a variable that could not be merged: its first use raises the error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def _raise(self, *_: Any, **__: Any) -> Any:
+        raise self.error
+
+    __call__ = __bool__ = __iter__ = __len__ = __getitem__ = __int__ = __float__ = __index__ = __getattr__ = _raise
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _raise
+
+
+class Arrival:
+    """A way through the program that reaches a place where ways meet.
+
+    Attributes:
+        scope: The samples that take it.
+        values: What it brings along: variables by name, or the value of a ``return``.
+        changed: Attributes and items that it changed, by slot.
+    """
+
+    def __init__(self, scope: Scope, values: dict[str, Any]) -> None:
+        self.scope = scope
+        self.values = values
+        self.changed: dict[Any, Any] = {}
+
+
+class Meeting:
+    """Ways through the program that have met.
+
+    Attributes:
+        scope: The samples of all of them.
+        mask: Which samples of the scope below which they met these are; None if all.
+    """
+
+    def __init__(self, scope: Scope, mask: DataNode | None, pick: Callable[[Callable[[Arrival], Any], str], Any]) -> None:
+        self.scope = scope
+        self.mask = mask
+        self.pick = pick  # pick(get, what) -> the merged value of get(arrival); `what` is its name for messages
+
+
+def met(below: Scope, arrivals: Iterable[Arrival], everything: bool = False) -> Meeting:
+    """Return where several ways meet whose scopes are below a common one; ``everything`` if they have all its samples."""
+    groups: dict[int, list[Arrival]] = {}
+    for one in arrivals:
+        path = one.scope.path(below)
+        if not path:
+            return Meeting(below, None, lambda get, what, one=one: get(one))
+        groups.setdefault(id(path[0].parting), []).append(one)
+    several = [_of_group(below, group) for group in groups.values()]
+    result = several[0]
+    for k, other in enumerate(several[1:], 2):
+        result = _union(below, result, other, everything and k == len(several))
+    return result
+
+
+def _of_group(below: Scope, group: list[Arrival]) -> Meeting:
+    """Return where ways meet that one parting separated, or that it did not."""
+    parting = group[0].scope.path(below)[0].parting
+    assert parting is not None
+    sides = {side: [one for one in group if one.scope.path(below)[0].side is side] for side in (True, False)}
+    meetings = {side: met(parting.sides[side], several) for side, several in sides.items() if several}
+    if len(meetings) == 1:
+        ((side, only),) = meetings.items()
+        return Meeting(only.scope, _lifted(parting, side, only.mask), only.pick)
+    if all(one.mask is None for one in meetings.values()):
+        return Meeting(below, None, _picker(meetings[True], meetings[False], parting.condition, below))
+    masks = [True if meetings[side].mask is None else meetings[side].mask for side in (True, False)]
+    mask = merged(masks, list(parting.sides.values()), parting.condition, below, "a mask", ("", ""))
+    target = Parting(below, mask).sides[True]
+    condition = trace.bring(parting.condition, target)
+    return Meeting(target, mask, _picker(meetings[True], meetings[False], condition, target))
+
+
+def _lifted(parting: Parting, side: bool, mask: DataNode | None) -> DataNode:
+    """Return a mask of one side, None for all of it, as a mask of the scope that was split."""
+    masks = [mask if mask is not None else True, False][:: 1 if side else -1]
+    return merged(masks, list(parting.sides.values()), parting.condition, parting.scope, "a mask", ("", ""))
+
+
+def _union(below: Scope, one: Meeting, other: Meeting, everything: bool) -> Meeting:
+    assert one.mask is not None
+    assert other.mask is not None
+    if everything:
+        return Meeting(below, None, _picker(one, other, one.mask, below))
+    with within(below):
+        mask = one.mask | other.mask
+    target = Parting(below, mask).sides[True]
+    return Meeting(target, mask, _picker(one, other, trace.bring(one.mask, target), target))
+
+
+def _picker(one: Meeting, other: Meeting, condition: DataNode, target: Scope) -> Callable[[Callable[[Arrival], Any], str], Any]:
+    def pick(get: Callable[[Arrival], Any], what: str) -> Any:
+        values = one.pick(get, what), other.pick(get, what)
+        return merged(values, (one.scope, other.scope), condition, target, what, ("the first branch (`if`)", "the other branch (`else`)"))
+
+    return pick

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what users feed to a pipeline, or their sources return, to batches."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import types as elements
+from .._core.batch import Batch, as_batch, batch, new_batch
+from .._core.tensor import Tensor
+from . import tensors
+from ._graph import EMPTY
+
+_SAMPLES = "a batch is an array whose first dimension counts samples, a list of arrays, or a TensorListCPU"
+
+
+def sample(title: str, data: Any, what: str = "a sample") -> Tensor:
+    """Return one sample over the user's memory. Raise RuntimeError for anything but an array."""
+    if isinstance(data, np.generic):
+        data = np.asarray(data)
+    elif not is_array(data):
+        raise RuntimeError(f"{title}: {what} must be an array, got {_named(data)}: make it with np.asarray or torch.as_tensor")
+    try:
+        return tensors.imported(title, data)
+    except (TypeError, BufferError) as error:
+        raise RuntimeError(f"{title}: {what}: {error}") from None
+
+
+def is_array(data: Any) -> bool:
+    """Return whether data is one array, rather than a list of them or something else."""
+    if isinstance(data, np.ndarray | torch.Tensor | tensors.TensorCPU | tensors.TensorGPU | Tensor) or tensors.is_capsule(data):
+        return True
+    if isinstance(data, list | tuple | type) or is_list(data):
+        return False
+    return any(hasattr(data, name) for name in ("__array_interface__", "__cuda_array_interface__", "__dlpack__", "__array__"))
+
+
+def is_list(data: Any) -> bool:
+    """Return whether data is a batch of this package."""
+    return isinstance(data, tensors.TensorListCPU | tensors.TensorListGPU | Batch)
+
+
+def _named(data: Any) -> str:
+    return "None" if data is None else f"an object of type {type(data).__name__}"
+
+
+def as_fed(title: str, data: Any, most: int, share: bool) -> Batch:
+    """Return the user's data as a batch, in memory of its own unless ``share``.
+
+    Raises:
+        RuntimeError: no batch, more than ``most`` samples, or samples of different types, dimensions or layouts.
+    """
+    copied = False
+    samples: Any
+    if is_list(data):
+        samples = data if isinstance(data, Batch) else data._batch
+        _check_size(title, samples.batch_size, most)
+    elif isinstance(data, list | tuple):
+        _check_size(title, len(data), most)
+        if not data:
+            return EMPTY
+        samples = _uniform(title, data)
+    else:
+        samples = _whole(title, data)
+        _check_size(title, samples.shape[0], most)
+        copied = isinstance(data, np.ndarray) and not samples._external  # because it cannot be shared
+    if not share and not copied:
+        return batch(samples)
+    made = as_batch(samples)
+    if made._external:
+        made = copy.copy(made)
+        made._external = False  # the user has promised not to write to it
+    return made
+
+
+def _whole(title: str, data: Any) -> Tensor:
+    """Return an array of samples."""
+    if not is_array(data):
+        raise RuntimeError(f"{title}: {_SAMPLES}; got {_named(data)}")
+    made = sample(title, data, "a batch")
+    if not made.ndim:
+        raise IndexError(f"{title}: {_SAMPLES}; got an array without dimensions")
+    if made._layout is not None:  # that of the whole, not of a sample
+        made = copy.copy(made)
+        made._layout = None
+    return made
+
+
+def _check_size(title: str, count: int, most: int) -> None:
+    if count > most:
+        raise RuntimeError(f"{title}: expected a batch of at most {most} samples, the batch_size of the pipeline, got {count}")
+
+
+def _uniform(title: str, data: Sequence[Any]) -> list[Any]:
+    """Return samples that have one type, number of dimensions and layout."""
+    if all(type(one) is np.ndarray for one in data) and len({(one.dtype, one.ndim) for one in data}) == 1:
+        return list(data)
+    parts = [sample(title, one, f"sample {i} of a batch") for i, one in enumerate(data)]
+    layouts = {one.layout for one in parts if one.layout}
+    first = parts[0]
+    for i, one in enumerate(parts):
+        if (one.dtype, one.ndim) != (first.dtype, first.ndim) or len(layouts) > 1:
+            raise RuntimeError(
+                f"{title}: all samples of a batch must have the same type, number of dimensions and layout; sample {i} is {described(one)}, sample 0 "
+                f"is {described(first)}"
+            )
+    return parts
+
+
+def described(one: Tensor | Batch) -> str:
+    """Return type, number of dimensions and layout in words."""
+    return f"{elements.dtype_name(one.dtype)} with {one.ndim} dimensions" + (f' and the layout "{one.layout}"' if one.layout else "")
+
+
+class Expected:
+    """What the batches of one input must be like: as declared, and like the batches before.
+
+    Args:
+        title: Name of the operator, for messages.
+        layout: Layout of the samples; None for that of the data.
+        dtype: Their type, None or ``NO_TYPE`` for any.
+        ndim: Their number of dimensions, None for any.
+
+    Raises:
+        ValueError, TypeError: no type, or no number.
+        RuntimeError: a negative number of dimensions, or one that does not fit the layout.
+    """
+
+    def __init__(self, title: str, layout: str | None, dtype: Any, ndim: int | None) -> None:
+        self._title = title
+        self.layout = layout or None
+        self._dtype = None if dtype is None or dtype == elements.NO_TYPE else elements.to_dtype(dtype)
+        self._ndim = None if ndim is None else int(ndim)
+        if self._ndim is not None and self._ndim < 0:
+            raise RuntimeError(f"{title}: ndim must be 0 or greater, got {ndim}")
+        if self._ndim is not None and self.layout and len(self.layout) != self._ndim:
+            raise RuntimeError(f'{title}: the layout "{layout}" has {len(self.layout)} letters, but ndim={ndim}')
+        self._last: tuple[torch.dtype, int, str | None] | None = None
+
+    def laid_out(self, made: Batch, layout: str | None, overrides: bool) -> Batch:
+        """Return the batch with the layout that is declared, or the given one.
+
+        Args:
+            made: The batch, maybe with a layout.
+            layout: Layout given with the data.
+            overrides: Whether the declared layout replaces that of the data, or must equal it.
+        """
+        if not made.batch_size:
+            return made
+        own = layout or made.layout
+        wanted = self.layout if overrides or not own else own
+        wanted = wanted or own
+        if wanted and len(wanted) != made.ndim:
+            raise RuntimeError(f'{self._title}: the layout "{wanted}" cannot describe samples with {made.ndim} dimensions')
+        if self.layout and wanted != self.layout:
+            raise RuntimeError(f'{self._title}: expected the layout "{self.layout}", got data with "{wanted}"')
+        if wanted == made.layout:
+            return made
+        return as_batch(made, layout=wanted)
+
+    def check(self, made: Batch) -> Batch:
+        """Return the batch. Raise RuntimeError unless it is as declared and like the one before."""
+        if not made.batch_size:
+            return made if made is EMPTY or self._last is None else _nothing(self._last)
+        title = self._title
+        if self._dtype is not None and made.dtype != self._dtype:
+            raise RuntimeError(f"{title}: expected data of type {elements.dtype_name(self._dtype)}, got {described(made)}")
+        if self._ndim is not None and made.ndim != self._ndim:
+            raise RuntimeError(f"{title}: expected data with {self._ndim} dimensions, got {described(made)}")
+        kind = (made.dtype, made.ndim, made.layout)
+        if self._last is not None and kind != self._last:
+            raise RuntimeError(
+                f"{title}: the data must keep their type, number of dimensions and layout from batch to batch: they were "
+                f"{described(_nothing(self._last))}, and now are {described(made)}"
+            )
+        self._last = kind
+        return made
+
+
+def _nothing(kind: tuple[torch.dtype, int, str | None]) -> Batch:
+    """Return an empty batch of a type."""
+    dtype, ndim, layout = kind
+    return new_batch(torch.empty(0, dtype=dtype), torch.empty((0, ndim), dtype=torch.int64), layout)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph of a pipeline: operations, how they are made, and which pipeline is being defined."""
+
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from .._core.batch import Batch, new_batch
+from .._core.call_sites import Site, is_own
+
+if TYPE_CHECKING:
+    from .data_node import DataNode
+    from .pipeline import Pipeline
+
+# What an operation with inputs gives for an empty sub-batch: no samples, and a dtype that means nothing.
+EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8), torch.empty((0, 0), dtype=torch.int64))
+
+_SITE_FRAMES = 12
+
+
+@dataclass(slots=True)
+class Step:
+    """One iteration of a pipeline.
+
+    Attributes:
+        number: Iterations since the pipeline was built. It never rewinds: random numbers follow from it.
+        iteration: Iterations since the epoch began.
+        epoch: Epochs that ended before.
+        batch_size: Samples of this iteration: as many as the sources gave, else the pipeline's batch size.
+    """
+
+    number: int
+    iteration: int
+    epoch: int
+    batch_size: int
+
+
+class Operation:
+    """One operator of the graph. Subclasses say what runs, in :meth:`issue` or :meth:`pull`.
+
+    Attributes:
+        kind: Class name, the middle of a default name: ``__Resize_3``.
+        schema: Name under which the operator is found again: ``resize``, ``readers.file``, ``arithmetic.add``.
+        title: Name in messages: ``fn.resize``, ``ops.Resize``, ``math.sqrt``.
+        name: The user's name, or the default one.
+        named: Whether the name is the user's.
+        inputs: Nodes given by position.
+        arguments: Nodes given by keyword: one value per sample.
+        constants: The other arguments.
+        outputs: Nodes of the results.
+        device: ``"cpu"``, ``"gpu"`` or ``"mixed"``.
+        preserve: Keep the operation although nothing uses its results.
+        site: Code and line of the frames of the definition that made it, innermost first.
+        serial: Number in the order of creation.
+        twin: The first of several operations with the same random numbers, made by one call for several input sets.
+    """
+
+    pulls: ClassVar[bool] = False  # pull() gives the outputs; issue() is never called
+    always_kept: ClassVar[bool] = False  # not pruned although nothing uses its results
+    takes_empty: ClassVar[bool] = False  # issue() is called for empty sub-batches too
+    random: bool = False  # needs a seed
+
+    kind: str
+    schema: str
+    title: str
+    name: str
+    named: bool
+    inputs: "list[DataNode]"
+    arguments: "dict[str, DataNode]"
+    constants: dict[str, Any]
+    outputs: "list[DataNode]"
+    device: str
+    preserve: bool
+    site: Site
+    serial: int
+    twin: "Operation | None" = None
+    seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
+    own_seed: int | None = None  # the one that the user gave
+    own_seed: int | None = None  # the user's
+    _pipeline: "weakref.ref[Pipeline] | None" = None  # not held: it holds its operations
+
+    @property
+    def pipeline(self) -> "Pipeline | None":
+        """The pipeline in whose definition the operation was made; None if there was none, or it is gone."""
+        return None if self._pipeline is None else self._pipeline()
+
+    def prepare(self, pipeline: "Pipeline") -> None:
+        """Get ready to run in a pipeline. Called once, when it is built."""
+
+    def check(self, step: Step) -> None:
+        """Raise IndexError if nothing was fed for an iteration. Called for all sources before any of them is asked."""
+
+    def pull(self, step: Step) -> tuple[Batch, ...]:
+        """Return the outputs of a source. Called in the thread of the user, who may let it raise StopIteration."""
+        raise NotImplementedError
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        """Queue the work of one iteration and return the outputs. Called in the pipeline's thread, in the order of the graph."""
+        raise NotImplementedError
+
+    def run(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        """Call :meth:`issue`, except for an empty sub-batch, whose results are empty."""
+        if not self.takes_empty and any(one.batch_size == 0 for one in (*inputs, *arguments.values())):
+            return (EMPTY,) * len(self.outputs)
+        return self.issue(step, inputs, arguments)
+
+    def feed(self, data: Any, layout: str | None = None, **hints: Any) -> None:
+        """Queue a batch for an input without a source."""
+        raise RuntimeError(f"{self.title}: {self.name!r} is not an input that can be fed")
+
+    def reset(self) -> None:
+        """Begin a new epoch. Called by :meth:`Pipeline.reset` after the end of the data."""
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return the state after the latest iteration in JSON's types; None if there is none."""
+        return None
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state before the first iteration. Raise ValueError for anything else than a result of :meth:`state_dict`."""
+
+    def close(self) -> None:
+        """Release what the operation holds: the pipeline is gone."""
+
+    def __repr__(self) -> str:
+        return f"<{self.title} {self.name!r}>"
+
+
+class _Definitions(threading.local):
+    """The pipelines being defined in this thread, each with the frame of the program that began the definition."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Pipeline, FrameType | None]] = []
+
+    def push(self, pipeline: "Pipeline") -> None:
+        """Begin a definition in the frame of the program that called."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and is_own(frame.f_code):
+            frame = frame.f_back
+        self.stack.append((pipeline, frame))
+
+    def push_function(self, pipeline: "Pipeline") -> None:
+        """Begin a definition by a function that the caller will call: its frames are all above the caller's."""
+        self.stack.append((pipeline, sys._getframe(1)))
+
+
+definitions = _Definitions()
+_serials = itertools.count()
+_foreign_numbers = itertools.count()
+
+
+def current() -> "Pipeline | None":
+    """Return the pipeline being defined in this thread; None outside definitions."""
+    return definitions.stack[-1][0] if definitions.stack else None
+
+
+def default_name(kind: str, pipeline: "Pipeline | None") -> str:
+    """Return the name of an operation without one of its own."""
+    return f"__{kind}_detached_{next(_foreign_numbers)}" if pipeline is None else f"__{kind}_{pipeline._next_number()}"
+
+
+def create(
+    cls: type[Operation],
+    kind: str,
+    inputs: "Sequence[DataNode]" = (),
+    arguments: "Mapping[str, DataNode] | None" = None,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    schema: str,
+    title: str,
+    outputs: int | Sequence[str] = 1,
+    name: str | None = None,
+    device: str = "cpu",
+    output_device: str | None = None,
+    preserve: bool = False,
+    **attributes: Any,
+) -> "list[DataNode]":
+    """Make an operation and return its output nodes. Everything that becomes part of a graph is made here.
+
+    Args:
+        cls: Class of the operation.
+        kind, schema, title, inputs, arguments, constants, name, device, preserve: See :class:`Operation`.
+        outputs: Number of outputs, or their names.
+        output_device: Device of the outputs; by default that of the operation.
+        attributes: Set on the operation.
+    """
+    from .data_node import DataNode
+
+    pipeline = current()
+    nodes, keywords = list(inputs), dict(arguments or {})
+    branching = pipeline is not None and pipeline._conditionals_enabled
+    if branching:
+        from . import _conditionals
+
+        nodes, keywords = _conditionals.adapt(nodes, keywords)
+    operation = cls()
+    operation.kind, operation.schema, operation.title = kind, schema, title
+    operation.named = name is not None
+    operation.name = str(name) if name is not None else default_name(kind, pipeline)
+    operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
+    operation.device, operation.preserve = device, bool(preserve)
+    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
+    operation.serial, operation.site = next(_serials), _site()
+    for key, value in attributes.items():
+        setattr(operation, key, value)
+    operation.own_seed = operation.seed
+    operation.own_seed = operation.seed
+    names: Sequence[str]
+    if isinstance(outputs, int):
+        names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
+    else:
+        names = [f"{operation.name}[{key}]" for key in outputs]
+    node_type = DataNode if pipeline is None else pipeline._node_type
+    place = output_device or ("cpu" if device == "cpu" else "gpu")
+    operation.outputs = [node_type(one, place, operation, k) for k, one in enumerate(names)]
+    if pipeline is not None:
+        pipeline._created(operation)
+    if branching:
+        from . import _conditionals
+
+        _conditionals.register(operation.outputs)
+    return operation.outputs
+
+
+def _site() -> Site:
+    """Return code and line of the definition's frames, innermost first, without those of this package."""
+    base = definitions.stack[-1][1] if definitions.stack else None
+    frame, site = sys._getframe(2), Site()
+    while frame is not None and len(site) < _SITE_FRAMES:
+        if not is_own(frame.f_code):
+            site.append((frame.f_code, frame.f_lineno))
+        if frame is base:
+            break
+        frame = frame.f_back
+    return site
+
+
+def reachable(roots: "Sequence[DataNode]", kept: Sequence[Operation]) -> list[Operation]:
+    """Return the operations that the roots need and those that are kept, in the order of creation, which is one of dependency."""
+    found: dict[int, Operation] = {}
+    open_ = [node.source for node in roots] + list(kept)
+    while open_:
+        operation = open_.pop()
+        if operation is None or operation.serial in found:
+            continue
+        found[operation.serial] = operation
+        open_ += [node.source for node in (*operation.inputs, *operation.arguments.values())]
+    return [found[serial] for serial in sorted(found)]

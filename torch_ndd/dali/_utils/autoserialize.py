@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing the pipeline of a Triton model to a file."""
+
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def invoke_autoserialize(head_module: ModuleType, filename: str) -> None:
+    """Serialize the one pipeline definition in a module, or in modules of its folder that it imports, that is marked with ``autoserialize``.
+
+    Args:
+        head_module: The module.
+        filename: The file to write.
+
+    Raises:
+        RuntimeError: there is none, or more than one.
+    """
+    found = list(_marked(head_module, _folder(head_module), set()).values())
+    if len(found) != 1:
+        raise RuntimeError(
+            f"invoke_autoserialize: one pipeline must be marked with @autoserialize in {head_module.__name__!r}, found {len(found)}: {found}"
+        )
+    found[0]().serialize(filename=filename)
+
+
+def _folder(module: ModuleType) -> str | None:
+    file = getattr(module, "__file__", None)
+    return None if file is None else os.path.join(os.path.dirname(os.path.abspath(file)), "")
+
+
+def _marked(module: ModuleType, folder: str | None, visited: set[int]) -> dict[int, Callable[..., Any]]:
+    visited.add(id(module))
+    found: dict[int, Callable[..., Any]] = {}
+    for value in vars(module).values():
+        if isinstance(value, ModuleType):
+            inside = folder is not None and (_folder(value) or "").startswith(folder)
+            if inside and id(value) not in visited:
+                found |= _marked(value, folder, visited)
+        elif getattr(value, "_is_autoserialize", False) is True:
+            found[id(value)] = value
+    return found

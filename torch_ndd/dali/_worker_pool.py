@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker processes of a pipeline's parallel sources, as the parent sees them."""
+
+import contextlib
+import gc
+import multiprocessing
+import multiprocessing.connection
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
+from typing import Any, NamedTuple
+
+from . import pickling
+from ._worker import Called, Memory, Placed, Result, Task, run, view
+
+START_METHODS = ("fork", "spawn")
+_GRACE_SECONDS = 0.5  # for a worker to end by itself when the connection is closed
+
+# The parent's ends of all connections. A process forked from the parent must not keep them open: the workers would not notice the parent's end.
+_ends: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for one in list(_ends):
+        one.close()
+    _ends.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class Layout(NamedTuple):
+    """The shared memory of a source.
+
+    Attributes:
+        slots: Batches that are in shared memory at a time.
+        parts: Parts of a batch, each computed by one worker.
+        size: Expected bytes of a part.
+    """
+
+    slots: int
+    parts: int
+    size: int = 0
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector off, in a forked child until it has protected itself from the parent's garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class WorkerPool:
+    """Processes that call sources.
+
+    Args:
+        sources: What they call.
+        layouts: The shared memory of each source.
+        workers: Number of processes.
+        start_method: ``"fork"`` or ``"spawn"``.
+        pickler: ``py_callback_pickler`` of the pipeline.
+
+    Raises:
+        ValueError: an unknown start method.
+        RuntimeError: no workers.
+    """
+
+    def __init__(self, sources: Sequence[Called], layouts: Sequence[Layout], workers: int, start_method: str, pickler: Any = None) -> None:
+        if workers < 1:
+            raise RuntimeError(f"Pipeline: py_num_workers must be positive, because there are parallel sources; got {workers}")
+        if start_method not in START_METHODS:
+            raise ValueError(f'Pipeline: py_start_method must be "fork" or "spawn", got {start_method!r}')
+        self._process = os.getpid()
+        self._broken: str | None = None
+        self._arrived: dict[tuple[int, int, int, int], Result] = {}
+        self._expected: set[tuple[int, int, int, int]] = set()
+        self._layouts = list(layouts)
+        self._first: list[int] = []  # by source: the number of its first memory
+        self._memories: list[Memory] = []
+        self._workers: list[BaseProcess] = []
+        self._connections: list[Connection] = []
+        try:
+            for layout in layouts:
+                self._first.append(len(self._memories))
+                self._memories += [Memory.create(layout.size) for _ in range(layout.slots * layout.parts)]
+            self._start(workers, start_method, _loader(sources, start_method, pickler))
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, workers: int, start_method: str, load: Callable[[], Sequence[Called]]) -> None:
+        context: Any = multiprocessing.get_context(start_method)
+        spawned = start_method == "spawn"
+        for number in range(workers):
+            ours, theirs = multiprocessing.Pipe()
+            _ends.add(ours)
+            self._connections.append(ours)
+            descriptors = [_Passed(one.descriptor) if spawned else one.descriptor for one in self._memories]
+            arguments = (theirs, descriptors, load, os.getpid())
+            process = context.Process(target=run, args=arguments, name=f"torch_ndd.dali source worker {number}", daemon=True)
+            with theirs, warnings.catch_warnings(), _no_collection():
+                # Python 3.12 and later warn of a fork while threads run. The child runs none of the code of those threads.
+                warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+                process.start()
+            self._workers.append(process)
+
+    @property
+    def count(self) -> int:
+        """Number of processes."""
+        return len(self._workers)
+
+    @property
+    def processes(self) -> list[int]:
+        """Their process ids."""
+        return [one.pid for one in self._workers if one.pid is not None]
+
+    def capacities(self) -> list[int]:
+        """Return the sizes of all shared memories, in bytes."""
+        return [one.size for one in self._memories]
+
+    def send(self, worker: int, source: int, epoch: int, number: int, part: int, calls: Sequence[tuple[Any, ...]], per_sample: bool) -> None:
+        """Give a worker a part of a batch to compute."""
+        self._check()
+        layout = self._layouts[source]
+        memory = self._first[source] + number % layout.slots * layout.parts + part
+        self._expected.add((source, epoch, number, part))
+        try:
+            self._connections[worker].send(tuple(Task(source, epoch, number, part, memory, calls, per_sample)))
+        except OSError:
+            self._break(self._death(worker))
+
+    def receive(self, source: int, epoch: int, number: int) -> list[Result]:
+        """Wait for all parts of a batch and return them. Raise RuntimeError if a worker has died."""
+        keys = [(source, epoch, number, part) for part in range(self._layouts[source].parts)]
+        while any(key in self._expected for key in keys):
+            self._receive_some()
+        return [self._arrived.pop(key) for key in keys]
+
+    def drop(self, source: int) -> None:
+        """Wait for everything that a source was asked for, and forget it: its memory is needed."""
+        while any(key[0] == source for key in self._expected):
+            self._receive_some()
+        for key in [key for key in self._arrived if key[0] == source]:
+            del self._arrived[key]
+
+    def items(self, source: int, result: Result) -> list[Any]:
+        """Return the items of a result, with arrays over shared memory, which are valid until the memory is used again."""
+        layout = self._layouts[source]
+        memory = self._memories[self._first[source] + result.number % layout.slots * layout.parts + result.part]
+        shared = memory.at_least(result.size) if result.size else None
+
+        def filled(one: Any) -> Any:
+            return [filled(part) for part in one] if isinstance(one, list) else view(shared, Placed(*one))
+
+        return filled(result.items)
+
+    def _receive_some(self) -> None:
+        self._check()
+        sentinels = {one.sentinel: k for k, one in enumerate(self._workers)}
+        ready = multiprocessing.connection.wait([*self._connections, *sentinels])
+        for k, connection in enumerate(self._connections):
+            if connection in ready:
+                self._receive_from(k)
+        dead = [sentinels[one] for one in ready if isinstance(one, int) and not self._connections[sentinels[one]].poll()]
+        if dead:
+            self._break(self._death(dead[0]))
+
+    def _receive_from(self, worker: int) -> None:
+        try:
+            result = Result(*self._connections[worker].recv())
+        except (EOFError, OSError):
+            self._break(self._death(worker))
+        except BaseException:  # Ctrl-C in the middle of a message
+            self._broken = "the worker processes of parallel sources were interrupted; build the pipeline again"
+            self.close()
+            raise
+        key = result[:4]
+        self._expected.discard(key)
+        self._arrived[key] = result
+
+    def _death(self, worker: int) -> str:
+        process = self._workers[worker]
+        process.join(5)
+        code = process.exitcode
+        how = "ended" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with the exit code {code}"
+        return (
+            f"worker process {process.pid} of the parallel sources {how} while it was computing: a source crashed it or ended it, or the system "
+            "had no memory for it. The pipeline cannot continue"
+        )
+
+    def _break(self, reason: str) -> None:
+        self._broken = reason
+        self.close()
+        raise RuntimeError(f"Pipeline: {reason}")
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise RuntimeError(f"Pipeline: {self._broken}")
+        if self._process != os.getpid():
+            raise RuntimeError("Pipeline: the worker processes of parallel sources belong to the process that started them, not to this fork of it")
+
+    def close(self) -> None:
+        """End the processes: those that do not end by themselves at once are killed."""
+        if self._process != os.getpid():
+            return
+        if self._broken is None:
+            self._broken = "the worker processes of parallel sources have ended"
+        for one in self._connections:
+            _ends.discard(one)  # first: the number of a closed descriptor may be in use again
+            one.close()
+        end = time.monotonic() + _GRACE_SECONDS
+        for process in self._workers:
+            process.join(max(0.0, end - time.monotonic()))
+        for process in self._workers:
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for one in self._memories:
+            one.close()
+
+
+class _Passed:
+    """A file descriptor that is passed on when this is pickled for a spawned process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> Any:
+        return _same, (DupFd(self._descriptor),)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _loader(sources: Sequence[Called], start_method: str, pickler: Any) -> Callable[[], Sequence[Called]]:
+    """Return a function that returns the sources in a worker."""
+    if start_method == "fork":
+        return partial(list, sources)
+    # A source that cannot be pickled raises here, in the user's thread.
+    return partial(_loaded, pickling.dumps(pickler), pickling.codec(pickler).dumps([tuple(one) for one in sources]))
+
+
+def _loaded(pickler: bytes, data: bytes) -> Sequence[Called]:
+    return [Called(*one) for one in pickling.codec(pickling.loads(pickler)).loads(data)]

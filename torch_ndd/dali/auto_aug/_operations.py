@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The augmentations of :mod:`torch_ndd.augment` as operations of a graph: one of them with given parameters, or a policy that draws them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import types as ndd_types
+from ..._core.batch import Batch, as_batch
+from ...augment._applied import Step as AppliedStep
+from ...augment._applied import applied
+from ...augment._augmentations import FOUND_IMAGE_NET, RAND_AUGMENT, Augmentation
+from ...augment._given import numbers
+from ...ops.filters import filter as correlate
+from ...ops.generic import cast
+from .. import types
+from .._graph import Operation, Step, create
+from .._operators import OperatorOperation, as_node
+from ..data_node import DataNode
+
+_KNOWN = {one.name: one for one in (*FOUND_IMAGE_NET, *RAND_AUGMENT)}
+
+
+def _sheared(amounts: Any, height: float, width: float) -> Any:
+    del height, width
+    return [[1, amounts[0], 0], [amounts[1], 1, 0]]
+
+
+def _translated(offsets: Any, height: float, width: float) -> Any:
+    del height, width
+    return [[1, 0, offsets[0]], [0, 1, offsets[1]]]
+
+
+def _filtered(images: Batch, kernels: Batch) -> Batch:
+    return cast(correlate(images, kernels.to_device(images.device)), dtype=images.dtype)
+
+
+def _masked(images: Batch, masks: Batch) -> Batch:
+    return images & cast(masks, dtype=torch.uint8).to_device(images.device)
+
+
+def _scaled(name: str) -> Callable[[Batch, Batch], Batch]:
+    """Return the function of an augmentation whose parameter is a level of 255 here and a fraction there."""
+    values = _KNOWN[name].values
+    assert values is not None
+    return lambda images, levels: values(images, levels * (1 / 255))
+
+
+# By name: functions of images and DALI's parameters. Parameters are numbers, pairs (x, y), 3x3 kernels or masks of bits.
+KERNELS = {
+    "shear": Augmentation("shear", matrix=_sheared),
+    "translate": Augmentation("translate", matrix=_translated),
+    "rotate": _KNOWN["rotate"],
+    "brightness": _KNOWN["brightness"],
+    "contrast": _KNOWN["contrast"],
+    "color": _KNOWN["color"],
+    "sharpness": Augmentation("sharpness", values=_filtered),
+    "posterize": Augmentation("posterize", values=_masked),
+    "solarize": Augmentation("solarize", values=_scaled("solarize")),
+    "solarize_add": Augmentation("solarize_add", values=_scaled("solarize_add")),
+    "invert": _KNOWN["invert"],
+    "equalize": _KNOWN["equalize"],
+    "auto_contrast": _KNOWN["auto_contrast"],
+    "identity": Augmentation("identity"),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What an augmentation of this package does.
+
+    Attributes:
+        name: Name in ``KERNELS``.
+        relative: The parameter is a part of the extents of an image, given as ``shape``.
+    """
+
+    name: str
+    relative: bool = False
+
+
+def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any) -> Batch:
+    """Return the images after the steps of each sample."""
+    layout, given = images.layout, images
+    if layout is None and images.ndim == 3:
+        images = as_batch(images, layout="HWC")
+    if images.layout not in ("HWC", "FHWC"):
+        raise RuntimeError(f"{title}: the images must have the layout HWC or FHWC, got {layout or 'none'} with {images.ndim} dimensions")
+    used = {one.name for several in steps for one, _ in several}
+    if images.dtype is not torch.uint8 and not used <= {"shear", "translate", "rotate", "identity"}:
+        raise RuntimeError(f"{title}: the images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
+    extents = None if shapes is None else [np.asarray(one.torch()) for one in shapes]
+    made: list[list[AppliedStep]] = []
+    for k, several in enumerate(steps):
+        row = []
+        for one, parameter in several:
+            if one.relative:
+                assert extents is not None
+                parameter = parameter * extents[k][[1, 0]]
+            row.append((KERNELS[one.name], parameter))
+        made.append(row)
+    result = _by_channels(title, images, made, fill_value, interp_type)
+    return result if result.layout == given.layout else as_batch(result, layout=given.layout or "")
+
+
+def _by_channels(title: str, images: Batch, steps: list[list[AppliedStep]], fill_value: Any, interp_type: Any) -> Batch:
+    """Return the images after their steps; images of different numbers of channels are not called together."""
+    if not images.batch_size or images._extent(-1) is not None:
+        return applied(title, images, steps, None, None, fill_value, 0, interp_type)[0]
+    groups: dict[int, list[int]] = {}
+    for k, shape in enumerate(images.shape):
+        groups.setdefault(shape[-1], []).append(k)
+    samples: dict[int, Any] = {}
+    for members in groups.values():
+        part = applied(title, images.select(members), [steps[k] for k in members], None, None, fill_value, 0, interp_type)[0]
+        samples.update(zip(members, part, strict=True))
+    return as_batch([samples[k] for k in range(images.batch_size)])
+
+
+class _Applied(Operation):
+    """An augmentation with one parameter per sample."""
+
+    kernel: Kernel
+    fill_value: Any
+    interp_type: Any
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        """Apply the augmentation."""
+        images = inputs[0]
+        given = arguments.get("parameter")
+        parameters = [0.0] * images.batch_size if given is None else list(given.cpu().torch().numpy())
+        steps = [[(self.kernel, one)] for one in parameters]
+        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+
+
+def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 128, interp_type: Any = None, shape: Any = None) -> DataNode:
+    """Return augmented images."""
+    title = f"auto_aug.augmentations.{kernel.name}"
+    node = as_node(data, f"{title}: data")
+    arguments = {key: as_node(value, f"{title}: {key}") for key, value in (("parameter", parameter), ("shape", shape)) if value is not None}
+    made = create(
+        _Applied,
+        "AutoAugmentation",
+        [node],
+        arguments,
+        _options(title, fill_value, interp_type) | {"kernel": kernel.name, "relative": kernel.relative},
+        schema="auto_aug.augmentation",
+        title=title,
+        device=node.device,
+        **_options(title, fill_value, interp_type),
+        kernel=kernel,
+    )
+    return made[0]
+
+
+def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
+    if isinstance(fill_value, DataNode) or isinstance(interp_type, DataNode):
+        raise TypeError(f"{title}: fill_value and interp_type are the same for all samples: they cannot be a DataNode")
+    return {"fill_value": fill_value, "interp_type": types.INTERP_LINEAR if interp_type is None else interp_type}
+
+
+# --- Policies --------------------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a policy draws from.
+
+    Attributes:
+        kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
+        tables: Parameters of all magnitudes for each kernel, None without parameters.
+    """
+
+    kernels: Sequence[tuple[str, bool, bool]]
+    tables: Sequence[np.ndarray | None]
+
+    @staticmethod
+    def of(augmentations: Sequence[Any], num_magnitude_bins: int) -> "Choices":
+        """Return the choices among augmentations of this package."""
+        tables: list[np.ndarray | None] = []
+        for one in augmentations:
+            if one.mag_range is None:
+                tables.append(None)
+            else:
+                tables.append(one.signed_params(num_magnitude_bins) if one.randomly_negate else one.all_params(num_magnitude_bins))
+        return Choices([(one.op.kernel.name, one.op.kernel.relative, one.randomly_negate) for one in augmentations], tables)
+
+    def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
+        """Return a step with the sign that a random number chooses."""
+        (name, relative, negated), table = self.kernels[which], self.tables[which]
+        kernel = Kernel(name, relative)
+        if table is None or magnitude is None:
+            return kernel, 0.0
+        return kernel, table[2 * magnitude + (side < 0.5) if negated else magnitude]
+
+
+def _rand(row: Sequence[float], choices: Choices, n: int, m: int) -> list[tuple[Kernel, Any]]:
+    return [choices.step(int(row[2 * k] * len(choices.kernels)), m, row[2 * k + 1]) for k in range(n)]
+
+
+def _trivial(row: Sequence[float], choices: Choices, bins: int) -> list[tuple[Kernel, Any]]:
+    return [choices.step(int(row[0] * len(choices.kernels)), int(row[1] * bins), row[2])]
+
+
+def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequence[Sequence[Any]]]) -> list[tuple[Kernel, Any]]:
+    steps = zip(sub_policies[int(row[0] * len(sub_policies))], row[1::2], row[2::2], strict=False)
+    return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
+
+
+# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and how many numbers it takes.
+_FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., int]]] = {
+    "rand_augment": (_rand, lambda n, m: 2 * n),
+    "trivial_augment": (_trivial, lambda bins: 3),
+    "auto_augment": (_auto, lambda sub_policies: 1 + 2 * max(map(len, sub_policies))),
+}
+
+
+class _Policy(OperatorOperation):
+    """A policy: it draws the augmentations of each sample and applies them."""
+
+    random = True
+    form: str
+    choices: Choices
+    settings: Mapping[str, Any]
+    fill_value: Any
+    interp_type: Any
+
+    def prepare(self, pipeline: Any) -> None:
+        """Bind nothing ahead, except the generator."""
+        self._generator = None
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        """Draw and apply."""
+        images, (draw, count) = inputs[0], _FORMS[self.form]
+        drawn = numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
+        steps = [draw(row, self.choices, **self.settings) for row in drawn]
+        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+
+
+def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, given: Mapping[str, Any]) -> DataNode:
+    """Return images with what a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
+    title = f"auto_aug.{form}"
+    node, shape = as_node(data, f"{title}: data"), given.get("shape")
+    options = _options(title, given.get("fill_value", 128), given.get("interp_type"))
+    made = create(
+        _Policy,
+        "AutoAugmentPolicy",
+        [node],
+        {} if shape is None else {"shape": as_node(shape, f"{title}: shape")},
+        {**options, "form": form, "kernels": list(choices.kernels), "tables": list(choices.tables), "settings": dict(settings)},
+        schema="auto_aug.policy",
+        title=title,
+        device=node.device,
+        form=form,
+        choices=choices,
+        settings=settings,
+        seed=seed,
+        **options,
+    )
+    return made[0]
+
+
+def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **given: Any) -> DataNode:
+    """Return :func:`policy` of a serialized graph."""
+    if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
+        raise ValueError(f"unknown policy {form!r} or augmentation")
+    return policy(form, data, Choices(kernels, tables), settings, seed, given)
+
+
+def apply_again(data: DataNode, kernel: str, relative: bool, **given: Any) -> DataNode:
+    """Return :func:`apply` of a serialized graph."""
+    if kernel not in KERNELS:
+        raise ValueError(f"unknown augmentation {kernel!r}")
+    return apply(Kernel(kernel, relative), data, **given)
+
+
+def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:
+    """Return whether a policy of these augmentations can be one operation, called with these arguments."""
+    kernels = [getattr(one.op, "kernel", None) for one in augmentations]
+    if any(one is None or type(augmentation).__call__ is not _PLAIN_CALL for one, augmentation in zip(kernels, augmentations, strict=True)):
+        return False
+    if set(given) - {"shape", "fill_value", "interp_type"} or isinstance(given.get("fill_value"), DataNode):
+        return False
+    return given.get("shape") is not None or not any(one.relative for one in kernels if one is not None)
+
+
+def _plain_call() -> Any:
+    from .core._augmentation import Augmentation as Pipelined
+
+    return Pipelined.__call__
+
+
+_PLAIN_CALL = _plain_call()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which keyword arguments a function takes."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_GIVEN_BY_POSITION = 2  # the data and the parameter
+
+
+class UnusedArgException(Exception):
+    """No augmentation takes the argument."""
+
+
+class MissingArgException(Exception):
+    """An augmentation needs an argument that was not given.
+
+    Attributes:
+        augmentation: its name.
+        missing_args: names of the arguments.
+    """
+
+    def __init__(self, message: str, augmentation: str, missing_args: list[str]) -> None:
+        super().__init__(message)
+        self.augmentation = augmentation
+        self.missing_args = missing_args
+
+
+def check_positional(function: Callable[..., Any]) -> None:
+    """Raise Exception unless a function takes the data and the parameter by position."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return
+    count = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+    if count < _GIVEN_BY_POSITION:
+        name = getattr(function, "__name__", repr(function))
+        raise Exception(
+            f"{name} accepts {count} positional argument(s), but the functions decorated with `@augmentation` must accept at least two: the data and "
+            "the parameter"
+        )
+
+
+def _extra(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Return the parameters of a function after the data and the parameter, and whether it takes any others by keyword."""
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][_GIVEN_BY_POSITION:]
+    named = [*positional, *(one for one in parameters if one.kind is one.KEYWORD_ONLY)]
+    return {one.name: one for one in named}, any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def accepted(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a function takes."""
+    extra, any_other = _extra(function)
+    return {name: value for name, value in given.items() if any_other or name in extra}
+
+
+def missing(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that a function needs and that are not given."""
+    return [name for name, one in _extra(function)[0].items() if one.default is one.empty and name not in given]
+
+
+def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any], call_name: str) -> None:
+    """Raise UnusedArgException for arguments that no augmentation takes."""
+    takers = [one.op for one in augmentations]
+    unused = [name for name in kwargs if not any(name in accepted(function, kwargs) for function in takers)]
+    if not unused:
+        return
+    names, verb = (f"The kwarg `{unused[0]}` is", "") if len(unused) == 1 else (f"The kwargs `{', '.join(unused)}` are", "")
+    raise UnusedArgException(f"{names} not used by any of the augmentations.{verb} Check the arguments of `{call_name}`")

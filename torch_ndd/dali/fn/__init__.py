@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of pipelines as functions: they take and return nodes of the graph.
+
+The functions are those of :mod:`torch_ndd` under DALI's names, made from the registry of its operators and from its readers. They take data by
+position and everything else by keyword. Data may also be a number, a list of numbers or an array, which every sample shares, or a list of nodes, for
+which the operator runs on each node with the same arguments and the same random numbers and returns a list.
+
+All functions take
+
+- ``name``: name of the operator, for example for ``Pipeline.reader_meta``;
+- ``device``: ``"cpu"``, ``"gpu"`` or ``"mixed"``; by default that of the inputs;
+- ``preserve``: run the operator although nothing uses its results;
+- ``seed``, if it draws random numbers: the same seed gives the same numbers in every pipeline.
+
+Without effect, accepted for compatibility with DALI: ``bytes_per_sample_hint`` everywhere; ``affine``, ``cache_*``, ``*_memory_padding*``,
+``preallocate_*_hint`` of image decoders; ``minibatch_size`` and ``temp_buffer_hint`` of resizing; ``initial_fill`` (shuffling permutes the whole data
+set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``, ``use_o_direct``, ``register_buffers``,
+``cache_header_information``, ``additional_decode_surfaces`` and ``skip_vfr_check`` of readers.
+
+>>> from torch_ndd.dali import pipeline_def
+>>> @pipeline_def(batch_size=2)
+... def numbers():
+...     return cast([1.5, 2.5], dtype=types.INT32)
+>>> numbers().run()[0].as_array().tolist()
+[[2, 3], [2, 3]]
+"""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .. import types as types
+from .._calls import call as _call
+from .._errors import deprecated as _deprecated
+from .._schema import Schema as _Schema
+from .._schema import schemas as _schemas
+
+
+def _function(schema: _Schema) -> Callable[..., Any]:
+    title = f"fn.{schema.name}"
+
+    def function(*inputs: Any, **arguments: Any) -> Any:
+        if schema.replacement is not None:
+            _deprecated(f"{title} is deprecated; use fn.{schema.replacement}")
+        return _call(schema, title, inputs, arguments)
+
+    *path, name = schema.name.split(".")
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = ".".join([__name__, *path])
+    function.__doc__ = schema.doc
+    function.__signature__ = schema.signature  # type: ignore[attr-defined]
+    return function
+
+
+def _module(path: list[str]) -> ModuleType:
+    """Return a submodule, made when it is first needed."""
+    module = sys.modules[__name__]
+    for k, part in enumerate(path):
+        name = ".".join([__name__, *path[: k + 1]])
+        if name not in sys.modules:
+            made = ModuleType(name, f"Operators of pipelines: ``fn.{'.'.join(path[: k + 1])}``.")
+            made.__path__ = []  # type: ignore[attr-defined]
+            made.__package__ = name
+            sys.modules[name] = made
+            setattr(module, part, made)
+        module = sys.modules[name]
+    return module
+
+
+def _add(name: str, function: Callable[..., Any]) -> None:
+    *path, last = name.split(".")
+    setattr(_module(path), last, function)
+
+
+def _fill() -> None:
+    from .. import _special
+
+    for name, schema in _schemas().items():
+        _add(name, _function(schema))
+    for name, function in _special.functions().items():
+        _add(name, function)
+
+
+_fill()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of pipelines as classes, DALI's older form: ``ops.Resize(size=[224, 224])(images)``.
+
+An instance holds arguments; calling it adds an operator with them to the graph. Each argument is given in one of the two places. The classes are made
+from the functions of :mod:`torch_ndd.dali.fn` and take the same arguments.
+
+>>> from torch_ndd.dali import pipeline_def
+>>> @pipeline_def(batch_size=2)
+... def numbers():
+...     return Cast(dtype=types.INT32)([1.5, 2.5])
+>>> numbers().run()[0].as_array().tolist()
+[[2, 3], [2, 3]]
+"""
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .. import types as types
+from .._calls import call as _call
+from .._schema import Schema as _Schema
+from .._schema import class_name as _class_name
+from .._schema import schemas as _schemas
+
+
+class Operator:
+    """The base of all operator classes."""
+
+    _title: ClassVar[str]
+
+    def __init__(self, *, device: str = "cpu", **arguments: Any) -> None:
+        self._device = device
+        self._arguments = {key: value for key, value in arguments.items() if value is not None}
+
+    @property
+    def device(self) -> str:
+        """Device of the operator."""
+        return self._device
+
+    def __call__(self, *inputs: Any, **arguments: Any) -> Any:
+        """Add the operator to the graph and return its node, or a list of nodes."""
+        for key, value in arguments.items():
+            if value is not None and key in self._arguments:
+                raise ValueError(f"{self._title}: the argument {key!r} is given twice, to the constructor and to the call")
+        given = {**self._arguments, **{key: value for key, value in arguments.items() if value is not None}}
+        return self._call(inputs, {"device": self._device, **given})
+
+    def _call(self, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{self._title}>"
+
+
+def _operator_class(schema: _Schema) -> type[Operator]:
+    def run(self: Operator, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
+        return _call(schema, f"ops.{schema.class_name}", inputs, arguments)
+
+    return _class(schema.class_name, run, schema.doc)
+
+
+def _function_class(name: str, function: Any) -> type[Operator]:
+    def run(self: Operator, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
+        return function(*inputs, **arguments)
+
+    return _class(name, run, function.__doc__)
+
+
+def _class(full_name: str, run: Any, doc: str | None) -> type[Operator]:
+    *path, name = full_name.split(".")
+    members = {"_call": run, "_title": f"ops.{full_name}", "__doc__": doc, "__module__": ".".join([__name__, *path])}
+    return type(name, (Operator,), members)
+
+
+class Compose:
+    """Several operators as one: each one gets the results of the one before.
+
+    >>> from torch_ndd.dali import pipeline_def
+    >>> @pipeline_def(batch_size=2)
+    ... def numbers():
+    ...     return Compose([Cast(dtype=types.INT32), Reshape(shape=[2, 1])])([1.5, 2.5])
+    >>> numbers().run()[0].shape()
+    [(2, 1), (2, 1)]
+    """
+
+    def __init__(self, op_list: Sequence[Any]) -> None:
+        if not op_list:
+            raise ValueError("ops.Compose: op_list is empty")
+        self._operators = list(op_list)
+
+    def __call__(self, *inputs: Any, **arguments: Any) -> Any:
+        """Add the operators to the graph; ``arguments`` are those of the first one."""
+        result = self._operators[0](*inputs, **arguments)
+        for one in self._operators[1:]:
+            result = one(*result) if isinstance(result, list | tuple) else one(result)
+        return result
+
+
+def _add(full_name: str, value: Any) -> None:
+    *path, name = full_name.split(".")
+    module = sys.modules[__name__]
+    for k, part in enumerate(path):
+        module_name = ".".join([__name__, *path[: k + 1]])
+        if module_name not in sys.modules:
+            made = ModuleType(module_name, f"Operator classes: ``ops.{'.'.join(path[: k + 1])}``.")
+            made.__path__ = []  # type: ignore[attr-defined]
+            made.__package__ = module_name
+            sys.modules[module_name] = made
+            setattr(module, part, made)
+        module = sys.modules[module_name]
+    setattr(module, name, value)
+
+
+def _fill() -> None:
+    from .. import _special
+
+    for schema in _schemas().values():
+        _add(schema.class_name, _operator_class(schema))
+    own_classes = _special.classes()
+    for name, function in _special.functions().items():
+        _add(_class_name(name), own_classes.get(name) or _function_class(_class_name(name), function))
+
+
+_fill()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

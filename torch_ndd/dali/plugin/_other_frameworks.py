@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugins for other frameworks say."""
+
+
+def refused(framework: str) -> ImportError:
+    """Return the error that importing the plugin of a framework raises."""
+    return ImportError(
+        f"torch_ndd.dali has no plugin for {framework}: use torch_ndd.dali.plugin.pytorch, whose tensors other frameworks take by DLPack, or use DALI"
+    )

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``LoaderEvaluator``."""
+
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = ["LoaderEvaluator"]
+
+_MODES = ("log", "replay")
+
+
+class LoaderEvaluator:
+    """Measure how long each batch of a loader takes, or replay batches from memory.
+
+    A training with ``mode="log"`` and one with ``mode="replay"`` differ by what loading costs.
+
+    Args:
+        dataloader: A loader, for example a ``torch.utils.data.DataLoader`` or a DALI iterator.
+        mode: ``"log"`` iterates over the loader and measures; ``"replay"`` keeps the first batches in memory, when it is made, and yields them again
+            and again, as many as the loader has.
+        num_cached_batches: Number of batches to keep.
+        metrics_file: Where :meth:`save_metrics` writes by default; each loop writes it when it ends.
+
+    Raises:
+        ValueError: another mode, or a number that is not positive.
+        RuntimeError: nothing to replay, because the loader is empty.
+
+    >>> evaluator = LoaderEvaluator([[1], [2], [3]], mode="replay", num_cached_batches=2)
+    >>> list(evaluator)
+    [[1], [2], [1]]
+    >>> evaluator.get_metrics()["total_batches"]
+    3
+    """
+
+    def __init__(self, dataloader: Iterable[Any], mode: str = "log", num_cached_batches: int = 20, metrics_file: str | None = None) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"LoaderEvaluator: mode must be 'log' or 'replay', got {mode!r}")
+        if num_cached_batches < 1:
+            raise ValueError(f"LoaderEvaluator: num_cached_batches must be positive, got {num_cached_batches}")
+        self.dataloader, self.mode = dataloader, mode
+        self.num_cached_batches, self.metrics_file = num_cached_batches, metrics_file
+        self.cached_batches: list[Any] = []
+        self.cache_ready = False
+        self.batch_times: list[float] = []
+        self._begun = self._ended = 0.0
+        if mode == "replay":
+            self.cached_batches = list(itertools.islice(dataloader, num_cached_batches))
+            if not self.cached_batches:
+                raise RuntimeError("LoaderEvaluator: the loader has no batch to replay")
+            self.cache_ready = True
+
+    def __len__(self) -> int:
+        """Number of batches of the loader."""
+        return len(self.dataloader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches, and measure how long each of them takes."""
+        batches = iter(self.dataloader) if self.mode == "log" else itertools.islice(itertools.cycle(self.cached_batches), len(self))
+        self.batch_times = []
+        self._begun = self._ended = time.perf_counter()
+        try:
+            while True:
+                asked = time.perf_counter()
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    break
+                self._ended = time.perf_counter()
+                self.batch_times.append(self._ended - asked)
+                yield batch
+        finally:
+            self._ended = time.perf_counter()
+            if self.metrics_file is not None:
+                self.save_metrics()
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Return the times of the latest loop in seconds; an empty dict before the first one."""
+        times = self.batch_times
+        if not times:
+            return {}
+        return {
+            "mode": self.mode,
+            "total_batches": len(times),
+            "total_time": self._ended - self._begun,
+            "avg_batch_time": sum(times) / len(times),
+            "min_batch_time": min(times),
+            "max_batch_time": max(times),
+            "batch_times": list(times),
+            "cached_batches": len(self.cached_batches),
+            "cache_ready": self.cache_ready,
+        }
+
+    def save_metrics(self, filename: str | None = None) -> None:
+        """Write the metrics to a file as JSON: ``filename``, or the constructor's ``metrics_file``. Without either, say so and do nothing."""
+        target = self.metrics_file if filename is None else filename
+        if target is None:
+            print("No filename provided for saving metrics")
+            return
+        with open(target, "w", encoding="utf-8") as file:
+            json.dump(self.get_metrics(), file, indent=2)
+
+    def print_summary(self) -> None:
+        """Print the loader and the metrics."""
+        print("Loader Evaluator Summary:")
+        print(f"  Mode: {self.mode}")
+        dataset = getattr(self.dataloader, "dataset", None)
+        if hasattr(dataset, "__len__"):
+            print(f"  Dataset size: {len(dataset)}")  # type: ignore[arg-type]
+        if hasattr(self.dataloader, "__len__"):
+            print(f"  Number of batches: {len(self)}")
+        print(f"  Cache size: {len(self.cached_batches)}/{self.num_cached_batches}")
+        print(f"  Cache ready: {self.cache_ready}")
+        metrics = self.get_metrics()
+        if metrics:
+            print(f"  Total batches processed: {metrics['total_batches']}")
+            print(f"  Total time: {metrics['total_time']:.2f}s")
+            for key in ("avg", "min", "max"):
+                name = {"avg": "Average", "min": "Min", "max": "Max"}[key]
+                print(f"  {name} batch time: {metrics[f'{key}_batch_time']:.4f}s")

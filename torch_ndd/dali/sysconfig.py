@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How to compile plugins for DALI, which is not possible here: each function raises RuntimeError."""
+
+from typing import NoReturn
+
+_REASON = "there are no headers of DALI here to compile a plugin with; write the operator as fn.python_function, or as an operator of torch_ndd"
+
+
+def get_include_dir() -> NoReturn:
+    """Raise RuntimeError."""
+    raise RuntimeError(f"sysconfig.get_include_dir: {_REASON}")
+
+
+def get_lib_dir() -> NoReturn:
+    """Raise RuntimeError."""
+    raise RuntimeError(f"sysconfig.get_lib_dir: {_REASON}")
+
+
+def get_include_flags() -> NoReturn:
+    """Raise RuntimeError."""
+    raise RuntimeError(f"sysconfig.get_include_flags: {_REASON}")
+
+
+def get_compile_flags() -> NoReturn:
+    """Raise RuntimeError."""
+    raise RuntimeError(f"sysconfig.get_compile_flags: {_REASON}")
+
+
+def get_link_flags() -> NoReturn:
+    """Raise RuntimeError."""
+    raise RuntimeError(f"sysconfig.get_link_flags: {_REASON}")
