@@ -209,7 +209,7 @@ def remap(
     Args:
         input: images, channels last, first or none, with or without frames in front.
         mapx, mapy: coordinates of any type, (height, width), or one map per frame; maps marked with :func:`per_frame` expand an image to that many
-        frames.
+            frames.
         interp: ``INTERP_LINEAR``, ``INTERP_NN``, ``INTERP_CUBIC`` (with a slope of -0.75) or ``INTERP_LANCZOS3``.
         pixel_origin: the position of (0, 0): "corner", the corner of the first pixel, or "center", its center, as in OpenCV.
 
