@@ -17,7 +17,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPy
 .PHONY: demo test build lint docs wheel bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
-	$(BIN)/python examples/train_images.py
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp build lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
@@ -89,12 +89,13 @@ $(VENV)/build.stamp: pyproject.toml
 	$(BIN)/python -m pip install --group build
 	touch $@
 
+# Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile.
 $(VENV)/demo.stamp: $(VENV)/build.stamp
-	$(INSTALL) ".[demo]"
+	$(INSTALL) $(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF) ".[demo]"
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(INSTALL) ".[$(EXTRAS)]"
+	$(INSTALL) $(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON) ".[$(EXTRAS)]"
 	touch $@
 
 clean:

@@ -5,8 +5,8 @@
     python .ci/wheel.py --torch 2.11.* --torch newest     # several versions of torch
     python .ci/wheel.py --try-only --python 3.12          # the wheel that is in dist/
 
-An environment is a Python, a torch, and the extras. In it the wheel is imported from outside the checkout, ``doctor`` runs, a first script decodes and
-augments, and a selection of the tests passes. The build needs the packages of the group ``build`` (``make .venv/build.stamp``).
+An environment is a Python, a torch, and the extras. In it the wheel is imported from outside the checkout, ``doctor`` runs, a first script decodes
+and augments, and a selection of the tests passes. The build needs the packages of the group ``build`` (``make .venv/build.stamp``).
 """
 
 import argparse
@@ -35,7 +35,8 @@ images = ndd.as_batch([np.full((60 + k, 80, 3), 40 * k, np.uint8) for k in range
 out = ndd.crop_mirror_normalize(ndd.resize(images, size=[32, 32]), mirror=1, mean=127.5, std=63.75)
 assert out.torch().shape == (4, 3, 32, 32)
 bmp = b"BM" + (54 + 12).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little") + (40).to_bytes(4, "little")
-bmp += (1).to_bytes(4, "little") + (3).to_bytes(4, "little") + (1).to_bytes(2, "little") + (24).to_bytes(2, "little") + bytes(24) + bytes([1, 2, 3, 0] * 3)
+bmp += (1).to_bytes(4, "little") + (3).to_bytes(4, "little") + (1).to_bytes(2, "little") + (24).to_bytes(2, "little")
+bmp += bytes(24) + bytes([1, 2, 3, 0] * 3)
 assert ndd.decoders.image(np.frombuffer(bmp, np.uint8)).torch().tolist() == [[[3, 2, 1]]] * 3
 """
 
@@ -127,7 +128,8 @@ def main() -> int:
         for torch, extras in itertools.product(options.torch or ["newest"], options.extras or ["", "demo,parquet,lz4"]):
             steps = tried(wheel, pythons[version], torch, extras)
             failed |= any(text.startswith("FAILED") for text in steps.values())
-            print(f"Python {version}, torch {torch}, extras {extras or 'none'}: " + "; ".join(f"{step}: {text}" for step, text in steps.items()), flush=True)
+            shown = "; ".join(f"{step}: {text}" for step, text in steps.items())
+            print(f"Python {version}, torch {torch}, extras {extras or 'none'}: {shown}", flush=True)
     return int(failed)
 
 

@@ -217,3 +217,13 @@ def test_ray_preprocess(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, timeout=550, env={**os.environ, **QUICK_RAY})
     assert run.returncode == 0, run.stderr[-5000:]
     assert "epoch 0, step 29: loss" in run.stdout
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy = load("demo").main(["--images", "120", "--epochs", "4", "--out", str(tmp_path / "demo.png")])
+    assert accuracy > 40  # six classes
+    with Image.open(tmp_path / "demo.png") as picture:
+        assert picture.width > 1000
+    printed = capsys.readouterr().out
+    assert "torch_ndd" in printed
+    assert "DataLoader" in printed
