@@ -17,7 +17,7 @@ reader = ndd.readers.File(file_root=folder, random_shuffle=True, seed=1)
 loader = ndd.DataLoader(reader, prepare, batch_size=2, seed=1)
 if saved.exists():
     loader.load_state_dict(json.loads(saved.read_text()))
-for step, (images, labels) in enumerate(loader):
+for step, (images, _) in enumerate(loader):
     print(images.float().mean().item())
     saved.write_text(json.dumps(loader.state_dict()))
     if step == 1 and len(sys.argv) > 3:

@@ -14,6 +14,6 @@ def augment(jpegs, labels):
 
 reader = ndd.readers.File(file_root=sys.argv[1])
 loader = ndd.DataLoader(reader, augment, batch_size=2)
-for images, labels in loader:
+for _ in loader:
     pass  # a model without work
 print(loader.diagnose())
