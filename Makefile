@@ -14,10 +14,10 @@ EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_inf
 INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD) --editable
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
-.PHONY: demo test build lint bench asan fuzz emulated-cuda clean
+.PHONY: demo test build lint docs wheel bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
-	$(BIN)/python examples/train_images.py
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp build lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
@@ -27,9 +27,17 @@ build: | $(VENV)/build.stamp
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check torch_ndd benchmarks tests examples
+	$(BIN)/ruff format --check torch_ndd benchmarks docs tests examples
 	find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# The site, in build/docs/index.html. Nothing is downloaded; warnings are errors.
+docs: $(VENV)/test.stamp build
+	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
+
+# One wheel for every Python and every torch from 2.11 on, in dist/, tagged for the oldest glibc that it runs on, and tried in fresh environments.
+wheel: $(VENV)/test.stamp
+	$(BIN)/python .ci/wheel.py $(WHEEL_ARGS)
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m benchmarks main
@@ -81,12 +89,13 @@ $(VENV)/build.stamp: pyproject.toml
 	$(BIN)/python -m pip install --group build
 	touch $@
 
+# Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile.
 $(VENV)/demo.stamp: $(VENV)/build.stamp
-	$(INSTALL) ".[demo]"
+	$(INSTALL) $(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF) ".[demo]"
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(INSTALL) ".[$(EXTRAS)]"
+	$(INSTALL) $(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON) ".[$(EXTRAS)]"
 	touch $@
 
 clean:

@@ -238,3 +238,13 @@ def test_pipeline_resnet50_is_the_same_program_on_dali(monkeypatch: pytest.Monke
         batches.append((torch.from_numpy(images.as_array().copy()), labels.as_array().tolist()))
     assert batches[0][1] == batches[1][1]
     torch.testing.assert_close(batches[0][0], batches[1][0], rtol=0, atol=0.06)  # a few levels of 255 in the decoded JPEG
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy = load("demo").main(["--images", "120", "--epochs", "4", "--out", str(tmp_path / "demo.png")])
+    assert accuracy > 40  # six classes
+    with Image.open(tmp_path / "demo.png") as picture:
+        assert picture.width > 1000
+    printed = capsys.readouterr().out
+    assert "torch_ndd" in printed
+    assert "DataLoader" in printed

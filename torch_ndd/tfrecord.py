@@ -61,7 +61,7 @@ def FixedLenFeature(shape: Sequence[int], dtype: int, default_value: Any) -> Fea
 def VarLenFeature(*arguments: Any) -> Feature:
     """Describe a feature of any length: ``VarLenFeature(dtype, default_value)``, or ``VarLenFeature(row_shape, dtype, default_value)`` for rows.
 
-    Samples have the shape (elements,), or (rows, *row_shape). Records without the feature have no elements.
+    Samples have the shape (elements,), or ``(rows, *row_shape)``. Records without the feature have no elements.
 
     Raises:
         TypeError, RuntimeError: see :func:`FixedLenFeature`.

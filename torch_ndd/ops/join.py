@@ -58,7 +58,7 @@ def cat(
 
     Args:
         input_0, inputs: arrays of the same type and number of dimensions, with equal extents except along the axis. An empty input whose extents do
-        not fit is left out.
+            not fit is left out.
         axis: the axis; negative axes count from the end.
         axis_name: the axis as a letter of the first input's layout.
 

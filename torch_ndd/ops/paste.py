@@ -227,10 +227,10 @@ def multi_paste(
         input_0, inputs: ``HWC``, or sequences ``FHWC``, which are pasted frame by frame; all of the same type.
         in_ids: the samples of the batch to paste, one number per region; in a Batch their number may differ between samples.
         in_anchors, shapes: start and extents of the regions in their inputs, (regions, 2): height and width. By default they start in the upper left
-        corner and end in the lower right one.
+            corner and end in the lower right one.
         out_anchors: positions of the regions on the canvas, by default its upper left corner.
         in_anchors_rel, shapes_rel, out_anchors_rel: the same relative to the input's or the canvas's extents, from 0 to 1; positions are rounded
-        down, extents up. All of these may have one value per frame, marked with :func:`per_frame`.
+            down, extents up. All of these may have one value per frame, marked with :func:`per_frame`.
         output_size: height and width of the canvas; by default those of the inputs, which must then be equal.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
 

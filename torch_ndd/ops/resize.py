@@ -132,8 +132,9 @@ def resize_crop_mirror(
 
     Args:
         input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front of or behind the channels.
-        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer, max_size, mode, roi_start, roi_end, roi_relative, subpixel_scale,
-            interp_type, min_filter, mag_filter, antialias, dtype: as in :func:`torch_ndd.resize`.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: as in :func:`torch_ndd.resize`.
+        max_size, mode, roi_start, roi_end, roi_relative, subpixel_scale: as in :func:`torch_ndd.resize`.
+        interp_type, min_filter, mag_filter, antialias, dtype: as in :func:`torch_ndd.resize`.
         crop: height and width of the window, or depth, height and width, in pixels of the resized image; 0 means the whole axis. A window larger than
             the image repeats border pixels.
         crop_d, crop_h, crop_w: the sizes separately.

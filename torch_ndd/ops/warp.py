@@ -220,7 +220,7 @@ def remap(
     Args:
         input: images, channels last, first or none, with or without frames in front.
         mapx, mapy: coordinates of any type, (height, width), or one map per frame; maps marked with :func:`per_frame` expand an image to that many
-        frames.
+            frames.
         relative: the maps hold the distance of the point from the output pixel: ``out[x, y] = in[x + mapx[x, y], y + mapy[x, y]]``.
         fill_value: value outside the input, one number or one per channel.
         fade: mix the fill value with the pixels at the border as in :func:`torch_ndd.rotate`; only with ``INTERP_LINEAR``.

@@ -50,13 +50,14 @@ class Numpy(Reader):
             ``"trim_to_shape"`` trims it.
         roi_axes: Axes of the limits, by default all; negative axes count from the last.
         roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: The window: numbers, or an array of them; at most one start and one
-        of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also as a Batch with those of each sample.
+            of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also as a Batch with those of each sample.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
         ValueError: a Batch as an argument.
-        RuntimeError: ``"gpu"`` without a GPU; at the first step, if there are no files, and for limits that exclude each other; at any step, for a
-            file that cannot be read or differs in dtype or number of dimensions from the rest of its batch, and for a window outside the array.
+        RuntimeError: there is no GPU for ``device="gpu"``; at the first step, if there are no files, and for limits that exclude each other; at any
+            step, for a file that cannot be read or differs in dtype or number of dimensions from the rest of its batch, and for a window outside
+            the array.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/a.npy"

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference: operators by the file that defines them, with signatures that people can read."""
+
+import inspect
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+import torch_ndd as ndd
+from torch_ndd._core.arguments import Role
+from torch_ndd._core.definition import OPERATORS
+
+
+def found(name: str) -> Any:
+    """Return the public object of a dotted name below ``torch_ndd``."""
+    value: Any = ndd
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def without_effect(name: str) -> list[str]:
+    """Return the arguments that an operator accepts for DALI's programs only."""
+    op = OPERATORS.get(name)
+    return [] if op is None else [key for key, argument in op.arguments.items() if argument.role is Role.hint]
+
+
+def readable(signature: inspect.Signature, hidden: list[str]) -> str:
+    """Return a signature without annotations and hidden parameters."""
+    kept = [p.replace(annotation=p.empty, default=p.default if p.default is p.empty else _Default(p.default)) for p in signature.parameters.values()]
+    return str(inspect.Signature([p for p in kept if p.name not in hidden]))
+
+
+class _Default:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        value = self.value
+        if hasattr(value, "name") and hasattr(value, "value"):  # a member of an enumeration
+            return f"{type(value).__name__}.{value.name}"
+        text = repr(value)
+        return "..." if " at 0x" in text else text
+
+
+def _signature(app: Any, kind: str, name: str, value: Any, options: Any, signature: str | None, returned: str | None) -> tuple[str, None] | None:
+    if kind not in ("function", "class", "method") or not callable(value):
+        return None
+    try:
+        given = inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+    public = name.removeprefix("torch_ndd.")
+    return readable(given, ["self", *without_effect(public)] if kind == "method" else without_effect(public)), None
+
+
+def _docstring(app: Any, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    unused = without_effect(name.removeprefix("torch_ndd."))
+    if unused:
+        lines += ["", f"Accepted for DALI's programs, without effect: {', '.join(f'``{one}``' for one in unused)}.", ""]
+
+
+class Operators(SphinxDirective):
+    """Document the operators that the files of ``torch_ndd/ops`` given as arguments define."""
+
+    required_arguments = 1
+    optional_arguments = 20
+
+    def run(self) -> list[nodes.Node]:
+        """Return the nodes."""
+        modules = {f"torch_ndd.{one}" for one in self.arguments}
+        names = sorted(name for name, op in OPERATORS.items() if op.body.__module__ in modules and not name.startswith("arithmetic"))
+        if not names:
+            raise self.error(f"no operator is defined in {', '.join(modules)}")
+        lines = [line for name in names for line in (f".. autofunction:: torch_ndd.{name}", "")]
+        parent = nodes.section()
+        parent.document = self.state.document
+        self.state.nested_parse(StringList(lines, source="operators"), 0, parent)
+        return parent.children
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register the directive and the handlers."""
+    app.add_directive("operators", Operators)
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("autodoc-process-docstring", _docstring)
+    return {"parallel_read_safe": False}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gallery shows every operator, and the code of all pages runs."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import torch_ndd as ndd
+from torch_ndd._core.definition import OPERATORS
+
+DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+from pictures import Example, draw, examples  # noqa: E402
+
+EXAMPLES = [(f"{path.stem}-{example.name}", example) for path, example in examples()]
+
+
+def test_every_operator_has_a_picture() -> None:
+    shown = {example.name for _, example in EXAMPLES}
+    readers = {f"readers.{name}" for name in dir(ndd.readers) if name[0].isupper() and issubclass(getattr(ndd.readers, name), ndd.readers.Reader)}
+    wanted = {name for name in OPERATORS if name != "arithmetic"} | (readers - {"readers.Reader"})
+    assert not sorted(wanted - shown)
+
+
+@pytest.mark.parametrize("example", [example for _, example in EXAMPLES], ids=[name for name, _ in EXAMPLES])
+def test_example(example: Example) -> None:
+    picture, printed = draw(example)
+    assert printed or picture is not None
+    if picture is not None:
+        assert picture.width >= 50
+        assert np.asarray(picture).std() > 1, "a picture of one color"
