@@ -33,7 +33,9 @@ class Part {
   Part(const char* text) : Part(std::string_view(text)) {}
   Part(char letter) : kind_(kLetter), letter_(letter) {}
   template <class Number, std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
-  Part(Number number) : kind_(std::is_floating_point_v<Number> ? kReal : std::is_signed_v<Number> ? kSigned : kUnsigned) {
+  Part(Number number) : kind_(std::is_floating_point_v<Number> ? kReal
+                              : std::is_signed_v<Number>       ? kSigned
+                                                               : kUnsigned) {
     if constexpr (std::is_floating_point_v<Number>) real_ = number;
     else if constexpr (std::is_signed_v<Number>) signed_ = number;
     else unsigned_ = number;

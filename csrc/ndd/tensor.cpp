@@ -92,8 +92,8 @@ int Tensor::device_index() const {
 }
 
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size) {
-  return ours(torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte,
-                                       [release, data, size](void*) { release(data, size); }));
+  return ours(
+      torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte, [release, data, size](void*) { release(data, size); }));
 }
 
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }

@@ -19,8 +19,8 @@ DType lane_dtype(Fold fold, DType in) {
     case DType::boolean:  // 0 and 1
       return DType::uint8;
     case DType::int8:
-    case DType::int16:
-    case DType::uint16:
+    case DType::int16: return DType::int16;
+    case DType::uint16: return DType::uint16;
     case DType::int32: return DType::int32;
     case DType::uint32:
     case DType::int64: return DType::int64;
@@ -46,9 +46,7 @@ void shift_unsigned(const void* from, int64_t n, void* to) {
 
 StageElements stage_of(Fold fold, DType in) {
   switch (in) {
-    case DType::int8: return convert_elements<DType::int8, DType::int32>;
-    case DType::int16: return convert_elements<DType::int16, DType::int32>;
-    case DType::uint16: return convert_elements<DType::uint16, DType::int32>;
+    case DType::int8: return convert_elements<DType::int8, DType::int16>;
     case DType::uint32: return convert_elements<DType::uint32, DType::int64>;
     case DType::uint64:
       if (fold == Fold::sum) return nullptr;
@@ -91,7 +89,7 @@ DType total_dtype(Fold fold, DType in) {
   if (is_floating_dtype(lane) || fold == Fold::distances) return DType::float64;
   if (fold == Fold::sum) return DType::uint64;
   if (fold == Fold::mean) return lane == DType::int64 ? DType::float64 : DType::int64;
-  return lane == DType::uint8 ? DType::int64 : DType::float64;
+  return item_bytes(lane) <= 2 ? DType::int64 : DType::float64;
 }
 
 void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take) {

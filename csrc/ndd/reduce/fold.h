@@ -2,8 +2,8 @@
 // The loops of the reductions on the CPU. Elements are folded into lanes side by side, whatever dimension they come from: of many rows each column has
 // a lane, a single long row is read as many short ones, and lanes of one output are folded at the end.
 //
-// They are compiled for uint8, int32, int64, float and double. Other elements become one of these, row by row in the first-level cache: with loops for
-// all 13 types the library takes a minute longer to compile.
+// They are compiled for uint8, int16, uint16, int32, int64, float and double. Other elements become one of these, row by row in the first-level cache:
+// with loops for all 13 types the library takes a minute longer to compile.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ template <class T, bool exact>
 struct Add {
   static constexpr bool centred = false;
   using Total = std::conditional_t<is_floating<T> || (sizeof(T) == 8 && !exact), double, std::conditional_t<exact, uint64_t, int64_t>>;
-  using Partial = uint16_t;
-  static constexpr int64_t rows = sizeof(T) == 1 ? 255 : 0;
+  using Partial = std::conditional_t<sizeof(T) == 1, uint16_t, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>>;
+  static constexpr int64_t rows = sizeof(T) == 1 ? 255 : sizeof(T) == 2 ? 65535 : 0;
   static constexpr Total identity{};
   template <class Lane>
   static NDD_HD Lane take(Lane lane, T value, double) {
@@ -41,11 +41,11 @@ struct Add {
   static NDD_HD Total merge(Total a, Total b) { return a + b; }
 };
 
-// Sums of squares: whole for bytes, else in double.
+// Sums of squares: whole for up to 16 bits, else in double.
 template <class T>
 struct AddSquare {
   static constexpr bool centred = false;
-  using Total = std::conditional_t<sizeof(T) == 1, int64_t, double>;
+  using Total = std::conditional_t<sizeof(T) <= 2, int64_t, double>;
   using Partial = uint32_t;
   static constexpr int64_t rows = sizeof(T) == 1 ? 65535 : 0;
   static constexpr Total identity{};
@@ -270,6 +270,8 @@ template <class F>
 void for_lane_dtype(DType lane, F f) {
   switch (lane) {
     case DType::uint8: return f(TypeTag<uint8_t>{});
+    case DType::int16: return f(TypeTag<int16_t>{});
+    case DType::uint16: return f(TypeTag<uint16_t>{});
     case DType::int32: return f(TypeTag<int32_t>{});
     case DType::int64: return f(TypeTag<int64_t>{});
     case DType::float32: return f(TypeTag<float>{});

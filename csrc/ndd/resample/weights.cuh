@@ -28,9 +28,7 @@ NDD_HD int32_t inner_taps(const Axis& a) { return a.taps < a.in ? a.taps : stati
 template <class In>
 __device__ float read(const In* from) {
   if constexpr (is_half<In>) {
-    In value;
-    value.x = __ldg(reinterpret_cast<const uint16_t*>(from));
-    return static_cast<float>(value);
+    return static_cast<float>(In::of_bits(__ldg(reinterpret_cast<const uint16_t*>(from))));
   } else {
     return static_cast<float>(__ldg(from));
   }

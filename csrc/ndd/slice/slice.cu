@@ -331,7 +331,7 @@ __global__ void general_gpu(const Slice* slices, int64_t count, const Channel* c
 }
 
 // The slices of one kind, with the units that they have together.
-struct Work {
+struct SliceWork {
   std::vector<Plan> plans;
   int64_t units = 0;
 
@@ -382,7 +382,7 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 // A launch for each kind of slice that there is: one, but where slices of a batch differ in kind.
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
   using namespace slice_gpu;
-  Work copied, converted, moved[4], turned[3];
+  SliceWork copied, converted, moved[4], turned[3];
   std::vector<Slice> general;
   bool fills = false;
   const bool convertible = for_common_pair(in, out, [](auto, auto) {});
@@ -392,7 +392,7 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
     int64_t item = 0;
     const Kind kind = make_plan(slice, item_bytes(in), item_bytes(out), item, plan);
     const int power = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
-    Work& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned[power] : slice.copies ? moved[power] : converted;
+    SliceWork& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned[power] : slice.copies ? moved[power] : converted;
     fills = fills || (slice.copies && slice.filled());
     if (kind == Kind::general || !(slice.copies || convertible) || !work.has_room(plan)) general.push_back(slice);
     else work.add(plan);

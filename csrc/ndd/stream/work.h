@@ -14,8 +14,7 @@ class Work {
   Work() = default;
   template <class Given, class F = std::decay_t<Given>, std::enable_if_t<!std::is_same_v<F, Work>, int> = 0>
   Work(Given&& function)
-      : function_(new F(std::forward<Given>(function))),
-        call_([](void* f, int64_t i) { (*static_cast<F*>(f))(i); }),
+      : function_(new F(std::forward<Given>(function))), call_([](void* f, int64_t i) { (*static_cast<F*>(f))(i); }),
         destroy_([](void* f) { delete static_cast<F*>(f); }) {}
   Work(Work&& other) noexcept : function_(std::exchange(other.function_, nullptr)), call_(other.call_), destroy_(other.destroy_) {}
   Work& operator=(Work&& other) noexcept {

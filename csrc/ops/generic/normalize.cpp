@@ -32,11 +32,10 @@ std::vector<double> totals_of(reduce::Fold fold, const Job& job, int64_t i, redu
 
 std::vector<double> sums_of(const Job& job, int64_t i) { return totals_of(reduce::Fold::mean, job, i); }
 
-// Squared distances from the means. Of bytes they come from exact sums; all others are read once more, because their squares cancel out.
+// Squared distances from the means. Of uint8 they come from exact sums; all others are read once more, because their squares cancel out.
 // `sums` are those of the sample where they are known.
 std::vector<double> squares_of(const Job& job, int64_t i, const std::vector<double>& means, std::vector<double> sums = {}) {
-  if (reduce::total_dtype(reduce::Fold::squares, job.in.dtype()) == DType::float64)
-    return totals_of(reduce::Fold::distances, job, i, {means.data(), 1});
+  if (job.in.dtype() != DType::uint8 && job.in.dtype() != DType::boolean) return totals_of(reduce::Fold::distances, job, i, {means.data(), 1});
   std::vector<double> totals = totals_of(reduce::Fold::squares, job, i);
   if (sums.empty()) sums = sums_of(job, i);
   const double count = static_cast<double>(job.shape(i).count);
