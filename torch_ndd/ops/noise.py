@@ -16,6 +16,7 @@ def gaussian(
     mean: PerSample[float] = 0.0,
     stddev: PerSample[float] = 1.0,
     rng: Random = None,
+    truncate: bool = False,
 ) -> T:
     """Add normal noise: ``out = in + mean + stddev * z`` with an independent standard normal z for every element.
 
@@ -24,6 +25,7 @@ def gaussian(
         mean: mean of the noise.
         stddev: standard deviation of the noise.
         rng: random generator; by default this thread's.
+        truncate: cut off the fraction of the noise before it is added to integers, as torchvision does.
 
     >>> import torch
     >>> gaussian(torch.full((2, 2), 100, dtype=torch.uint8), mean=3, stddev=0).torch()

@@ -126,8 +126,10 @@ class RowSampler {
         for (float& fill : shown_) fill = static_cast<float>(saturate<typename decltype(tag)::type>(fill));
       });
     staged_.resize(kBlock * src.channels + 3);
-    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear && !src.fades)
+    if (D == 2 && in == DType::uint8 && out == DType::uint8 && interp == Interp::linear) {
       u8_ = u8_linear(static_cast<const uint8_t*>(src.data), src.size[0], src.size[1], src.channels, src.border, fill_.data());
+      u8_.exact = src.fades;
+    }
   }
 
   int64_t pixel_bytes() const { return static_cast<int64_t>(fill_.size()) - 1; }

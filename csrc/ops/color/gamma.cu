@@ -8,20 +8,21 @@
 namespace ndd {
 namespace {
 
-NDD_HD float power_of(float base, float exponent) {
-  const float positive = base > 0.0f ? base : 0.0f;
-#ifdef __CUDA_ARCH__
-  return powf(positive, exponent);
-#else
-  return float_functions::fast<Op::fpow>(positive, exponent);
-#endif
-}
-
-// gain * v^gamma, at most `most`.
+// gain * v^gamma, at most `most`. Without branches on what is the same for all values: gcc would leave them in the loop, which then has no vectors.
 struct Power {
-  float gamma, gain, most;
+  double gamma, at_zero;  // 0^gamma
+  float gain, most;
+
+  Power(float gamma, float gain, float most) : gamma(gamma), at_zero(gamma == 0.0f ? 1.0 : 0.0), gain(gain), most(most) {}
+
   NDD_HD float operator()(float v) const {
-    const float made = power_of(v, gamma) * gain;
+#ifdef __CUDA_ARCH__
+    const float made = powf(v > 0.0f ? v : 0.0f, static_cast<float>(gamma)) * gain;
+#else
+    using namespace float_functions;
+    const double positive = select(v > 0.0f, static_cast<double>(v), 1.0), power = exp_of(log_of(positive) * gamma);
+    const float made = static_cast<float>(select(v > 0.0f, power, at_zero)) * gain;
+#endif
     return made < most ? made : most;
   }
 };

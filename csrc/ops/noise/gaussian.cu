@@ -9,11 +9,18 @@ namespace {
 struct Gaussian {
   static constexpr bool kReadsInput = false;
   float mean, stddev;
+  bool truncated;
 
   NDD_HD bool keeps() const { return false; }
 
   NDD_HD void operator()(const float*, const uint32_t* __restrict words, int n, float* __restrict noise) const {
     for (int e = 0; e < n; ++e) noise[e] = mean + stddev * normal_of(words[e]);
+    if (!truncated) return;
+    constexpr float kMost = 1073741824.0f;
+    for (int e = 0; e < n; ++e) {
+      const float below = noise[e] < kMost ? noise[e] : kMost, inside = below > -kMost ? below : -kMost;
+      noise[e] = static_cast<float>(static_cast<int32_t>(inside));
+    }
   }
 
   template <class T>
@@ -23,10 +30,11 @@ struct Gaussian {
 };
 
 void gaussian(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& means, const Tensor& deviations, const Tensor& words,
-              const Tensor& output, const MaybeTensor& output_shapes) {
+              bool truncate, const Tensor& output, const MaybeTensor& output_shapes) {
   const Args<float> mean(means), stddev(deviations);
+  const bool whole = truncate && !is_floating_dtype(input.dtype());
   add_noise("noise.gaussian", words, Samples(input, input_shapes), Samples(output, output_shapes), 1.8,
-            [=](int64_t i) { return Gaussian{mean(i), stddev(i)}; });
+            [=](int64_t i) { return Gaussian{mean(i), stddev(i), whole}; });
 }
 
 }  // namespace
