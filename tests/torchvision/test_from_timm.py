@@ -133,7 +133,7 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
     for side in (False, True):
         one = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
         state = [0.9 if side else 0.1]
-        original, theirs.random.random = theirs.random.random, lambda: state[0]  # type: ignore[assignment]
+        original, theirs.random.random = theirs.random.random, lambda state=state: state[0]  # type: ignore[assignment]
         try:
             expected = np.asarray(one(image)).astype(np.float64)
         finally:
@@ -216,7 +216,7 @@ def plain(operators: Any) -> Any:
 
 @pytest.mark.parametrize("config", ["rond-m9", "rand-m9-x3", "rand-m", "augmix-n3", "v0-inc1", "unknown"])
 def test_wrong_texts(config: str) -> None:
-    with pytest.raises(ValueError, match="from_timm: .*auto_augment"):
+    with pytest.raises(ValueError, match=r"from_timm: .*auto_augment"):
         from_timm(is_training=True, auto_augment=config)
 
 
