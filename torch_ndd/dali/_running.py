@@ -108,6 +108,11 @@ class Running:
         with self._used_as(PipelineAPIType.SCHEDULED):
             self._built().schedule(self._iter_setup())
 
+    def _prefetch(self) -> None:
+        """Issue the first iterations. Iterators of programs for older versions of DALI call it."""
+        if self.empty():
+            self.schedule_run()
+
     def share_outputs(self, cuda_stream: Any = None) -> tuple[Any, ...]:
         """Return the outputs of the oldest issued iteration. Raise StopIteration if there is none."""
         with self._used_as(PipelineAPIType.SCHEDULED):

@@ -17,6 +17,7 @@ from .._core.arguments import Argument, Role
 from .._core.definition import OPERATORS, Operator
 from ..readers import Reader
 from . import types
+from ._sequence_reader import Sequence
 
 MODULES = ("", "decoders", "io.file", "noise", "random", "readers", "reductions", "segmentation", "transforms")
 EXPERIMENTAL = ("experimental", "experimental.decoders", "experimental.readers")
@@ -50,6 +51,7 @@ DEPRECATED = {
     "nemo_asr_reader": "readers.nemo_asr",
     "normal_distribution": "random.normal",
     "numpy_reader": "readers.numpy",
+    "sequence_reader": "readers.sequence",
     "tfrecord_reader": "readers.tfrecord",
     "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
@@ -270,7 +272,7 @@ class Schema:
         count: Number of outputs, from the arguments and the number of inputs.
         random: Whether it draws random numbers.
         is_reader: Whether it is a reader.
-        replacement: The present name of a deprecated operator.
+        replacement: The present name of a deprecated operator, "" if there is none.
         doc: Docstring of the target, without its examples.
     """
 
@@ -326,13 +328,14 @@ def _targets() -> dict[str, Any]:
         if name != "arithmetic":
             found.setdefault(name, op)
     found["per_frame"] = torch_ndd.per_frame
+    found["readers.sequence"] = Sequence
     return found
 
 
 @functools.cache
 def schemas() -> dict[str, Schema]:
     """Return all operators by name in ``fn``."""
-    made = {name: _made(name, target) for name, target in _targets().items()}
+    made = {name: _made(name, target, "" if name == "readers.sequence" else None) for name, target in _targets().items()}
     for name, replacement in DEPRECATED.items():
         made[name] = _made(name, made[replacement].target, replacement)
     return dict(sorted(made.items()))

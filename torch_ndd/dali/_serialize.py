@@ -30,7 +30,7 @@ def save(pipeline: "Pipeline", define_graph: Callable[[], Any] | None = None, fi
     """Return the graph and the constructor's arguments, and write them to a file if there is a name.
 
     Args:
-        pipeline: It is built.
+        pipeline: It need not be built: its files are not looked at.
         define_graph: Defines the graph, if the pipeline has none.
         filename: The file.
 
@@ -41,7 +41,7 @@ def save(pipeline: "Pipeline", define_graph: Callable[[], Any] | None = None, fi
         with pipeline:
             made = define_graph()
         pipeline.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
-    pipeline.build()
+    pipeline._define()
     places = {operation.serial: k for k, operation in enumerate(pipeline._operations)}
 
     def reference(node: DataNode) -> list[int]:
@@ -249,7 +249,7 @@ def _condition(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[s
     from ._conditionals import _operations
 
     function = getattr(_operations, _CONDITIONS[one["schema"]])
-    return function(*constants.values(), *inputs, *arguments.values())
+    return function(*inputs, *arguments.values(), *constants.values())
 
 
 _CONDITIONS = {

@@ -125,7 +125,7 @@ class Called(NamedTuple):
     outputs: int | None
 
 
-def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], Sequence[Called]], parent: int) -> None:
+def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], Sequence[Called]], parent: int, forked: bool) -> None:
     """Compute tasks until the parent ends or closes the connection.
 
     Args:
@@ -133,10 +133,12 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
         descriptors: Of the shared memory: numbers, or what detaches them in a spawned process.
         load: Returns the sources.
         parent: Process id of the parent.
+        forked: Whether this process was forked rather than spawned.
     """
-    # What a fork has inherited is never collected here: finalizers may wait for threads that only the parent has.
-    gc.freeze()
-    gc.enable()
+    if forked:
+        # What was inherited is never collected here: finalizers may wait for threads that only the parent has.
+        gc.freeze()
+        gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_watch, args=[parent], daemon=True).start()

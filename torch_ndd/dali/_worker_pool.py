@@ -107,7 +107,7 @@ class WorkerPool:
             _ends.add(ours)
             self._connections.append(ours)
             descriptors = [_Passed(one.descriptor) if spawned else one.descriptor for one in self._memories]
-            arguments = (theirs, descriptors, load, os.getpid())
+            arguments = (theirs, descriptors, load, os.getpid(), not spawned)
             process = context.Process(target=run, args=arguments, name=f"torch_ndd.dali source worker {number}", daemon=True)
             with theirs, warnings.catch_warnings(), _no_collection():
                 # Python 3.12 and later warn of a fork while threads run. The child runs none of the code of those threads.

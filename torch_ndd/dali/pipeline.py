@@ -312,16 +312,22 @@ class Pipeline(Running):
 
     def _build(self) -> None:
         self._check_sizes()
-        self._outputs = self._defined_outputs()
-        kept = [one for one in self._made if one.preserve or one.always_kept or not one.outputs]
-        self._operations = reachable([*self._outputs, *self._sinks], kept)
-        self._check_operations()
+        self._define()
         self._seed_operations()
         for one in self._operations:
             one.prepare(self)
         self._executor = Executor(self, self._operations, self._outputs)
         if self.enable_checkpointing:
             self._executor.keep_states()
+
+    def _define(self) -> None:
+        """Find the operations that are not pruned."""
+        if self._operations:
+            return
+        self._outputs = self._defined_outputs()
+        kept = [one for one in self._made if one.preserve or one.always_kept or not one.outputs]
+        self._operations = reachable([*self._outputs, *self._sinks], kept)
+        self._check_operations()
 
     def _check_sizes(self) -> None:
         size, threads = self.max_batch_size, self.num_threads

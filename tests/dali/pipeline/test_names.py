@@ -14,7 +14,7 @@ from torch_ndd.dali._schema import schemas
 
 # Required by DALI, and optional here; constants with more digits; not per sample in readers.
 DEFAULTS = {"shape": ("decoders.inflate", "experimental.inflate"), "index_path": "", "random_aspect_ratio": "", "freq_x": "water", "freq_y": "water"}
-MISSING = {"experimental.inputs.video", "readers.sequence", "sequence_reader"}
+MISSING = {"experimental.inputs.video"}
 
 
 def operators() -> list[str]:

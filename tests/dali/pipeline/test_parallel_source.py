@@ -305,8 +305,12 @@ def test_a_worker_that_is_killed_while_it_waits():
     pipe.run()
     os.kill(processes(pipe)[0], signal.SIGKILL)
     with pytest.raises(RuntimeError, match="was killed by signal 9"):
-        for _ in range(10):
-            pipe.run()
+        iterate(pipe, 10)
+
+
+def iterate(pipe, count):
+    for _ in range(count):
+        pipe.run()
 
 
 def test_a_source_that_cannot_be_loaded_says_why():

@@ -205,6 +205,24 @@ def test_single_stage_detector_in_training() -> None:
     both(program)
 
 
+@pytest.mark.parametrize("options", [{}, {"step": 3}, {"stride": 2, "step": 2, "image_type": "GRAY"}, {"sequence_length": 100}], ids=str)
+def test_sequences_of_files(options: dict[str, Any]) -> None:
+    """The deprecated reader of folders of frames."""
+
+    def program(dali: Any) -> Any:
+        given = {key: getattr(dali.types, value) if key == "image_type" else value for key, value in options.items()}
+
+        @dali.pipeline_def(batch_size=2, num_threads=2, device_id=None)
+        def sequences() -> Any:
+            frames = dali.fn.readers.sequence(**{"file_root": str(EXTRA / "sequence" / "frames"), "sequence_length": 3, "name": "Reader", **given})
+            return frames[:, ::20, ::20]
+
+        pipe = sequences()
+        return [pipe.run() for _ in range(2)], pipe.reader_meta("Reader")
+
+    both(program)
+
+
 def test_rnn_t() -> None:
     """Speech features: decoded, trimmed, emphasized, log mel spectrograms, normalized, stacked and padded."""
     files = sorted(str(path) for path in (EXTRA / "audio" / "wav").rglob("*.wav"))[:6]

@@ -121,6 +121,24 @@ def test_the_loaded_pipeline_gives_the_same(name: str, images: Path) -> None:
     assert_equal(outputs(again, feed=FED.get(name)), outputs(factory(name, seed=3)(images)))
 
 
+def test_the_pipeline_need_not_work_here(tmp_path: Path) -> None:
+    """Its files are not looked at, until it is loaded."""
+
+    def program(dali: Any) -> Any:
+        @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None)
+        def definition() -> Any:
+            return dali.fn.readers.file(file_root=str(tmp_path / "missing"), name="Reader")[1]
+
+        data = definition().serialize()
+        (tmp_path / "missing" / "class").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "missing" / "class" / "0.jpg").write_bytes(b"0")
+        loaded = dali.Pipeline.deserialize(data, batch_size=2, num_threads=1)
+        (tmp_path / "missing" / "class" / "0.jpg").unlink()
+        return loaded.epoch_size("Reader")
+
+    assert both(program) == 1
+
+
 def test_arguments_override_the_stored_ones(images: Path, tmp_path: Path) -> None:
     file = tmp_path / "graph.json"
     data = factory("image_chain", seed=3, prefetch_queue_depth=3)(images).serialize(filename=str(file))

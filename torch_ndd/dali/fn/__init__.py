@@ -42,7 +42,7 @@ def _function(schema: _Schema) -> Callable[..., Any]:
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         if schema.replacement is not None:
-            _deprecated(f"{title} is deprecated; use fn.{schema.replacement}")
+            _deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
         return _call(schema, title, inputs, arguments)
 
     *path, name = schema.name.split(".")

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from ..._python_function import TorchPythonFunction
 from ..base_iterator import BaseIterator, LastBatchPolicy
-from . import torch_utils
+from . import fn, torch_utils
 from .torch_utils import TensorCPU, TensorGPU, TensorListGPU, feed_ndarray, to_torch_tensor, to_torch_type
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "TensorCPU",
     "TensorGPU",
     "TensorListGPU",
+    "TorchPythonFunction",
     "feed_ndarray",
+    "fn",
     "to_torch_type",
     "torch_utils",
 ]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences of image files, the reader behind ``fn.readers.sequence``."""
+
+import os
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from typing_extensions import Unpack
+
+from .. import decoders
+from .._core.batch import Batch, new_batch
+from .._core.device import DeviceLike
+from ..io._urls import names_in
+from ..readers._base import LoaderOptions, Reader, UnreadableSamples
+from ..readers._files import whole_files
+from ..readers._ranges import Path, Ranges, Sources, pack_paths
+from . import types
+
+_ALL = re.compile(b"")
+
+
+class Sequence(Reader):
+    """Read sequences of frames that are image files: uint8 (frames, H, W, C), layout ``FHWC``.
+
+    Every subfolder of ``file_root`` is a video; its files, sorted by name, are the frames.
+
+    Args:
+        max_batch_size: Batch size.
+        name: Ignored, like ``num_inputs``.
+        device: ``"cpu"``.
+        file_root: The folder.
+        sequence_length: Number of frames of a sequence.
+        image_type: ``types.RGB``, ``BGR``, ``GRAY`` or ``YCbCr``.
+        step: Distance of the first frames of two sequences.
+        stride: Distance of two frames in a sequence.
+        **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`torch_ndd.readers.LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, for numbers that are not positive or a folder without a sequence; at any step, for a file that cannot be
+            read or decoded, or frames of different sizes.
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        file_root: Path,
+        sequence_length: int,
+        image_type: types.DALIImageType = types.RGB,
+        step: int = 1,
+        stride: int = 1,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._root = os.fsencode(file_root)
+        self._length, self._step_, self._stride, self._image_type = sequence_length, step, stride, image_type
+        self._frames: Ranges | None = None
+        self._begins = np.empty(0, np.int64)  # number of the first frame of each sequence
+
+    def _scan(self) -> int:
+        for what, value in (("sequence_length", self._length), ("step", self._step_), ("stride", self._stride)):
+            if value < 1:
+                raise RuntimeError(f"{self._op}: {what} must be positive, got {value}")
+        names: list[bytes] = []
+        begins = []
+        try:
+            for folder in sorted(names_in(self._root, _ALL, True)):
+                found = [os.path.join(folder, name) for name in sorted(names_in(os.path.join(self._root, folder), _ALL, False))]
+                begins.append(len(names) + np.arange(0, max(0, len(found) - (self._length - 1) * self._stride), self._step_))
+                names += found
+        except OSError as error:
+            raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+        self._begins = np.concatenate([np.empty(0, np.int64), *begins]).astype(np.int64)
+        self._frames = whole_files(self._root, *pack_paths(names)) if names else None
+        return len(self._begins)
+
+    def _numbers(self, samples: np.ndarray) -> np.ndarray:
+        """Return the numbers of the frames of some sequences, int64 (sequences * frames,)."""
+        return (self._begins[samples][:, None] + np.arange(self._length) * self._stride).ravel()
+
+    def _source(self, sample: int) -> str:
+        assert self._frames is not None
+        return self._frames.place(int(self._begins[sample]))
+
+    def _start(self, samples: np.ndarray) -> Any:
+        assert self._frames is not None
+        return self._frames.start(self._numbers(samples))
+
+    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
+        assert self._frames is not None
+        try:
+            files = request.finish()
+        except UnreadableSamples as bad:
+            raise UnreadableSamples({frame // self._length: reason for frame, reason in bad.reasons.items()}) from None
+        files._sources = Sources(self._frames.path, self._numbers(samples))
+        images = decoders.image(files, output_type=self._image_type).evaluate()
+        if images._shapes is None:
+            made = new_batch(images._values.view(len(samples), self._length, *images._values.shape[1:]), None, "FHWC")
+        else:
+            sizes = images._shapes.view(len(samples), self._length, 3)
+            different = (sizes != sizes[:, :1]).any(2).any(1)
+            if bool(different.any()):
+                raise UnreadableSamples({int(k): "its frames have different sizes" for k in torch.nonzero(different).ravel()})
+            length = torch.full((len(samples), 1), self._length, dtype=torch.int64)
+            made = new_batch(images._values, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._length, None, None, images._extent(2)))
+        made._sources = Sources(self._source, samples)
+        return (made,)
