@@ -13,7 +13,7 @@ from _pipelines import both, ours_raises, sub
 import torch_ndd as ndd
 from torch_ndd.dali import tensors
 
-TYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
 
 def array(dtype=np.uint8):
