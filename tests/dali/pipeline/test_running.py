@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 from _pipelines import both, ours_raises
+from _videos import encode, frames_of, identity
 
 import torch_ndd.dali as ours
 
@@ -173,6 +174,27 @@ def test_feeding():
         pipe.feed_input("other", np.zeros((2, 1), np.int32))
 
     both(unknown)
+
+
+@pytest.mark.parametrize("policy", ["partial", "pad"])
+def test_videos_that_are_fed(policy):
+    """A fed file comes out in batches of sequences; then the next one, then an error."""
+    files = [encode(frames_of(count, k), "webm") for k, count in enumerate((20, 7, 6))]
+
+    def program(dali):
+        def graph():
+            return dali.fn.experimental.inputs.video(name="video", sequence_length=3, last_sequence_policy=policy)
+
+        pipe = define(dali, graph, 3, prefetch_queue_depth=1)
+        pipe.build()
+        for file in files:
+            pipe.feed_input("video", file[None])
+        found = [pipe.run()[0] for _ in range(5)]
+        with pytest.raises(RuntimeError):
+            pipe.run()
+        return [[one.shape(), one.layout(), [identity(one.at(k)) for k in range(len(one))]] for one in found]
+
+    both(program)
 
 
 def test_inputs_of_run():
