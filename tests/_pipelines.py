@@ -7,6 +7,7 @@ and lists.
 """
 
 import importlib
+import re
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -108,3 +109,8 @@ def ours_raises(program: Program, kind: type[Exception], match: str = "") -> Exc
     with pytest.raises(kind, match=match) as caught:
         program(ours)
     return caught.value
+
+
+def shown(value: object) -> str:
+    """Return a name for a parameter of a test: without addresses, which differ between the processes of a run."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))

@@ -86,7 +86,7 @@ class Executor:
         self._begun = False  # the queue was filled
         self._owed = 0  # iterations that were scheduled and not issued, because an input was not fed
         self._ended = False  # a source has no more data, or failed and the error waits to be delivered
-        self._failure: Exception | None = None  # of every later run
+        self._failure: BaseException | None = None  # of every later run
         self._stopped: BaseException | None = None  # delivered; stays until the sources are asked again
         self._states: dict[str, Any] = {}
         self._delivered = (0, 0, 0)  # number, iteration, epoch after the latest delivery

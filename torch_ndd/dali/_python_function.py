@@ -22,31 +22,6 @@ from ._operators import as_node, on_device, target_device
 _IGNORED = ("bytes_per_sample_hint", "seed", "synchronize_stream")
 
 
-def _arrays(batch: Batch) -> list[Any]:
-    """Return the samples as arrays over the memory of a batch."""
-    if batch._values.device.type != "cpu":
-        import cupy  # type: ignore[import-not-found]
-
-        return [cupy.from_dlpack(one) for one in batch]
-    return [np.asarray(one) for one in batch]
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
-
-
-def _tensors(batch: Batch) -> list[Any]:
-    return [one.torch() for one in batch]
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _capsules(batch: Batch) -> list[Any]:
-    return [one.__dlpack__() for one in batch]
-
-
 class FunctionOperation(Operation):
     """A Python function as an operator."""
 
@@ -55,9 +30,19 @@ class FunctionOperation(Operation):
     batch_processing: bool
     layouts: Sequence[str | None]  # of the outputs
 
-    given: ClassVar[Callable[[Batch], list[Any]]] = staticmethod(_arrays)
-    accepted: ClassVar[Callable[[Any], bool]] = staticmethod(_is_array)
     wanted: ClassVar[str] = "NumPy arrays"
+
+    def given(self, batch: Batch) -> list[Any]:
+        """Return the samples in the form in which the function takes them, over the memory of the batch."""
+        if batch._values.device.type != "cpu":
+            import cupy  # type: ignore[import-not-found]
+
+            return [cupy.from_dlpack(one) for one in batch]
+        return [np.asarray(one) for one in batch]
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a result has this form."""
+        return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
 
     def prepare(self, pipeline: Any) -> None:
         """Find the device of the results."""
@@ -105,9 +90,9 @@ class FunctionOperation(Operation):
         what = f"output {output} of the Python function"
         if isinstance(made, list):
             for i, one in enumerate(made):
-                if not self.accepted(one):
+                if not self.accepts(one):
                     raise RuntimeError(f"{what} must have {self.wanted}, got {_named(one)} for sample {i}")
-        elif not self.accepted(made):
+        elif not self.accepts(made):
             raise RuntimeError(f"{what} must be a list of {self.wanted} or one with all samples, got {_named(made)}")
         batch = as_fed(what, made, max(size, len(made) if isinstance(made, list) else 0), share=False)
         if batch.batch_size != size:
@@ -121,17 +106,29 @@ class FunctionOperation(Operation):
 class TorchFunctionOperation(FunctionOperation):
     """A function of torch tensors."""
 
-    given = staticmethod(_tensors)
-    accepted = staticmethod(_is_tensor)
     wanted = "torch tensors"
+
+    def given(self, batch: Batch) -> list[Any]:
+        """Return the samples as tensors."""
+        return [one.torch() for one in batch]
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a result is a tensor."""
+        return isinstance(value, torch.Tensor)
 
 
 class CapsuleFunctionOperation(FunctionOperation):
     """A function of DLPack capsules."""
 
-    given = staticmethod(_capsules)
-    accepted = staticmethod(tensors.is_capsule)
     wanted = "DLPack capsules"
+
+    def given(self, batch: Batch) -> list[Any]:
+        """Return the samples as capsules."""
+        return [one.__dlpack__() for one in batch]
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a result is a capsule."""
+        return tensors.is_capsule(value)
 
 
 def _named(value: Any) -> str:

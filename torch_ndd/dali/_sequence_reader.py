@@ -58,12 +58,12 @@ class Sequence(Reader):
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._root = os.fsencode(file_root)
-        self._length, self._step_, self._stride, self._image_type = sequence_length, step, stride, image_type
+        self._per_sequence, self._distance, self._stride, self._image_type = sequence_length, step, stride, image_type
         self._frames: Ranges | None = None
         self._begins = np.empty(0, np.int64)  # number of the first frame of each sequence
 
     def _scan(self) -> int:
-        for what, value in (("sequence_length", self._length), ("step", self._step_), ("stride", self._stride)):
+        for what, value in (("sequence_length", self._per_sequence), ("step", self._distance), ("stride", self._stride)):
             if value < 1:
                 raise RuntimeError(f"{self._op}: {what} must be positive, got {value}")
         names: list[bytes] = []
@@ -71,7 +71,7 @@ class Sequence(Reader):
         try:
             for folder in sorted(names_in(self._root, _ALL, True)):
                 found = [os.path.join(folder, name) for name in sorted(names_in(os.path.join(self._root, folder), _ALL, False))]
-                begins.append(len(names) + np.arange(0, max(0, len(found) - (self._length - 1) * self._stride), self._step_))
+                begins.append(len(names) + np.arange(0, max(0, len(found) - (self._per_sequence - 1) * self._stride), self._distance))
                 names += found
         except OSError as error:
             raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
@@ -81,7 +81,7 @@ class Sequence(Reader):
 
     def _numbers(self, samples: np.ndarray) -> np.ndarray:
         """Return the numbers of the frames of some sequences, int64 (sequences * frames,)."""
-        return (self._begins[samples][:, None] + np.arange(self._length) * self._stride).ravel()
+        return (self._begins[samples][:, None] + np.arange(self._per_sequence) * self._stride).ravel()
 
     def _source(self, sample: int) -> str:
         assert self._frames is not None
@@ -96,17 +96,17 @@ class Sequence(Reader):
         try:
             files = request.finish()
         except UnreadableSamples as bad:
-            raise UnreadableSamples({frame // self._length: reason for frame, reason in bad.reasons.items()}) from None
+            raise UnreadableSamples({frame // self._per_sequence: reason for frame, reason in bad.reasons.items()}) from None
         files._sources = Sources(self._frames.path, self._numbers(samples))
         images = decoders.image(files, output_type=self._image_type).evaluate()
         if images._shapes is None:
-            made = new_batch(images._values.view(len(samples), self._length, *images._values.shape[1:]), None, "FHWC")
+            made = new_batch(images._values.view(len(samples), self._per_sequence, *images._values.shape[1:]), None, "FHWC")
         else:
-            sizes = images._shapes.view(len(samples), self._length, 3)
+            sizes = images._shapes.view(len(samples), self._per_sequence, 3)
             different = (sizes != sizes[:, :1]).any(2).any(1)
             if bool(different.any()):
                 raise UnreadableSamples({int(k): "its frames have different sizes" for k in torch.nonzero(different).ravel()})
-            length = torch.full((len(samples), 1), self._length, dtype=torch.int64)
-            made = new_batch(images._values, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._length, None, None, images._extent(2)))
+            length = torch.full((len(samples), 1), self._per_sequence, dtype=torch.int64)
+            made = new_batch(images._values, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._per_sequence, None, None, images._extent(2)))
         made._sources = Sources(self._source, samples)
         return (made,)

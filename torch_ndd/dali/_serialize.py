@@ -252,6 +252,14 @@ def _condition(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[s
     return function(*inputs, *arguments.values(), *constants.values())
 
 
+def _augmentation(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
+    from .auto_aug import _operations
+
+    if one["schema"] == "auto_aug.policy":
+        return _operations.policy_again(inputs[0], one["seed"], **arguments, **constants)
+    return _operations.apply_again(inputs[0], **arguments, **constants)
+
+
 _CONDITIONS = {
     "_conditional.split": "split",
     "_conditional.merge": "merge",
@@ -266,5 +274,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "move.gpu": _move,
     "shapes": _shapes,
     "tensor_subscript": _subscript,
+    "auto_aug.augmentation": _augmentation,
+    "auto_aug.policy": _augmentation,
     **dict.fromkeys(_CONDITIONS, _condition),
 }

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _calls, _operators, types
+from . import _calls, _operators, _python_function, _video_input, external_source, types
 from ._errors import UnknownArgumentError, deprecated
 from ._schema import schemas
 from .data_node import DataNode
@@ -117,38 +117,23 @@ def ssd_random_crop(
     return [images, boxes, labels]
 
 
-def _later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function of another module, which is imported at the first call."""
-    import importlib
-
-    return getattr(importlib.import_module(f"torch_ndd.dali.{module}"), name)
-
-
 def functions() -> dict[str, Callable[..., Any]]:
     """Return the functions by name in ``fn``."""
-    made: dict[str, Callable[..., Any]] = {"constant": constant, "shapes": shapes, "ssd_random_crop": ssd_random_crop}
-    for module, name in (
-        ("external_source", "external_source"),
-        ("_python_function", "python_function"),
-        ("_python_function", "dl_tensor_python_function"),
-    ):
-        try:
-            made[name] = _later(module, name)
-        except ModuleNotFoundError:
-            continue
-    return made
+    return {
+        "constant": constant,
+        "dl_tensor_python_function": _python_function.dl_tensor_python_function,
+        "experimental.inputs.video": _video_input.video,
+        "external_source": external_source.external_source,
+        "python_function": _python_function.python_function,
+        "shapes": shapes,
+        "ssd_random_crop": ssd_random_crop,
+    }
 
 
 def classes() -> dict[str, type]:
     """Return the classes of ``ops`` that have their own constructor, by name in ``fn``."""
-    made: dict[str, type] = {}
-    for module, name, cls in (
-        ("external_source", "external_source", "ExternalSource"),
-        ("_python_function", "python_function", "PythonFunction"),
-        ("_python_function", "dl_tensor_python_function", "DLTensorPythonFunction"),
-    ):
-        try:
-            made[name] = _later(module, cls)  # type: ignore[assignment]
-        except ModuleNotFoundError:
-            continue
-    return made
+    return {
+        "dl_tensor_python_function": _python_function.DLTensorPythonFunction,
+        "external_source": external_source.ExternalSource,
+        "python_function": _python_function.PythonFunction,
+    }

@@ -32,7 +32,7 @@ def pickle_by_value(fun: F) -> F:
     ... def source(info):
     ...     return info.idx_in_epoch
     """
-    if not isinstance(fun, types.FunctionType):
+    if type(fun) is not types.FunctionType:
         raise TypeError(f"pickle_by_value: it takes a function defined in Python, got {type(fun).__name__}")
     setattr(fun, _MARK, True)
     return fun

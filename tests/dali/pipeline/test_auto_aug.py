@@ -418,3 +418,20 @@ def test_names_of_policies() -> None:
 def test_unsigned_magnitudes_warn() -> None:
     with pytest.warns(UserWarning, match="unsigned `magnitude_bin`"):
         run(lambda x: sub(ours, "auto_aug.augmentations").rotate(x, magnitude_bin=3, num_magnitude_bins=5), images(2))
+
+
+def test_policies_are_serialized() -> None:
+    given = images(3)
+
+    def definition() -> Any:
+        x = ours.fn.external_source(name="x", layout="HWC")
+        return POLICIES["image_net"](POLICIES["rand_shape"](x)), sub(ours, "auto_aug.augmentations").posterize(
+            x, magnitude_bin=2, num_magnitude_bins=5
+        )
+
+    pipe = ours.pipeline_def(definition)(batch_size=3, seed=5, enable_conditionals=True, prefetch_queue_depth=1)
+    again = ours.Pipeline.deserialize(pipe.serialize())
+    for _ in range(2):
+        for one, other in zip(pipe.run(x=given), again.run(x=given), strict=True):
+            for k in range(3):
+                np.testing.assert_array_equal(one.at(k), other.at(k))

@@ -482,6 +482,33 @@ def test_permutation_inside_a_branch() -> None:
         assert made[5:] == [5, 6, 7, 8]
 
 
+def test_scalar_constants_in_branches() -> None:
+    def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
+        if even:
+            out = dali.types.Constant(3).uint8()
+        else:
+            out = dali.types.Constant(4).uint8()
+        return out
+
+    made = defined(ours_module, program)[0][0]
+    assert made.dtype is ours_module.types.UINT8
+    assert made.as_array().tolist() == [4 if k % 2 else 3 for k in range(BATCH)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_sources_of_a_definition(method: str) -> None:
+    @ours_module.pipeline_def(batch_size=3, num_threads=1, enable_conditionals=True, py_start_method=method)
+    def pipeline() -> Any:
+        size = 2
+
+        def source(info: Any) -> Any:
+            return np.full(size, info.idx_in_epoch if info.idx_in_epoch and not info.idx_in_epoch == 1 else -1)
+
+        return ours_module.fn.external_source(source=source, batch=False, parallel=True)
+
+    assert pipeline().run()[0].as_array().tolist() == [[-1, -1], [-1, -1], [2, 2]]
+
+
 def numbers_of(result: Any) -> list[Any]:
     return [np.asarray(one) for one in (result if isinstance(result, tuple) else (result,))]
 

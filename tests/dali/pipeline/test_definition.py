@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from _pipelines import both, ours_raises, real
+from _pipelines import both, ours_raises, real, shown
 
 import torch_ndd.dali as ours
 
@@ -238,7 +238,7 @@ def test_nodes_without_a_pipeline():
         *({}, {"batch_size": 0}, {"batch_size": 2, "num_threads": 0}, {"batch_size": 2, "prefetch_queue_depth": 0}, {"batch_size": -1}),
         *({"batch_size": 2, "prefetch_queue_depth": "a"}, {"batch_size": 2, "py_start_method": "fork", "py_callback_pickler": object()}),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_wrong_constructors(arguments):
     """Sizes are checked when the pipeline is built."""

@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, plain, sub
+from _pipelines import both, ours_raises, plain, shown, sub
 
 import torch_ndd.dali as ours
 
@@ -117,7 +117,7 @@ class Restarting:
         *(generator, functools.partial(generator), Generators(), [full(0), full(1)], Methods(), Methods().numbered, Methods().plain, Both(), Items()),
         *(lambda *numbers: full(0), lambda **more: full(0), lambda *, number=1: full(0), lambda a, b: full(0), lambda a=1, b=2: full(0), 5),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_sources(source):
     compared(source, 5)

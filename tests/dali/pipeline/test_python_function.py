@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, plain
+from _pipelines import both, ours_raises, plain, shown
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import torch_ndd.dali as ours
@@ -91,7 +91,7 @@ def test_programs(name):
         *(3, 2.0, np.float32(3), None, [1.0], np.array(3.0, np.float32), "a", np.zeros(2), np.array([True]), np.arange(6, dtype=np.float32)[::2]),
         *(np.frombuffer(b"abc", np.uint8), np.zeros(0, np.float32)),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_results(value):
     both(lambda dali: run(dali, lambda d, x: d.fn.python_function(x, function=lambda a: value)))

@@ -6,7 +6,8 @@ import weakref
 
 import numpy as np
 import pytest
-from _pipelines import both, ours_raises
+from _pipelines import both, ours_raises, shown
+from _videos import encode, frames_of, identity
 
 import torch_ndd.dali as ours
 
@@ -37,7 +38,7 @@ def define(dali, function, batch_size=4, **more):
         *({}, {"pad_last_batch": True}, {"num_shards": 3, "shard_id": 1}, {"num_shards": 3, "shard_id": 1, "stick_to_shard": True}),
         *({"num_shards": 3, "shard_id": 2, "pad_last_batch": True}, {"num_shards": 2, "pad_last_batch": True, "stick_to_shard": True}),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_readers_go_round(files, options):
     """Batches are full and without end; sizes and shards are told."""
@@ -85,7 +86,7 @@ def test_sources_are_called_ahead(depth):
     assert both(program) == [0, depth, depth + 1, depth + 2]
 
 
-@pytest.mark.parametrize("depth", [1, 3, {"cpu_size": 3, "gpu_size": 2}], ids=str)
+@pytest.mark.parametrize("depth", [1, 3, {"cpu_size": 3, "gpu_size": 2}], ids=shown)
 def test_the_end_of_data(depth):
     """What was issued is delivered, then StopIteration until reset, again and again."""
 
@@ -173,6 +174,27 @@ def test_feeding():
         pipe.feed_input("other", np.zeros((2, 1), np.int32))
 
     both(unknown)
+
+
+@pytest.mark.parametrize("policy", ["partial", "pad"])
+def test_videos_that_are_fed(policy):
+    """A fed file comes out in batches of sequences; then the next one, then an error."""
+    files = [encode(frames_of(count, k), "webm") for k, count in enumerate((20, 7, 6))]
+
+    def program(dali):
+        def graph():
+            return dali.fn.experimental.inputs.video(name="video", sequence_length=3, last_sequence_policy=policy)
+
+        pipe = define(dali, graph, 3, prefetch_queue_depth=1)
+        pipe.build()
+        for file in files:
+            pipe.feed_input("video", file[None])
+        found = [pipe.run()[0] for _ in range(5)]
+        with pytest.raises(RuntimeError):
+            pipe.run()
+        return [[one.shape(), one.layout(), [identity(one.at(k)) for k in range(len(one))]] for one in found]
+
+    both(program)
 
 
 def test_inputs_of_run():
@@ -275,7 +297,7 @@ def test_readers_need_full_batches(files):
         *({"output_dtype": "FLOAT"}, {"output_dtype": ["FLOAT", None]}, {"output_dtype": "INT32"}, {"output_ndim": [1, 0]}, {"output_ndim": [2, 0]}),
         *({"output_ndim": [1]}, {"output_dtype": "NO_TYPE"}, {"output_ndim": -1}, {"output_dtype": 3}, {"output_ndim": "a"}, {"output_layout": 5}),
     ],
-    ids=str,
+    ids=shown,
 )
 def test_declared_outputs(declared):
     """Types and dimensions that were declared are checked."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, plain, sub
+from _pipelines import both, ours_raises, plain, shown, sub
 from PIL import Image
 from test_hostile_states import HOSTILE, places, replaced
 
@@ -296,7 +296,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=shown)
 def test_values(value: Any) -> None:
     from torch_ndd.dali._values import decoded, encoded
 

@@ -8,12 +8,12 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, sub
+from _pipelines import both, ours_raises, shown, sub
 
 import torch_ndd as ndd
 from torch_ndd.dali import tensors
 
-TYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
 
 def array(dtype=np.uint8):
@@ -187,7 +187,7 @@ def test_methods_of_tensors(name):
 @pytest.mark.parametrize(
     "shapes",
     [[(40, 50)] * 3, [(3, 4)] * 20, [(30, 40)] * 20, [()] * 3, [(3,), (5,)], [(3, 4, 5, 6)] * 7, [(3, 4, 5)] * 30, [(0, 3), (0, 2)]],
-    ids=str,
+    ids=shown,
 )
 def test_texts(shapes):
     """Long samples, many samples and many shapes are abridged in the same places."""
