@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``python -m benchmarks main | ops | unusual | compiled | readers | training | graph | memory | report [--json FILE]``."""
+"""The command line: ``python -m benchmarks main | ops | unusual | torchvision | compiled | readers | training | graph | memory | report [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def main(arguments: list[str] | None = None) -> int:
     suites = parser.add_subparsers(dest="suite", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--threads", type=int, default=2, help="threads of every competitor")
-    common.add_argument("--only", type=re.compile, metavar="REGEX", help="only competitors (main) or operators (ops, unusual) that match")
+    common.add_argument(
+        "--only", type=re.compile, metavar="REGEX", help="only competitors (main) or operators (ops, unusual, torchvision) that match"
+    )
     common.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where operators run: main, ops, compiled")
     common.add_argument("--seconds", type=float, default=float("inf"), help="with --device cuda: ops and compiled leave out what does not fit")
     common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
@@ -32,6 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     unusual_ones = suites.add_parser("unusual", parents=[common], help="operators with unusual arguments and inputs, against DALI")
     unusual_ones.add_argument("--rounds", type=int, default=5)
     unusual_ones.add_argument("--milliseconds", type=float, default=15, help="length of one measurement")
+    mirror = suites.add_parser(
+        "torchvision", parents=[common], help="functionals of torch_ndd.torchvision.v2 against torchvision's, on a stacked batch"
+    )
+    mirror.add_argument("--rounds", type=int, default=5)
+    mirror.add_argument("--milliseconds", type=float, default=20, help="length of one measurement")
     training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
     training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
     training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
@@ -63,13 +70,16 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, main_job, ops, readers, training, unusual
+    from . import _report, _results, compiled, main_job, ops, readers, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
         console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
         return 0
-    suites: dict[str, Any] = {"main": main_job, "ops": ops, "unusual": unusual, "compiled": compiled, "readers": readers, "training": training}
+    suites: dict[str, Any] = {
+        **{"main": main_job, "ops": ops, "unusual": unusual, "torchvision": torchvision},
+        **{"compiled": compiled, "readers": readers, "training": training},
+    }
     if options.device == "cuda":
         import torch
 

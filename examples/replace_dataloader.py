@@ -4,9 +4,9 @@
     python examples/replace_dataloader.py                    # crops of two photos
     python examples/replace_dataloader.py --folder flowers   # your own images, one subfolder per class
 
-Transforms, model and training loop are those of a torchvision program and do not change. Two lines do: the data set is an ``ndd.ImageFolder``, and the
-loader an ``ndd.torchvision.DataLoader``, which runs the same transforms over whole batches. Both validation loaders deliver the same pixels, within a
-level of 255.
+Transforms, model and training loop are those of a torchvision program and do not change. Two lines do: the data set is an ``ndd.ImageFolder``, and
+the loader an ``ndd.torchvision.DataLoader``, which runs the same transforms over whole batches. Both validation loaders deliver the same pixels,
+within a level of 255.
 """
 
 import argparse

@@ -29,6 +29,7 @@ OPTIONAL = (
     "pycocotools",
     "ray",
     "soundfile",
+    "timm",
     "torchcodec",
     "torchdata",
     "transformers",

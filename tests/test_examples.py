@@ -256,3 +256,23 @@ def test_train_timm(capsys: pytest.CaptureFixture[str]) -> None:
     example = load("train_timm")
     assert example.main(["--epochs", "3", "--size", "48"]) > 60  # 50 by chance
     assert "epoch 2: loss" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torchvision")
+    root = tmp_path_factory.mktemp("small")
+    load("loaders").write_data(root)
+    return root
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")  # of pycocotools
+@pytest.mark.parametrize("name", ["imagenet", "validation", "classification", "detection", "timm", "super-resolution", "ssd", "nnunet", "jasper"])
+def test_loaders(name: str, small_data: Path) -> None:
+    if name in ("detection", "ssd"):
+        pytest.importorskip("pycocotools")
+    if name == "timm":
+        pytest.importorskip("timm")
+    example = load("loaders")
+    assert set(example.PROGRAMS) >= {name}
+    example.compare(name, example.PROGRAMS[name], small_data)

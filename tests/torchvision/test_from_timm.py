@@ -113,10 +113,10 @@ MEANS = {
     "Rotate": 1.5,
     "ShearX": 1.5,
     "ShearY": 1.5,
-    "TranslateX": 1.5,
-    "TranslateY": 1.5,
-    "TranslateXRel": 1.5,
-    "TranslateYRel": 1.5,
+    "TranslateX": 2.5,
+    "TranslateY": 2.5,
+    "TranslateXRel": 2.5,
+    "TranslateYRel": 2.5,
     "GaussianBlur": 2.0,
 }
 LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)

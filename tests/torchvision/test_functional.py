@@ -7,14 +7,13 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
+from _torchvision import compare, image_batch, of_batch, pictures, pixels
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
 import torch_ndd as ndd
 from torch_ndd.torchvision import tv_tensors
 from torch_ndd.torchvision.v2 import functional as F
-
-from _torchvision import compare, image_batch, of_batch, pictures, pixels
 
 START, END = [[0, 0], [40, 0], [40, 30], [0, 30]], [[3, 2], [38, 4], [35, 27], [1, 29]]
 EXACT, WARP, SMOOTH = (0.0, 0.0), (1.0, 0.02), (1.0, 0.02)

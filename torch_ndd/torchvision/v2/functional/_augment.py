@@ -4,6 +4,7 @@
 from typing import Any
 
 import torch
+from torchvision import tv_tensors as single
 
 from ...._core.batch import Batch, as_batch, batch
 from ....ops.join import cat
@@ -12,7 +13,7 @@ from ....ops.paste import erase as filled
 from ....ops.shape import transpose
 from ..._numbers import Number, given, number
 from ._color import _check_channels
-from ._dispatch import dispatched, extent, on_images, rows
+from ._dispatch import add_kernel, dispatched, extent, on_images, rows
 
 
 def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Any:
@@ -61,6 +62,32 @@ def _erased_by_arrays(images: Batch, top: Number, left: Number, height: Number, 
 
 
 erase_image, erase_video = on_images(erase, _erased)
+_out_of_place = erase_image
+
+
+def _erased_tensor(image: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+    if inplace:
+        image[..., i : i + h, j : j + w] = v
+        return image
+    return _out_of_place(image, i, j, h, w, v)
+
+
+def erase_image(image: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+    """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
+    return _erased_tensor(image, i, j, h, w, v, inplace)
+
+
+def erase_video(video: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:  # noqa: F811
+    """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
+    return _erased_tensor(video, i, j, h, w, v, inplace)
+
+
+def _erased_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    return single.wrap(_erased_tensor(inpt.as_subclass(torch.Tensor), *args, **kwargs), like=inpt)
+
+
+add_kernel(erase, torch.Tensor)(_erased_tensor)
+add_kernel(erase, single.Image, single.Video)(_erased_typed)
 
 
 def jpeg(image: Any, quality: Any) -> Any:

@@ -62,9 +62,7 @@ def rgb_to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
     return dispatched(rgb_to_grayscale, inpt, num_output_channels=num_output_channels)
 
 
-def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
-    """Return :func:`rgb_to_grayscale`."""
-    return rgb_to_grayscale(inpt, num_output_channels)
+to_grayscale = rgb_to_grayscale
 
 
 def _gray(images: Batch, num_output_channels: int = 1) -> Batch:

@@ -7,6 +7,7 @@ the planes of one. Pillow's images are Pillow's work: torchvision's functional c
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -161,7 +162,7 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
         raise TypeError(f"images are tensors (..., C, H, W), got {tuple(image.shape)}")
     planes = image[None] if image.dim() == 2 else image
     shape = planes.shape
-    values = planes.reshape(-1, *shape[-3:]) if planes.dim() != 4 else planes
+    values = planes.reshape(math.prod(shape[:-3]), *shape[-3:]) if planes.dim() != 4 else planes
     made = kernel(as_batch(values, layout="CHW"), *args, **kwargs)
     if isinstance(made, tuple):
         return tuple(_back(one, shape, image) for one in made)

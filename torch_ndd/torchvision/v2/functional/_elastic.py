@@ -48,9 +48,9 @@ def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tenso
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
             raise ValueError(f"elastic: displacement should have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
-        made = [displacement[0]] * (1 if len(set(sizes)) == 1 else len(sizes))
+        made = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
     else:
-        raise TypeError(f"elastic: displacement should be a tensor, got {type(displacement).__name__}")
+        raise TypeError(f"elastic: argument displacement should be a Tensor, got {type(displacement).__name__}")
     for one, size in zip(made, sizes, strict=False):
         if tuple(one.shape) != (*size, 2):
             raise ValueError(f"elastic: displacement should have the shape (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, one.shape))})")
@@ -102,7 +102,7 @@ def _moved(rows: Rows, points: torch.Tensor, displacement: Any) -> torch.Tensor:
     else:
         sizes = list(zip(height.tolist(), width.tolist(), strict=True))
     fields = _fields(displacement, sizes)
-    made = points.to(rows.real.dtype)
+    made = points.to(rows.real.dtype, copy=True)
     for i, (h, w) in enumerate(sizes):
         chosen = slice(None) if rows.owner is None else rows.owner == i
         field = fields[i if len(fields) > 1 else 0].to(made.dtype)

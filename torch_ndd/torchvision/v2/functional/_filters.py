@@ -130,7 +130,7 @@ def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     for border, most, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
         if not holds(border < most):
             raise RuntimeError(f"{op}: {first_failure(border < most)}half the kernel ({border}) must be smaller than the {axis} ({most})")
-    return blurred(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x))
+    return blurred(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
 
 
 gaussian_blur_image, gaussian_blur_video = on_images(gaussian_blur, _blurred)

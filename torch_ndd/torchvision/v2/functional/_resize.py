@@ -153,6 +153,8 @@ def _scaled(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
 
 def _resized_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
     new = resized_size(*rows.canvas, size, max_size, numbers_of(rows))
+    if rows.owner is None and new == tuple(rows.canvas):
+        return rows
     if rows.rotated:
 
         def one(values: torch.Tensor, canvas: Any, h: Any, w: Any) -> Any:
@@ -164,6 +166,8 @@ def _resized_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
 
 def _resized_points(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
     new = resized_size(*rows.canvas, size, max_size, numbers_of(rows))
+    if rows.owner is None and new == tuple(rows.canvas):
+        return rows
     return rows.changed(_scaled(rows, new), new)
 
 
