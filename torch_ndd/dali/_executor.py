@@ -2,6 +2,7 @@
 """Running a built pipeline: iterations are issued ahead of the user, and delivered in order with their errors."""
 
 import copy
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -81,6 +82,7 @@ class Executor:
         self._stateful = [one.operation for one in plans]
         self._context = EvalContext(num_threads=pipeline.num_threads, device_id=pipeline._gpu())
         self._workers: Workers | None = None
+        self._process = 0  # whose thread it is
         self._queue: deque[_Issued] = deque()
         self._number = self._iteration = self._epoch = 0
         self._begun = False  # the queue was filled
@@ -98,8 +100,7 @@ class Executor:
 
         Raise IndexError if an input was not fed and nothing issued is left.
         """
-        if self._failure is not None:
-            raise _copied(self._failure)
+        self._check_usable()
         if self._ended:
             return
         self._stopped = None
@@ -113,6 +114,12 @@ class Executor:
             if not self._queue:
                 self._owed = max(1, self._owed) - 1
                 raise
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise _copied(self._failure)
+        if self._workers is not None and self._process != os.getpid():  # the thread is in the parent: waiting for it would never end
+            raise RuntimeError("Pipeline: it ran in the parent of this process; make a pipeline here, after the fork")
 
     def _issue_next(self, iter_setup: Callable[[], None] | None) -> None:
         step = Step(self._number, self._iteration, self._epoch, self._size)
@@ -142,7 +149,7 @@ class Executor:
         self._number += 1
         self._iteration += 1
         if self._workers is None:
-            self._workers = Workers(1, "torch_ndd.dali pipeline", self)
+            self._workers, self._process = Workers(1, "torch_ndd.dali pipeline", self), os.getpid()
         issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
         self._queue.append(issued)
 
@@ -209,8 +216,7 @@ class Executor:
 
     def deliver(self) -> list[Batch]:
         """Return the outputs of the oldest iteration, filled. Raise its error, or StopIteration if none is scheduled."""
-        if self._failure is not None:
-            raise _copied(self._failure)
+        self._check_usable()
         if not self._queue:
             raise StopIteration if self._stopped is None else _copied(self._stopped)
         issued = self._queue.popleft()
@@ -236,9 +242,11 @@ class Executor:
             raise self._of_pending(pending, error) from error
 
     def fail(self, error: Exception) -> None:
-        """Make every later run raise an error."""
+        """Make every later run raise an error, and release what the operations hold."""
         self._failure = _copied(error)
         self._queue.clear()
+        for operation in self._stateful:
+            operation.close()
 
     def empty(self) -> bool:
         """Return whether nothing is scheduled."""

@@ -126,7 +126,7 @@ class Operation:
         """Restore a state before the first iteration. Raise ValueError for anything else than a result of :meth:`state_dict`."""
 
     def close(self) -> None:
-        """Release what the operation holds: the pipeline is gone."""
+        """Release what the operation holds: the pipeline has failed and will not run again."""
 
     def __repr__(self) -> str:
         return f"<{self.title} {self.name!r}>"

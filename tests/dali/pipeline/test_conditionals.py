@@ -502,7 +502,7 @@ def test_sources_of_a_definition(method: str) -> None:
         size = 2
 
         def source(info: Any) -> Any:
-            return np.full(size, info.idx_in_epoch if info.idx_in_epoch and not info.idx_in_epoch == 1 else -1)
+            return np.full(size, info.idx_in_epoch if info.idx_in_epoch and not info.idx_in_epoch <= 1 else -1)
 
         return ours_module.fn.external_source(source=source, batch=False, parallel=True)
 

@@ -2,6 +2,8 @@
 """Running pipelines: prefetch, readers, the end of data, feeding, scheduled runs, sizes, errors, random numbers."""
 
 import gc
+import os
+import warnings
 import weakref
 
 import numpy as np
@@ -472,6 +474,29 @@ def test_pipelines_end_without_the_garbage_collector():
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_a_forked_child_is_told():
+    """A pipeline that ran in the parent has its thread there: an error in the child instead of a wait without end."""
+    pipe = define(ours, lambda: ours.fn.random.uniform(), 2)
+    pipe.run()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # from Python 3.12 on, about forks of processes with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            pipe.run()
+            text = "it ran"
+        except Exception as error:
+            text = str(error)
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        assert "after the fork" in answer.read()
+    os.waitpid(child, 0)
+    pipe.run()
 
 
 def test_outputs_stay_valid():
