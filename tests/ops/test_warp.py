@@ -62,6 +62,17 @@ PERSPECTIVE, REMAP = "experimental.warp_perspective", "experimental.remap"
 CENTRED = {"inverse_map": False, "pixel_origin": "center", "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}
 
 CASES = [
+    Case(REMAP, "fading", with_maps(), {"fill_value": Each([0.0, 9.0, 200.0]), "fade": True}, "HWC", tolerance=1),
+    Case(REMAP, "relative", with_maps("float32"), {"relative": True, "fill_value": [1.0, 2.0, 3.0]}, "HWC", tolerance=1e-3),
+    Case("rotate", "fading", images("HWC"), {"angle": 10.0, "keep_size": True, "fill_value": 50.0, "fade": True}, "HWC", tolerance=1),
+    Case(
+        "warp_affine",
+        "fading",
+        images("CHW", "float32"),
+        {"matrix": [1, 0.1, 3.3, 0.2, 1, -2.6], "fill_value": 5.0, "fade": True},
+        "CHW",
+        tolerance=0.01,
+    ),
     Case("rotate", "keep size", images("HWC", "float32"), {"angle": 33.0, "keep_size": True}, "HWC", turned, 0.01),
     Case("rotate", "each", images("HWC"), {"angle": Each([10.0, -60.0, 90.0]), "fill_value": Each([0.0, 7.0, 300.0])}, "HWC", tolerance=1),
     Case("rotate", "size", images("HWC"), {"angle": Each([10.0, -60.0, 91.0]), "size": [20, 31]}, "HWC", turned, 1),

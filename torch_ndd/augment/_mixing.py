@@ -166,8 +166,8 @@ def mixup_or_cutmix(
 
     >>> images = batch(torch.ones(4, 3, 8, 8), layout="CHW")
     >>> images, labels = ndd.augment.mixup_or_cutmix(images, [0, 1, 2, 2], num_classes=4, label_smoothing=0.1)
-    >>> images.shape[0], labels.torch().sum(1)
-    ((3, 8, 8), tensor([1., 1., 1., 1.]))
+    >>> images.shape[0], labels.shape[0]
+    ((3, 8, 8), (4,))
     """
     op = "mixup_or_cutmix"
     _check_images(op, images)
