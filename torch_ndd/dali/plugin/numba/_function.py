@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.typed import List
+from numba import typed
 
 from ...._core.batch import Batch, empty_packed
 from ....types import to_dtype
@@ -14,6 +14,7 @@ from ..._graph import Operation, Step, create, current
 from ..._operators import as_node
 
 _MOST = 6  # inputs and outputs
+_list: Any = typed.List
 
 
 class NumbaOperation(Operation):
@@ -42,7 +43,7 @@ class NumbaOperation(Operation):
         given = [[np.asarray(one) for one in batch] for batch in inputs]
         made = [[np.asarray(one) for one in batch] for batch in outputs]
         if self.batch_processing:
-            self._run(*(List(one) for one in (*made, *given)))
+            self._run(*(_list(one) for one in (*made, *given)))
         else:
             for row in zip(*made, *given, strict=True):
                 self._run(*row)
@@ -59,7 +60,7 @@ class NumbaOperation(Operation):
         if self._setup is None:
             return [shapes.copy() for shapes in given[: len(self.out_types)]]
         made = [np.zeros((inputs[0].batch_size, ndim), np.int64) for ndim in self.outs_ndim]
-        self._setup(List(made), List(given))
+        self._setup(_list(made), _list(given))
         return made
 
 
