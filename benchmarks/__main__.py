@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: ``python -m benchmarks main | ops | unusual | torchvision | compiled | readers | training | graph | memory | report [--json FILE]``."""
+"""The command line: ``python -m benchmarks SUITE [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     job.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
     job.add_argument("--rounds", type=int, default=7)
     job.add_argument("--steps", type=int, default=12, help="batches a round")
+    whole = suites.add_parser("recipes", parents=[common], help="transforms of torchvision and timm, against their DataLoader")
+    whole.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
+    whole.add_argument("--rounds", type=int, default=5)
+    whole.add_argument("--steps", type=int, default=4, help="batches a round")
     operators = suites.add_parser("ops", parents=[common], help="every operator on 16 VGA photographs")
     operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
     operators.add_argument("--rounds", type=int, default=7)
@@ -70,14 +74,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, main_job, ops, readers, torchvision, training, unusual
+    from . import _report, _results, compiled, main_job, ops, readers, recipes, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
         console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
         return 0
     suites: dict[str, Any] = {
-        **{"main": main_job, "ops": ops, "unusual": unusual, "torchvision": torchvision},
+        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
         **{"compiled": compiled, "readers": readers, "training": training},
     }
     if options.device == "cuda":

@@ -9,6 +9,7 @@ of 255, boxes, volumes and features within rounding. The others must have the sa
 """
 
 import argparse
+import importlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable
@@ -94,7 +95,8 @@ def objects(items: Iterable[Any]) -> Any:
 
 def detection_before(root: Path) -> Iterable[Any]:
     dataset = CocoDetection(str(root / "shapes"), str(root / "shapes" / "a.json"), transforms=DETECTION)
-    return DataLoader(wrap_dataset_for_transforms_v2(dataset, target_keys=KEYS), 3, collate_fn=objects)
+    wrapped: Any = wrap_dataset_for_transforms_v2(dataset, target_keys=KEYS)
+    return DataLoader(wrapped, 3, collate_fn=objects)
 
 
 def detection_after(root: Path) -> Iterable[Any]:
@@ -109,10 +111,9 @@ MIXUP: dict[str, Any] = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0, "num_classes":
 
 
 def timm_before(root: Path) -> Iterable[Any]:
-    from timm.data import Mixup, create_transform  # pyright: ignore[reportMissingImports]
-
-    mixup = Mixup(**MIXUP)
-    dataset = ImageFolder(str(root / "photos"), create_transform(**TIMM))
+    timm: Any = importlib.import_module("timm.data")
+    mixup = timm.Mixup(**MIXUP)
+    dataset = ImageFolder(str(root / "photos"), timm.create_transform(**TIMM))
     return DataLoader(dataset, BATCH, shuffle=True, drop_last=True, collate_fn=lambda items: mixup(*default_collate(items)))
 
 
@@ -174,7 +175,8 @@ SSD = v2.Compose(
 
 def ssd_before(root: Path) -> Iterable[Any]:
     dataset = CocoDetection(str(root / "shapes"), str(root / "shapes" / "a.json"), transforms=SSD)
-    return DataLoader(wrap_dataset_for_transforms_v2(dataset, target_keys=("boxes", "labels")), 3, shuffle=True, collate_fn=objects)
+    wrapped: Any = wrap_dataset_for_transforms_v2(dataset, target_keys=("boxes", "labels"))
+    return DataLoader(wrapped, 3, shuffle=True, collate_fn=objects)
 
 
 def ssd_after(root: Path) -> Iterable[Any]:

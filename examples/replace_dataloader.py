@@ -5,7 +5,7 @@
     python examples/replace_dataloader.py --folder flowers   # your own images, one subfolder per class
 
 Transforms, model and training loop are those of a torchvision program and do not change. Two lines do: the data set is an ``ndd.ImageFolder``, and
-the loader an ``ndd.torchvision.DataLoader``, which runs the same transforms over whole batches. Both validation loaders deliver the same pixels,
+the loader that of ``torch_ndd.torchvision``, which runs the same transforms over whole batches. Both validation loaders deliver the same pixels,
 within a level of 255.
 """
 
@@ -24,6 +24,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import torch_ndd as ndd
+from torch_ndd.torchvision import DataLoader as NddLoader
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
@@ -46,8 +47,8 @@ def with_torchvision(folder: Path, batch_size: int, size: int) -> tuple[Batches,
 def with_ndd(folder: Path, batch_size: int, size: int) -> tuple[Batches, Batches]:
     training, validation = transforms(size)
     options: dict[str, Any] = {"batch_size": batch_size, "num_workers": os.cpu_count() or 1}
-    train = ndd.torchvision.DataLoader(ndd.ImageFolder(folder, training), shuffle=True, drop_last=True, **options)
-    return train, ndd.torchvision.DataLoader(ndd.ImageFolder(folder, validation), **options)
+    train = NddLoader(ndd.ImageFolder(folder, training), shuffle=True, drop_last=True, **options)
+    return train, NddLoader(ndd.ImageFolder(folder, validation), **options)
 
 
 def train(batches: Batches, steps: int) -> tuple[nn.Module, float]:

@@ -250,7 +250,7 @@ class DataLoader:
         Raise ValueError for other dicts, with the key; the loader does not move.
         """
         checked_state = checked("DataLoader", _STATE, state)
-        restored = self.reader._checked_state(checked_state["reader"])
+        restored: Any = self.reader._checked_state(checked_state["reader"])
         self._end_loop()
         self.reader._go_to(restored)
         self._position, self._seed = None, checked_state["seed"]

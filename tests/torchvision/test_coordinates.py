@@ -55,7 +55,7 @@ def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) ->
 
 @pytest.mark.parametrize("mode", ["soft", "hard", None])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
-@pytest.mark.parametrize("name, given", CASES, ids=NAMES)
+@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_boxes(name: str, given: dict[str, Any], format: str, mode: Any) -> None:
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     for one in samples:
@@ -65,7 +65,7 @@ def test_boxes(name: str, given: dict[str, Any], format: str, mode: Any) -> None
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH"])
-@pytest.mark.parametrize("name, given", CASES, ids=NAMES)
+@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_boxes_of_other_types(name: str, given: dict[str, Any], format: str, dtype: torch.dtype) -> None:
     samples = [boxes_of(h, w, format, dtype, seed=k, count=3) for k, (h, w) in enumerate(SIZES)]
     _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 1e-4)
@@ -73,13 +73,13 @@ def test_boxes_of_other_types(name: str, given: dict[str, Any], format: str, dty
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 2, 2)])
-@pytest.mark.parametrize("name, given", CASES, ids=NAMES)
+@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_points(name: str, given: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     samples = [points_of(h, w, dtype, (shape[0] + k, *shape[1:]), seed=k) for k, (h, w) in enumerate(SIZES)]
     _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 2e-4)
 
 
-@pytest.mark.parametrize("name, given", CASES, ids=NAMES)
+@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_no_boxes(name: str, given: dict[str, Any]) -> None:
     samples = [boxes_of(h, w, seed=k, count=k) for k, (h, w) in enumerate(SIZES)]
     made = getattr(F, name)(joined(samples), **given)
@@ -128,7 +128,7 @@ def test_clamping_of_points() -> None:
 UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY")
 
 
-@pytest.mark.parametrize("old, new", [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
+@pytest.mark.parametrize(("old", "new"), [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
 def test_formats(old: str, new: str) -> None:
     samples = [boxes_of(h, w, old, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
     made = F.convert_bounding_box_format(joined(samples), new_format=new)

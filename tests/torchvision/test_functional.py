@@ -156,8 +156,22 @@ def test_videos(case: tuple[str, dict[str, Any], tuple[float, float]]) -> None:
         compare(one, other, most, mean)
 
 
-@pytest.mark.parametrize("name", ["adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust_hue", "autocontrast", "equalize", "invert",
-                                  "rgb_to_grayscale", "grayscale_to_rgb", "adjust_sharpness", "horizontal_flip"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adjust_brightness",
+        "adjust_contrast",
+        "adjust_saturation",
+        "adjust_hue",
+        "autocontrast",
+        "equalize",
+        "invert",
+        "rgb_to_grayscale",
+        "grayscale_to_rgb",
+        "adjust_sharpness",
+        "horizontal_flip",
+    ],
+)
 def test_one_channel(name: str) -> None:
     given = {"adjust_brightness": (1.3,), "adjust_contrast": (0.4,), "adjust_saturation": (0.3,), "adjust_hue": (0.2,), "adjust_sharpness": (2.0,)}
     image = pixels(23, 31, 1)
@@ -166,7 +180,7 @@ def test_one_channel(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float64])
 @pytest.mark.parametrize(
-    "name, given",
+    ("name", "given"),
     [
         ("horizontal_flip", ()),
         ("crop", (1, 2, 10, 50)),
@@ -194,11 +208,25 @@ def test_other_types(name: str, given: tuple[Any, ...], dtype: torch.dtype) -> N
     compare(getattr(F, name)(image, *given), theirs, 1e-5 if dtype.is_floating_point else 1.0, 0.05)
 
 
-@pytest.mark.parametrize("name, given", [
-    ("resize", ([20, 30],)), ("rotate", (20,)), ("adjust_hue", (0.2,)), ("adjust_contrast", (0.5,)), ("crop", (-2, 3, 20, 50)), ("equalize", ()),
-    ("pad", (3,)), ("gaussian_blur", (5,)), ("perspective", (START, END)), ("posterize", (3,)), ("jpeg", (40,)), ("five_crop", (10,)),
-    ("elastic", (torch.full((1, 33, 47, 2), 0.1),)), ("erase", (1, 2, 3, 4, torch.zeros(3, 1, 1))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("resize", ([20, 30],)),
+        ("rotate", (20,)),
+        ("adjust_hue", (0.2,)),
+        ("adjust_contrast", (0.5,)),
+        ("crop", (-2, 3, 20, 50)),
+        ("equalize", ()),
+        ("pad", (3,)),
+        ("gaussian_blur", (5,)),
+        ("perspective", (START, END)),
+        ("posterize", (3,)),
+        ("jpeg", (40,)),
+        ("five_crop", (10,)),
+        ("elastic", (torch.full((1, 33, 47, 2), 0.1),)),
+        ("erase", (1, 2, 3, 4, torch.zeros(3, 1, 1))),
+    ],
+)
 def test_pillow_images_as_in_torchvision(name: str, given: tuple[Any, ...]) -> None:
     image = PIL.Image.fromarray(pixels(33, 47).permute(1, 2, 0).numpy())
     for one, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
@@ -222,7 +250,7 @@ MASKS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
-@pytest.mark.parametrize("name, given", MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
+@pytest.mark.parametrize(("name", "given"), MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
 def test_masks(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
     samples = [(pixels(h, w, n, seed=n) > 120).to(dtype) for n, (h, w) in ((1, (37, 53)), (4, (64, 48)))]
     theirs = [getattr(reference, name)(single.Mask(one), **given) for one in samples]
@@ -268,7 +296,7 @@ NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
 
 
 @pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
-@pytest.mark.parametrize("name, given", NUMBERS, ids=[name for name, _ in NUMBERS])
+@pytest.mark.parametrize(("name", "given"), NUMBERS, ids=[name for name, _ in NUMBERS])
 def test_a_number_for_every_sample(name: str, given: dict[str, list[Any]]) -> None:
     samples = pictures()
     theirs = [getattr(reference, name)(one, **{key: values[k] for key, values in given.items()}) for k, one in enumerate(samples)]

@@ -46,7 +46,7 @@ def test_tensors_beside_images_pass() -> None:
 
 
 def test_the_first_tensor_is_the_image_without_any() -> None:
-    plain = ndd.batch([one for one in pictures(sizes=SIZES)])
+    plain = ndd.batch(pictures(sizes=SIZES))
     made, others = v2.CenterCrop(20)(plain, ndd.batch([torch.zeros(3, 40, 40)] * 2))
     assert made.layout is None
     assert made.shape == [(3, 20, 20)] * 2
@@ -67,8 +67,21 @@ SINGLE: list[Callable[[], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("name, given", [("Resize", {"size": 20}), ("CenterCrop", {"size": 10}), ("RandomHorizontalFlip", {"p": 1}), ("Pad", {"padding": 2}),
-    ("ToImage", {}), ("ToDtype", {"dtype": torch.float64}), ("ToPureTensor", {}), ("ClampBoundingBoxes", {}), ("Identity", {}), ("RandomInvert", {"p": 1})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Resize", {"size": 20}),
+        ("CenterCrop", {"size": 10}),
+        ("RandomHorizontalFlip", {"p": 1}),
+        ("Pad", {"padding": 2}),
+        ("ToImage", {}),
+        ("ToDtype", {"dtype": torch.float64}),
+        ("ToPureTensor", {}),
+        ("ClampBoundingBoxes", {}),
+        ("Identity", {}),
+        ("RandomInvert", {"p": 1}),
+    ],
+)
 @pytest.mark.parametrize("make", SINGLE)
 def test_single_samples_pass_the_same_leaves(make: Callable[[], Any], name: str, given: dict[str, Any]) -> None:
     if name == "ToDtype" and isinstance(make()[0] if not isinstance(make(), dict) else None, PIL.Image.Image):
@@ -222,7 +235,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize("call, error, text", MISTAKES, ids=range(len(MISTAKES)))
+@pytest.mark.parametrize(("call", "error", "text"), MISTAKES, ids=range(len(MISTAKES)))
 def test_mistakes(call: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()

@@ -67,7 +67,7 @@ def _params_of(name: str, params: dict[str, Any], k: int, count: int) -> dict[st
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
-@pytest.mark.parametrize("name, given, limits", RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
+@pytest.mark.parametrize(("name", "given", "limits"), RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
 def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str) -> None:
     ndd.random.set_seed(11)
     samples = pictures(sizes=((37, 53), (64, 48), (31, 31), (52, 70), (52, 70)))
@@ -80,8 +80,14 @@ def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float
         compare(one, theirs.transform(sample, _params_of(name, params, k, len(samples))), *limits)
 
 
-@pytest.mark.parametrize("name, given", [(name, given) for name, given, _ in RANDOM if name not in ("ColorJitter", "RandomErasing", "JPEG",
-                         "RandomPhotometricDistort", "RandomChannelPermutation", "GaussianBlur", "RandomCrop")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        (name, given)
+        for name, given, _ in RANDOM
+        if name not in ("ColorJitter", "RandomErasing", "JPEG", "RandomPhotometricDistort", "RandomChannelPermutation", "GaussianBlur", "RandomCrop")
+    ],
+)
 def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None:
     ndd.random.set_seed(12)
     sizes = ((37, 53), (64, 48), (31, 31))
@@ -150,9 +156,23 @@ def test_deterministic_transforms(make: Callable[[Any], Any]) -> None:
         compare(by_itself.as_subclass(torch.Tensor), make(reference)(sample).as_subclass(torch.Tensor), most, mean)
 
 
-@pytest.mark.parametrize("name, given", [("RandomHorizontalFlip", {}), ("RandomVerticalFlip", {}), ("RandomInvert", {}), ("RandomPosterize", {"bits": 2}),
-    ("RandomSolarize", {"threshold": 100}), ("RandomEqualize", {}), ("RandomAutocontrast", {}), ("RandomAdjustSharpness", {"sharpness_factor": 3.0}),
-    ("RandomGrayscale", {}), ("RandomPerspective", {}), ("RandomZoomOut", {}), ("RandomErasing", {})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("RandomHorizontalFlip", {}),
+        ("RandomVerticalFlip", {}),
+        ("RandomInvert", {}),
+        ("RandomPosterize", {"bits": 2}),
+        ("RandomSolarize", {"threshold": 100}),
+        ("RandomEqualize", {}),
+        ("RandomAutocontrast", {}),
+        ("RandomAdjustSharpness", {"sharpness_factor": 3.0}),
+        ("RandomGrayscale", {}),
+        ("RandomPerspective", {}),
+        ("RandomZoomOut", {}),
+        ("RandomErasing", {}),
+    ],
+)
 @pytest.mark.parametrize("p", [0.3, 0.8])
 def test_probability(name: str, given: dict[str, Any], p: float) -> None:
     ndd.random.set_seed(5)

@@ -77,8 +77,9 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
         return Chosen(ExternalReader(source), None)
     if isinstance(source, Mapping) or (isinstance(source, tuple) and all(_is_source(one) for one in source)):
         return _in_step(source, given, kept)
-    if hasattr(source, "_loading"):  # a data set of ours
-        return Chosen(*source._loading(given, kept))
+    loading = getattr(source, "_loading", None)
+    if loading is not None:  # a data set of ours
+        return Chosen(*loading(given, kept))
     return Chosen(_of_dataset(source, given, kept), None)
 
 

@@ -85,14 +85,15 @@ def together(items: Sequence[Any], where: str = "") -> Any:
     return _column(items, where)
 
 
-def _column(values: Sequence[Any], where: str) -> Any:
+def _column(given: Sequence[Any], where: str) -> Any:
+    values: Sequence[Any] = given
     first = values[0]
     kinds = {_kind(value) for value in values}
     if kinds == {"array", "object"} and all(isinstance(value, np.ndarray) or value == [] for value in values):  # lists of numbers, some empty
         some = next(value for value in values if isinstance(value, np.ndarray))
-        kinds, values = {"array"}, [value if isinstance(value, np.ndarray) else np.zeros(0, some.dtype) for value in values]
+        kinds, values = {"array"}, _arrays(values, some.dtype)
     if kinds == {"number", "array"}:
-        kinds, values = {"array"}, [np.asarray(value) for value in values]
+        kinds, values = {"array"}, _arrays(values)
     if len(kinds) > 1:
         found = " and ".join(sorted({type(value).__name__ for value in values}))
         raise TypeError(f"{where or 'the items'} of one batch must have one type, got {found}")
@@ -109,6 +110,11 @@ def _column(values: Sequence[Any], where: str) -> Any:
     if kind == "number":
         return new_batch(torch.from_numpy(np.asarray(values)))
     return list(values)
+
+
+def _arrays(values: Sequence[Any], dtype: Any = None) -> list[Any]:
+    """Return values as arrays; ``dtype`` is that of empty lists."""
+    return [value if isinstance(value, np.ndarray) else np.asarray(value, dtype) for value in values]
 
 
 def _kind(value: Any) -> str:

@@ -96,10 +96,11 @@ class Numbered:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(epoch)
             self._items, self._at = iter(self._dataset), (epoch, 0)
+        items = self._items
         try:
             for _ in range(self._at[1], number):
-                next(self._items)
-            item = next(self._items)
+                next(items)
+            item = next(items)
         except StopIteration:
             self._items = None
             return Ended()

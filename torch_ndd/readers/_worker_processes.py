@@ -50,7 +50,7 @@ class Processes:
     """
 
     def __init__(self, context: Any, count: int, dataset: Any, raw: bool, owner: Any) -> None:
-        self._context = multiprocessing.get_context(context) if isinstance(context, str) else context
+        self._context: Any = multiprocessing.get_context(context) if isinstance(context, str) else context
         self._dataset, self._raw = dataset, raw
         self._seed = int.from_bytes(os.urandom(4), "little")
         self._running: dict[int, tuple[Any, Connection]] = {}

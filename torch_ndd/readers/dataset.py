@@ -100,7 +100,7 @@ class Dataset(ThreadedReader):
 
     def _indices(self, epoch: int) -> np.ndarray:
         """Return what the sampler yields in an epoch."""
-        sampler = self._sampler
+        sampler: Any = self._sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
         given = getattr(sampler, "generator", None)

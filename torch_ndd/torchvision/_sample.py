@@ -31,22 +31,18 @@ def unflatten(leaves: Sequence[Any], spec: TreeSpec) -> Any:
     return tree_unflatten(list(leaves), spec)
 
 
-_KINDS: tuple[tuple[type, type], ...] = (
-    (tv_tensors.Video, single.Video),
-    (tv_tensors.Image, single.Image),
-    (tv_tensors.Mask, single.Mask),
-    (tv_tensors.BoundingBoxes, single.BoundingBoxes),
-    (tv_tensors.KeyPoints, single.KeyPoints),
-)
+def sample_of(inputs: Sequence[Any]) -> Any:
+    """Return the sample that a transform is called with: its only argument, or all of them."""
+    return inputs if len(inputs) > 1 else inputs[0]
 
 
 def kind_of(inpt: Any) -> type:
     """Return the type that decides what happens to a leaf: for a Batch, the type that one of its samples would have in torchvision."""
     if not isinstance(inpt, Batch):
         return type(inpt)
-    for ours, theirs in _KINDS:
-        if type.__instancecheck__(ours, inpt):
-            return theirs
+    known = getattr(inpt, "_single", None)
+    if known is not None:
+        return known
     layout = inpt.layout or ""
     if layout.endswith(tv_tensors.IMAGE_ENDINGS):
         return single.Video if len(layout) > 3 else single.Image
@@ -138,7 +134,7 @@ def merged(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: 
             samples[i] = part._nth(k)
             sizes[i] = canvas[k] if canvas is not None else None
     made = as_batch(samples, layout=first.layout)
-    if isinstance(first, tv_tensors.Typed):
+    if tv_tensors.is_typed(first):
         changed = {"canvas_size": sizes} if hasattr(first, "canvas_size") else {}
         return first.over(made, **changed)
     return made

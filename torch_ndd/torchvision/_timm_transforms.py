@@ -63,7 +63,8 @@ class RandomResizedCropAndInterpolation(_OnImages):
         from . import v2
 
         self.size, self.scale, self.ratio, self.interpolation = _pair(size), tuple(scale), tuple(ratio), interpolation
-        self._crop = v2.RandomResizedCrop(self.size, scale=self.scale, ratio=self.ratio)
+        given: Any = {"scale": self.scale, "ratio": self.ratio}
+        self._crop = v2.RandomResizedCrop(self.size, **given)
 
     def make_params(self, leaves: list[Any]) -> dict[str, Any]:
         """Return a window for each sample."""

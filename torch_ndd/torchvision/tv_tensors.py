@@ -15,13 +15,13 @@ from torchvision.tv_tensors import BoundingBoxFormat as BoundingBoxFormat
 from torchvision.tv_tensors import TVTensor as TVTensor
 from torchvision.tv_tensors import is_rotated_bounding_format as is_rotated_bounding_format
 from torchvision.tv_tensors import set_return_type as set_return_type
-from torchvision.tv_tensors import wrap as wrap
 
 from .._core.batch import Batch, as_batch, new_batch
 
 Sizes = "list[tuple[int, int]]"
 ClampingMode = Literal["soft", "hard"] | None
 
+wrap: Any = _single.wrap
 IMAGE_ENDINGS = ("HWC", "CHW")
 
 
@@ -39,19 +39,20 @@ class Typed(Batch, metaclass=_Kind):
     _single: ClassVar[type]
 
     def __new__(cls, data: Any, *args: Any, **given: Any) -> Any:
+        """Return a Batch, or torchvision's object."""
         if isinstance(data, Batch):
             return Batch.__new__(cls)
         return cls._single(data, *args, **given)
 
     def __init__(self, data: Any) -> None:
         made = as_batch(data)
-        self.__dict__.update({**made.__dict__, "_samples": None})
+        vars(self).update({**made.__dict__, "_samples": None})
 
     def over(self, made: Batch, **changed: Any) -> Any:
         """Return the same kind of batch over other values."""
         like = Batch.__new__(type(self))
         kept = {key: value for key, value in self.__dict__.items() if key in ("format", "canvas_size", "clamping_mode")}
-        like.__dict__.update({**made.__dict__, "_samples": None, **kept, **changed})
+        vars(like).update({**made.__dict__, "_samples": None, **kept, **changed})
         return like
 
     def plain(self) -> Batch:
@@ -81,7 +82,17 @@ class Typed(Batch, metaclass=_Kind):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.__dict__.update(state["meaning"])
+        vars(self).update(state["meaning"])
+
+
+def is_typed(value: Any) -> bool:
+    """Return whether this is a Batch with a meaning."""
+    return getattr(value, "_single", None) is not None
+
+
+def is_batch_of(kind: type, value: Any) -> bool:
+    """Return whether this is a Batch of this kind."""
+    return is_typed(value) and value._single is kind._single  # type: ignore[attr-defined]
 
 
 class Image(Typed):
@@ -225,7 +236,7 @@ def _register(kind: type[Typed]) -> None:
         known = dict(meaning)
         if "canvas_size" in known:
             known["canvas_size"] = list(known["canvas_size"])
-        made.__dict__.update({**new_batch(values, shapes, layout, fixed=fixed).__dict__, **known})
+        vars(made).update({**new_batch(values, shapes, layout, fixed=fixed).__dict__, **known})
         return made
 
     pytree.register_pytree_node(kind, flatten, unflatten)

@@ -14,6 +14,7 @@ from .._sample import get_bounding_boxes as get_bounding_boxes
 from .._sample import get_keypoints as get_keypoints
 from .._sample import has_all as has_all
 from .._sample import has_any as has_any
+from .._timm import from_timm as from_timm
 from .._translate import from_torchvision as from_torchvision
 from . import functional as functional
 from ._augment import JPEG as JPEG

@@ -13,7 +13,7 @@ from ..._core.batch import Batch, new_batch
 from ...random import normal
 from .. import tv_tensors
 from .._draws import Draws, to_int
-from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, labels_of, unflatten
+from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, labels_of, sample_of, unflatten
 from . import functional as F
 from ._flips_crops import warn_of_passing
 from ._transform import Batched, RandomApplied, draws_for, query_chw, query_size
@@ -79,7 +79,7 @@ class _Mixing(Batched):
 
     def forward(self, *inputs: Any) -> Any:
         """Mix a batch: images ``(N, C, H, W)`` or a Batch of equal shapes, and labels ``(N,)`` or ``(N, classes)``."""
-        sample = inputs if len(inputs) > 1 else inputs[0]
+        sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         batch_size_of(self._name, leaves)
         if has_any(leaves, PIL.Image.Image, single.BoundingBoxes, single.Mask, single.KeyPoints):
@@ -134,8 +134,8 @@ class _Mixing(Batched):
         """Return pixels as what they were."""
         if isinstance(inpt, Batch):
             plain = new_batch(made, None, inpt._layout)
-            return inpt.over(plain) if isinstance(inpt, tv_tensors.Typed) else plain
-        return made if is_pure_tensor(inpt) else single.wrap(made, like=inpt)
+            return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
+        return made if is_pure_tensor(inpt) else tv_tensors.wrap(made, like=inpt)
 
     def _weight(self) -> float:
         draws = Draws(None)

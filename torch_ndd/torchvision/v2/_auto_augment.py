@@ -14,7 +14,7 @@ from ..._core.batch import Batch, new_batch
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
-from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merged, unflatten
+from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merged, sample_of, unflatten
 from . import functional as F
 from ._transform import Batched
 from .functional._color import largest
@@ -83,10 +83,10 @@ class _Policy(Batched):
 
     def forward(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several."""
-        leaves, spec = flatten(inputs if len(inputs) > 1 else inputs[0])
+        leaves, spec = flatten(sample_of(inputs))
         size = batch_size_of(self._name, leaves)
         if size == 0:
-            return inputs if len(inputs) > 1 else inputs[0]
+            return sample_of(inputs)
         at = self._image_of(leaves)
         leaves[at] = self._augmented(leaves[at], Draws(size))
         return unflatten(leaves, spec)
@@ -237,7 +237,7 @@ class AugMix(_Policy, reference.AugMix):
             return F.to_pil_image(self._augmented(F.pil_to_tensor(image), draws))
         if not isinstance(image, Batch):
             return self._of_one(image, draws)
-        plain = image.plain() if isinstance(image, tv_tensors.Typed) else image
+        plain = image.plain() if tv_tensors.is_typed(image) else image
         images = as_images(self._name, plain)
         both = draws.dirichlet(self.alpha, 2)
         weights = draws.dirichlet(self.alpha, self.mixture_width) * both[:, 1:]
@@ -246,7 +246,7 @@ class AugMix(_Policy, reference.AugMix):
             mix = mix + self._chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
         values = mix._ready().to(images.dtype)
         made = new_batch(values, images._shapes, plain._layout, fixed=images._fixed)
-        return image.over(made) if isinstance(image, tv_tensors.Typed) else made
+        return image.over(made) if tv_tensors.is_typed(image) else made
 
     def _of_one(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:
         """Blend an image or a video; of a tensor with leading dimensions, each element of the first has its own weights."""
@@ -261,7 +261,7 @@ class AugMix(_Policy, reference.AugMix):
         for k in range(self.mixture_width):
             mix = mix + weights[:, k].reshape(ahead) * self._chain(stack, draws)
         made = mix.reshape(values.shape).to(values.dtype)
-        return made if is_pure_tensor(image) else single.wrap(made, like=image)
+        return made if is_pure_tensor(image) else tv_tensors.wrap(made, like=image)
 
     def _chain(self, image: Any, draws: Draws) -> Any:
         """Return each sample after its own chain of augmentations."""

@@ -8,7 +8,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch
 from .._draws import Draws
-from .._sample import batch_size_of, flatten, merged, selected, unflatten
+from .._sample import batch_size_of, flatten, merged, sample_of, selected, unflatten
 from ._transform import Batched
 
 
@@ -23,7 +23,7 @@ class Compose(Batched, reference.Compose):
 def in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) -> Any:
     """Apply transforms one after the other."""
     several = len(inputs) > 1
-    made: Any = inputs if several else inputs[0]
+    made: Any = sample_of(inputs)
     for transform in transforms:
         made = transform(*inputs)
         inputs = made if several else (made,)
@@ -37,7 +37,7 @@ class _Chosen(Batched):
 
     def forward(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several."""
-        leaves, _ = flatten(inputs if len(inputs) > 1 else inputs[0])
+        leaves, _ = flatten(sample_of(inputs))
         size = batch_size_of(self._name, leaves)
         orders = self._orders(Draws(size))
         if size is None:
@@ -58,7 +58,7 @@ class _Chosen(Batched):
             return in_order([self.transforms[k] for k in orders[0]], inputs)
         parts, specs, names = [], [], []
         for order, indices in groups.items():
-            leaves, spec = flatten(inputs if several else inputs[0])
+            leaves, spec = flatten(sample_of(inputs))
             part = unflatten([selected(leaf, indices) for leaf in leaves], spec)
             made = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
             after, spec = flatten(made)

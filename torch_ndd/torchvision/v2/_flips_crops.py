@@ -67,7 +67,8 @@ class RandomResizedCrop(Batched, reference.RandomResizedCrop):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a window."""
         draws = draws_for(flat_inputs)
-        top, left, height, width = random_window(draws, *query_size(flat_inputs), self.scale, self.ratio)
+        rows, columns = query_size(flat_inputs)
+        top, left, height, width = random_window(draws, rows, columns, self.scale, self.ratio)
         return {key: draws.result(one, int) for key, one in (("top", top), ("left", left), ("height", height), ("width", width))}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -173,7 +174,8 @@ class RandomCrop(Batched, reference.RandomCrop):
         """Draw the place of the window."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        left, right, top, bottom = self.padding if self.padding is not None else (0, 0, 0, 0)
+        given: Any = self.padding or (0, 0, 0, 0)
+        left, right, top, bottom = given
         crop_height, crop_width = self.size
         height, width = height + top + bottom, width + left + right
         if self.pad_if_needed:

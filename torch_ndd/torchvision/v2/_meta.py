@@ -8,7 +8,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch
-from .._sample import batch_size_of, flatten, get_bounding_boxes, get_keypoints, kind_of, labels_of, unflatten
+from .._sample import batch_size_of, flatten, get_bounding_boxes, get_keypoints, kind_of, labels_of, sample_of, unflatten
 from . import functional as F
 from ._transform import Batched
 from .functional._meta import kept_rows, valid_boxes, valid_points
@@ -55,7 +55,7 @@ class _Sanitizing(Batched):
 
     def forward(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several."""
-        sample = inputs if len(inputs) > 1 else inputs[0]
+        sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         if batch_size_of(self._name, leaves) is None:
             return self._reference.forward(self, *inputs)

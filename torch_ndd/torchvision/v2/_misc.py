@@ -59,14 +59,14 @@ class LinearTransformation(Batched, reference.LinearTransformation):
         """Multiply a leaf."""
         if not isinstance(inpt, Batch):
             made = self._multiplied(inpt.as_subclass(torch.Tensor))
-            return made if is_pure_tensor(inpt) else single.wrap(made, like=inpt)
+            return made if is_pure_tensor(inpt) else tv_tensors.wrap(made, like=inpt)
         images = as_images(self._name, inpt)
         if images._shapes is not None:
             raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {images.shape[:4]}")
         values, last = images._ready(), (images.layout or "").endswith("HWC")
         made = self._multiplied(values.movedim(-1, -3) if last else values)
         plain = new_batch((made.movedim(-3, -1) if last else made).contiguous(), None, inpt._layout)
-        return inpt.over(plain) if isinstance(inpt, tv_tensors.Typed) else plain
+        return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
 
     def _multiplied(self, pixels: torch.Tensor) -> torch.Tensor:
         matrix, shape = self.transformation_matrix, pixels.shape
@@ -185,8 +185,8 @@ class ToPureTensor(Batched, reference.ToPureTensor):
     """Return tensors and Batches without their meaning."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
-        return [isinstance(one, single.TVTensor | tv_tensors.Typed) for one in flat_inputs]
+        return [isinstance(one, single.TVTensor) or tv_tensors.is_typed(one) for one in flat_inputs]
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Convert a leaf."""
-        return inpt.plain() if isinstance(inpt, Batch) else inpt.as_subclass(torch.Tensor)
+        return inpt.plain() if tv_tensors.is_typed(inpt) else inpt.as_subclass(torch.Tensor)

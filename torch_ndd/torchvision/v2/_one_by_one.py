@@ -59,7 +59,7 @@ def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
         return tv_tensors.KeyPoints(made, canvas_size=[one.canvas_size for one in samples])
     if isinstance(first, single.Mask):
         return tv_tensors.Mask(made)
-    if isinstance(leaf, tv_tensors.Typed) and isinstance(first, single.Image | single.Video):
+    if tv_tensors.is_typed(leaf) and isinstance(first, single.Image | single.Video):
         return leaf.over(made)
     return made
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base classes of the transforms.
 
-The classes inherit torchvision's for their parameters, checks and representation, and so that they are instances of those. What they draw and compute is
-ours: for a Batch, a number for every sample.
+The classes inherit torchvision's for their parameters, checks and representation, and are instances of those. What they draw and compute is ours: for
+a Batch, a number for every sample.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,19 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch
 from .._draws import Draws
-from .._sample import batch_size_of, check_type, flatten, has_shape, is_explicit_image, is_pure_tensor, kind_of, merged, selected, unflatten
+from .._sample import (
+    batch_size_of,
+    check_type,
+    flatten,
+    has_shape,
+    is_explicit_image,
+    is_pure_tensor,
+    kind_of,
+    merged,
+    sample_of,
+    selected,
+    unflatten,
+)
 from ._one_by_one import per_sample
 from .functional._dispatch import kernel_for
 from .functional._meta import channels_of, size_columns
@@ -24,8 +36,8 @@ from .functional._meta import channels_of, size_columns
 class Transform(reference.Transform):
     """The base class of transforms, for your own ones too.
 
-    Override ``make_params(flat_inputs)``, which returns a dict, and ``transform(inpt, params)``, which is called for every leaf that is transformed. A
-    class of your own sees the samples of a batch one after the other, images as ``tv_tensors.Image`` ``(C, H, W)``.
+    Override ``make_params(flat_inputs)``, which returns a dict, and ``transform(inpt, params)``, which is called for every leaf that is transformed.
+    A class of your own sees the samples of a batch one after the other, images as ``tv_tensors.Image`` ``(C, H, W)``.
     """
 
     _takes_batches = False
@@ -37,7 +49,7 @@ class Transform(reference.Transform):
 
     def forward(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several. Override :meth:`transform` instead."""
-        sample = inputs if len(inputs) > 1 else inputs[0]
+        sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         size = batch_size_of(self._name, leaves)
         if size is not None and not self._takes_batches:
@@ -88,7 +100,7 @@ class RandomApplied(Batched):
 
     def forward(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several."""
-        sample = inputs if len(inputs) > 1 else inputs[0]
+        sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         size = batch_size_of(self._name, leaves)
         if size is not None and not self._takes_batches:
@@ -142,7 +154,7 @@ def draws_for(flat_inputs: Sequence[Any]) -> Draws:
 
 
 def query_size(flat_inputs: Sequence[Any]) -> Any:
-    """Return height and width of the images, videos, masks, boxes and points of a sample; for a batch tensors with one for each sample if they differ.
+    """Return height and width of the images, videos, masks, boxes and points of a sample; for a batch tensors (N,) if they differ.
 
     Raises:
         TypeError: there is none of these.
@@ -155,7 +167,7 @@ def query_size(flat_inputs: Sequence[Any]) -> Any:
 
 
 def query_chw(flat_inputs: Sequence[Any]) -> Any:
-    """Return channels, height and width of the images and videos of a sample; for a batch tensors with one for each sample if they differ.
+    """Return channels, height and width of the images and videos of a sample; for a batch tensors (N,) if they differ.
 
     Raises:
         TypeError: there is none of these.

@@ -183,15 +183,16 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         """Crop a leaf."""
         if not params:
             return inpt
-        made = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
+        made: Any = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
         if kind_of(made) is not single.BoundingBoxes:
             return made
         if not isinstance(made, Batch):
             made[~params["is_within_crop_area"]] = 0
             return made
-        values = made._ready().clone()
-        values.reshape(-1, tv_tensors.box_columns(made.format))[~params["is_within_crop_area"]] = 0
-        return made.over(new_batch(values, made._shapes, made._layout))
+        boxes: Any = made
+        values = boxes._ready().clone()
+        values.reshape(-1, tv_tensors.box_columns(boxes.format))[~params["is_within_crop_area"]] = 0
+        return boxes.over(new_batch(values, boxes._shapes, boxes._layout))
 
 
 def _centers_inside(corners: torch.Tensor, left: int, top: int, right: int, bottom: int) -> torch.Tensor:

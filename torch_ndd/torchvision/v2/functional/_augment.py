@@ -11,6 +11,7 @@ from ....ops.join import cat
 from ....ops.jpeg import jpeg_compression_distortion
 from ....ops.paste import erase as filled
 from ....ops.shape import transpose
+from ... import tv_tensors
 from ..._numbers import Number, given, number
 from ._color import _check_channels
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows
@@ -83,7 +84,7 @@ def erase_video(video: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Te
 
 
 def _erased_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-    return single.wrap(_erased_tensor(inpt.as_subclass(torch.Tensor), *args, **kwargs), like=inpt)
+    return tv_tensors.wrap(_erased_tensor(inpt.as_subclass(torch.Tensor), *args, **kwargs), like=inpt)
 
 
 add_kernel(erase, torch.Tensor)(_erased_tensor)

@@ -185,7 +185,7 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
     factors = {name: None if value is None else _real(value) for name, value in named.items()}
     made = images if all(one is None for one in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
-    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
 # --- others ---

@@ -31,7 +31,7 @@ class Rows:
     values: torch.Tensor
     canvas: tuple[Any, Any]
     owner: torch.Tensor | None = None
-    format: BoundingBoxFormat | None = None
+    format: Any = None
     mode: Any = "soft"
 
     @property
@@ -166,7 +166,7 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
             given = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
             made = core(given, *args, **kept(kwargs))
             canvas = (int(made.canvas[0]), int(made.canvas[1]))
-            return single.wrap(made.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
+            return tv_tensors.wrap(made.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
 
         return kernel
 

@@ -72,8 +72,8 @@ def cropped_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> R
     top, left, height, width = _window(None, rows, top, left, height, width)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, t: Any, l: Any, h: Any, w: Any) -> Any:
-            return reference.crop_bounding_boxes(values, format=rows.format, top=t, left=l, height=h, width=w, clamping_mode=rows.mode)
+        def one(values: torch.Tensor, canvas: Any, t: Any, x: Any, h: Any, w: Any) -> Any:
+            return reference.crop_bounding_boxes(values, format=rows.format, top=t, left=x, height=h, width=w, clamping_mode=rows.mode)
 
         return rows.each(one, top, left, height, width)
     return rows.changed(_shifted(rows, -left, -top), (height, width)).clamped()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a functional to the kernel for its input.
 
-The arithmetic of images is written once, for an image Batch. A torch tensor ``(..., C, H, W)`` becomes a dense Batch ``CHW`` over the same memory, a mask
-the planes of one. Pillow's images are Pillow's work: torchvision's functional calls it.
+The arithmetic of images is written once, for an image Batch. A torch tensor ``(..., C, H, W)`` becomes a dense Batch ``CHW`` over the same memory, a
+mask the planes of one. Pillow's images are Pillow's work: torchvision's functional calls it.
 """
 
 import functools
@@ -21,7 +21,7 @@ from ...._core.batch import Batch, as_batch, new_batch
 from ...._core.tensor import Tensor as NddTensor
 from ... import tv_tensors
 from ..._numbers import Number, batch_of
-from ..._sample import kind_of
+from ..._sample import is_pure_tensor, kind_of
 
 _KERNELS: dict[str, dict[type, Callable[..., Any]]] = {}  # by the name of the functional and the type of the input
 _BUILT_IN = (single.Image, single.Video, single.Mask, single.BoundingBoxes, single.KeyPoints)
@@ -125,8 +125,8 @@ def on_images(
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
         if isinstance(made, tuple):
-            return tuple(single.wrap(one, like=inpt) for one in made)
-        return single.wrap(made, like=inpt)
+            return tuple(tv_tensors.wrap(one, like=inpt) for one in made)
+        return tv_tensors.wrap(made, like=inpt)
 
     name = functional.__name__
     add_kernel(functional, torch.Tensor)(compute)
@@ -147,7 +147,8 @@ def _named(
     def function(*args: Any, **kwargs: Any) -> Any:
         if first in kwargs:
             args = (kwargs.pop(first), *args)
-        return compute(args[0].as_subclass(torch.Tensor), *args[1:], **kwargs)
+        image = args[0] if is_pure_tensor(args[0]) else args[0].as_subclass(torch.Tensor)
+        return compute(image, *args[1:], **kwargs)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "torch_ndd.torchvision.v2.functional"
@@ -190,14 +191,14 @@ def as_images(op: str, inpt: Batch) -> Batch:
         return as_batch(inpt, layout=guessed)
     if not layout.endswith(tv_tensors.IMAGE_ENDINGS):
         raise TypeError(f"{op}: images have a layout that ends in HWC or CHW, got {layout!r}")
-    return inpt.plain() if isinstance(inpt, tv_tensors.Typed) else inpt
+    return inpt.plain() if tv_tensors.is_typed(inpt) else inpt
 
 
 def _like(made: Any, inpt: Batch) -> Any:
     """Return the Batch with the meaning, or the missing layout, of the input."""
     if not isinstance(made, Batch):
         return made
-    if isinstance(inpt, tv_tensors.Typed):
+    if tv_tensors.is_typed(inpt):
         return inpt.over(made)
     if inpt.layout is None and made.layout is not None:
         return new_batch(made._values, made._shapes, None, made._pending, made._external, made._fixed)
@@ -221,7 +222,7 @@ def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any]) -> Call
         return _on_tensor(kernel, mask, args, kwargs)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-        return single.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **kept(kwargs)), like=inpt)
+        return tv_tensors.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **kept(kwargs)), like=inpt)
 
     def batches(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         planes, back = as_planes(inpt.plain())

@@ -108,8 +108,8 @@ add_kernel(to_dtype, tv_tensors.Mask, tv_tensors.BoundingBoxes, tv_tensors.KeyPo
 
 
 def _any_batch(inpt: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
-    made = converted(inpt.plain() if isinstance(inpt, tv_tensors.Typed) else inpt, dtype, scale)
-    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+    made = converted(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
 add_kernel(to_dtype, Batch)(_any_batch)

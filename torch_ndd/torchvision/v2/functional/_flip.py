@@ -98,14 +98,14 @@ def vertical_flip_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int
 
 def flip_some(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
     """Flip those samples of a Batch for which ``acts`` is true, along x (0) or y (1)."""
-    if type.__instancecheck__(tv_tensors.BoundingBoxes, inpt) or type.__instancecheck__(tv_tensors.KeyPoints, inpt):
+    if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt) or tv_tensors.is_batch_of(tv_tensors.KeyPoints, inpt):
         rows = of_batch(inpt)
         made = (flipped_points if rows.format is None else flipped_boxes)(rows, axis)
         return to_batch(rows.changed(torch.where(rows.of(acts)[:, None], made.values, rows.values)), inpt)
     flags = acts.to(torch.int32)
     horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
-    if type.__instancecheck__(tv_tensors.Mask, inpt):
+    if tv_tensors.is_batch_of(tv_tensors.Mask, inpt):
         planes, back = as_planes(inpt.plain())
         return inpt.over(back(flipped(planes, horizontal, vertical)))
     made = flipped(as_images("flip", inpt), horizontal, vertical)
-    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made

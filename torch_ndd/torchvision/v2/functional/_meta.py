@@ -130,10 +130,10 @@ add_kernel(get_num_frames, Batch)(lambda inpt: [shape[0] for shape in inpt.shape
 
 def size_columns(leaf: Any) -> tuple[Any, Any]:
     """Return height and width of a leaf: numbers, or int64 (N,) with one per sample."""
-    if type.__instancecheck__(tv_tensors.BoundingBoxes, leaf) or type.__instancecheck__(tv_tensors.KeyPoints, leaf):
+    if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, leaf) or tv_tensors.is_batch_of(tv_tensors.KeyPoints, leaf):
         sizes = torch.tensor(leaf.canvas_size, dtype=torch.int64).reshape(-1, 2)
         return sizes[:, 0], sizes[:, 1]
-    if type.__instancecheck__(tv_tensors.Mask, leaf):
+    if tv_tensors.is_batch_of(tv_tensors.Mask, leaf):
         extents = [leaf._extent(axis) for axis in (-2, -1)]
         return tuple(leaf._extents()[:, axis] if known is None else known for axis, known in zip((-2, -1), extents, strict=True))  # type: ignore[return-value]
     if isinstance(leaf, Batch):
@@ -165,7 +165,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     >>> convert_bounding_box_format(torch.tensor([[1, 2, 4, 6]]), "XYXY", "XYWH")
     tensor([[1, 2, 3, 4]])
     """
-    if not type.__instancecheck__(tv_tensors.BoundingBoxes, inpt):
+    if not tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt):
         return reference.convert_bounding_box_format(inpt, old_format, new_format, inplace)
     if new_format is None:
         raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
@@ -198,7 +198,7 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
     """
     if clamping_mode not in (None, "soft", "hard", "auto"):
         raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
-    if type.__instancecheck__(tv_tensors.BoundingBoxes, inpt):
+    if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt):
         if format is not None or canvas_size is not None:
             raise ValueError("clamp_bounding_boxes: the boxes know their format and canvas: format and canvas_size must not be given")
         rows = of_batch(inpt)
@@ -225,7 +225,7 @@ def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
     >>> clamp_keypoints(torch.tensor([[-1.0, 60.0]]), (10, 20))
     tensor([[0., 9.]])
     """
-    if type.__instancecheck__(tv_tensors.KeyPoints, inpt):
+    if tv_tensors.is_batch_of(tv_tensors.KeyPoints, inpt):
         if canvas_size is not None:
             raise ValueError("clamp_keypoints: the points know their canvas: canvas_size must not be given")
         rows = of_batch(inpt)
@@ -277,7 +277,7 @@ def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
     flags = valid.split(counts)
     samples = [one.torch()[flag] for one, flag in zip(inpt.evaluate(), flags, strict=True)]
     made = as_batch(samples, layout=inpt.layout)
-    return inpt.over(made) if isinstance(inpt, tv_tensors.Typed) else made
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
 def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size: Any = None, min_size: float = 1.0, min_area: float = 1.0) -> Any:
@@ -295,7 +295,7 @@ def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size
     >>> kept
     tensor([ True, False])
     """
-    if not type.__instancecheck__(tv_tensors.BoundingBoxes, bounding_boxes):
+    if not tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, bounding_boxes):
         return reference.sanitize_bounding_boxes(bounding_boxes, format, canvas_size, min_size, min_area)
     if format is not None or canvas_size is not None:
         raise ValueError("sanitize_bounding_boxes: the boxes know their format and canvas: format and canvas_size must be None")
@@ -313,7 +313,7 @@ def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
     >>> kept
     tensor([ True, False])
     """
-    if not type.__instancecheck__(tv_tensors.KeyPoints, key_points):
+    if not tv_tensors.is_batch_of(tv_tensors.KeyPoints, key_points):
         return reference.sanitize_keypoints(key_points, canvas_size)
     if canvas_size is not None:
         raise ValueError("sanitize_keypoints: the points know their canvas: canvas_size must be None")

@@ -92,8 +92,8 @@ def _truncated(number: Number, by: Number, over: Number) -> Any:
 def _oriented(height: Number, width: Number, short: Number, long: Number) -> tuple[Any, Any]:
     lying = height < width
     if isinstance(lying, torch.Tensor):
-        s, l = torch.as_tensor(short), torch.as_tensor(long)
-        return torch.where(lying, s, l), torch.where(lying, l, s)
+        less, more = torch.as_tensor(short), torch.as_tensor(long)
+        return torch.where(lying, less, more), torch.where(lying, more, less)
     return (short, long) if lying else (long, short)
 
 

@@ -7,6 +7,7 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.batch import Batch, as_batch
+from ... import tv_tensors
 from ._dispatch import add_kernel, as_images, dispatched
 
 
@@ -33,7 +34,7 @@ def uniform_temporal_subsample_video(video: torch.Tensor, num_samples: int) -> t
 
 
 def _video(inpt: Any, num_samples: int) -> Any:
-    return single.wrap(uniform_temporal_subsample_video(inpt.as_subclass(torch.Tensor), num_samples), like=inpt)
+    return tv_tensors.wrap(uniform_temporal_subsample_video(inpt.as_subclass(torch.Tensor), num_samples), like=inpt)
 
 
 def _batch(inpt: Batch, num_samples: int) -> Any:

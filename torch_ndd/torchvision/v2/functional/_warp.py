@@ -284,6 +284,7 @@ def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, 
     if not isinstance(turn, torch.Tensor):
         return (height, width) if half else (width, height) if quarter else made
     sides = [torch.as_tensor(one) for one in (height, width)]
+    half, quarter = torch.as_tensor(half), torch.as_tensor(quarter)
     tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], made, strict=True))
     return tall, wide
 
