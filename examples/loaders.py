@@ -305,12 +305,12 @@ def write_data(root: Path) -> None:
 
 
 def leaves(value: Any) -> list[torch.Tensor]:
-    """Return the tensors of a batch in order; samples of a list one by one."""
+    """Return the samples of a batch in order, key by key."""
     if isinstance(value, dict):
         return [leaf for key in sorted(value) for leaf in leaves(value[key])]
     if isinstance(value, list | tuple):
-        return [leaf for one in value for leaf in leaves(one)]
-    return leaves(list(value)) if value.dim() > 1 else [value]
+        return [leaf for one in value for leaf in (leaves(one) if isinstance(one, dict | list | tuple) or one.dim() > 3 else [one])]
+    return list(value)
 
 
 def compare(name: str, program: Program, root: Path) -> float:

@@ -3,7 +3,7 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from ._core.pools import share_cpus
 from ._core.states import anything, checked, keys, yes_or_no
@@ -156,4 +156,4 @@ class _TrainLoader:
         loop = None if self._trainer is None else self._trainer.fit_loop
         done = loop.epoch_loop.batch_progress.current.ready if loop is not None and loop.restarting else 0
         begins_anew = not done or (state["ended"] and done >= len(self.loader))
-        self._length_of_next = 0 if begins_anew else done + self.loader.reader._length_left(self.loader.batch_size, self.loader.drop_last)
+        self._length_of_next = 0 if begins_anew else done + cast(Any, self.loader.reader)._length_left(self.loader.batch_size, self.loader.drop_last)

@@ -96,7 +96,7 @@ class Numbered:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(epoch)
             self._items, self._at = iter(self._dataset), (epoch, 0)
-        items = self._items
+        items: Any = self._items
         try:
             for _ in range(self._at[1], number):
                 next(items)

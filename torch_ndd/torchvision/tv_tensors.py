@@ -6,7 +6,7 @@ it is also a type: ``isinstance(x, tv_tensors.Mask)`` is true for both.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 import torch
 from torch.utils import _pytree as pytree
@@ -85,7 +85,7 @@ class Typed(Batch, metaclass=_Kind):
         vars(self).update(state["meaning"])
 
 
-def is_typed(value: Any) -> bool:
+def is_typed(value: Any) -> "TypeGuard[Typed]":
     """Return whether this is a Batch with a meaning."""
     return getattr(value, "_single", None) is not None
 
