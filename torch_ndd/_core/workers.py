@@ -49,7 +49,10 @@ def _work(gone: "SimpleQueue[Any]") -> None:
     while True:
         action = gone.get()
         _guards.pop(id(action), None)
-        action()
+        try:
+            action()
+        except Exception as error:  # the next owner's action must run all the same
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread())))
         del action  # and what it holds
 
 

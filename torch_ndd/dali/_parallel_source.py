@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``external_source(parallel=True)``: sources that worker processes call ahead."""
 
+import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._core.workers import when_gone
@@ -116,7 +118,8 @@ class ParallelGroup(Group):
             pool.send(worker, self._index, self._restarts, iteration, worker, infos[worker :: pool.count], True)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, and drop the batch that lies in their memory."""
+        self._item = None
         if self._pool is not None:
             self._pool.close()
 
@@ -148,6 +151,13 @@ def _start(pipeline: "Pipeline", operations: list[Operation]) -> None:
     layouts = [group.layout(max(workers, 1), pipeline.max_batch_size) for group in groups]
     pool = WorkerPool([group.called() for group in groups], layouts, workers, pipeline.py_start_method, pipeline._arguments["py_callback_pickler"])
     pipeline.__dict__["_py_pool"] = pool
-    when_gone(pipeline, pool.close)
+    when_gone(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]))  # a source may refer to the pipeline
     for index, group in enumerate(groups):
         group.assigned(pool, index)
+
+
+def _end(pool: WorkerPool, groups: "list[weakref.ref[ParallelGroup]]") -> None:
+    pool.close()
+    for one in groups:
+        if (group := one()) is not None:
+            group.close()

@@ -88,6 +88,7 @@ class WorkerPool:
         self._layouts = list(layouts)
         self._first: list[int] = []  # by source: the number of its first memory
         self._memories: list[Memory] = []
+        self._count = workers
         self._workers: list[BaseProcess] = []
         self._connections: list[Connection] = []
         try:
@@ -118,7 +119,7 @@ class WorkerPool:
     @property
     def count(self) -> int:
         """Number of processes."""
-        return len(self._workers)
+        return self._count
 
     @property
     def processes(self) -> list[int]:
@@ -226,6 +227,8 @@ class WorkerPool:
             if process.is_alive():
                 process.kill()
                 process.join()
+        self._workers.clear()  # with them go their descriptors
+        self._arrived.clear()
         for one in self._memories:
             one.close()
 

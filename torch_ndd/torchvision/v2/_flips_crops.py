@@ -174,7 +174,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         """Draw the place of the window."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        left, right, top, bottom = cast(Any, self.padding) or (0, 0, 0, 0)
+        left, right, top, bottom = cast("list[int]", self.padding or [0, 0, 0, 0])
         crop_height, crop_width = self.size
         height, width = height + top + bottom, width + left + right
         if self.pad_if_needed:
