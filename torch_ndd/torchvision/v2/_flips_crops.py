@@ -175,7 +175,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         left, right, top, bottom = cast("list[int]", self.padding or [0, 0, 0, 0])
-        crop_height, crop_width = self.size
+        crop_height, crop_width = cast("list[int]", self.size)
         height, width = height + top + bottom, width + left + right
         if self.pad_if_needed:
             more_y, more_x = _at_least_zero(crop_height - height), _at_least_zero(crop_width - width)
