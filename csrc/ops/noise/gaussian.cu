@@ -29,8 +29,8 @@ struct Gaussian {
   }
 };
 
-void gaussian(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& means, const Tensor& deviations, const Tensor& words,
-              bool truncate, const Tensor& output, const MaybeTensor& output_shapes) {
+void gaussian(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& means, const Tensor& deviations, const Tensor& words, bool truncate,
+              const Tensor& output, const MaybeTensor& output_shapes) {
   const Args<float> mean(means), stddev(deviations);
   const bool whole = truncate && !is_floating_dtype(input.dtype());
   add_noise("noise.gaussian", words, Samples(input, input_shapes), Samples(output, output_shapes), 1.8,
