@@ -11,7 +11,7 @@ JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
 # An editable install, built with the packages of the virtual environment: pip's isolated one has another path each time, so that everything is
 # compiled again. pip configures; `ninja` in the rules below finds out what has changed since.
-INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD) --editable
+INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD)
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
 .PHONY: demo test build lint docs wheel bench asan fuzz emulated-cuda clean
@@ -91,11 +91,11 @@ $(VENV)/build.stamp: pyproject.toml
 
 # Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile.
 $(VENV)/demo.stamp: $(VENV)/build.stamp
-	$(INSTALL) $(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF) ".[demo]"
+	$(INSTALL) $(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF) --editable ".[demo]"
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(INSTALL) $(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON) ".[$(EXTRAS)]"
+	$(INSTALL) $(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON) --editable ".[$(EXTRAS)]"
 	touch $@
 
 clean:
