@@ -38,7 +38,8 @@ void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, i
 template <int C>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
   constexpr char x = -1;
-  alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x}, {0, x, 4, x, 1, x, 5, x, 2, x, 6, x, 3, x, 7, x}};
+  alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x},
+                                                     {0, x, 4, x, 1, x, 5, x, 2, x, 6, x, 3, x, 7, x}};
   alignas(16) static constexpr char kSecond[2][16] = {{6, x, 9, x, 7, x, 10, x, 8, x, 11, x, x, x, x, x},
                                                       {8, x, 12, x, 9, x, 13, x, 10, x, 14, x, 11, x, 15, x}};
   const __m256i first = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kFirst[C - 3])));
@@ -60,8 +61,9 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
       const auto* weights = reinterpret_cast<const int64_t*>(h.weight16.data() + x * h.stride);
       __m256i sum = half;
       for (int32_t s = 0; s < steps; ++s) {
-        const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper + at + s * 4 * C))),
-                                                      _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower + at + s * 4 * C)), 1);
+        const __m256i bytes =
+            _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper + at + s * 4 * C))),
+                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower + at + s * 4 * C)), 1);
         int64_t four;
         std::memcpy(&four, weights + s, 8);
         const __m256i w = _mm256_set1_epi64x(four);
@@ -96,8 +98,8 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
       for (int32_t s = 0; s < steps; ++s) {
         const __m128i w = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights + 8 * s));
         for (int k = 0; k < 4; ++k)
-          sum[k] = _mm_add_epi32(
-              sum[k], _mm_madd_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from[k] + at + 8 * s))), w));
+          sum[k] =
+              _mm_add_epi32(sum[k], _mm_madd_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from[k] + at + 8 * s))), w));
       }
       const __m128i all = _mm_hadd_epi32(_mm_hadd_epi32(sum[0], sum[1]), _mm_hadd_epi32(sum[2], sum[3]));
       const __m128i level = _mm_sra_epi32(_mm_add_epi32(all, half), shift), words = _mm_packs_epi32(level, level);
@@ -108,8 +110,8 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
 }
 
 // Rows mixed, 32 bytes at a time, two rows a step.
-__attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t in_row, const int16_t* w, int32_t count, int32_t precision, int64_t n,
-                                                      uint8_t* out) {
+__attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t in_row, const int16_t* w, int32_t count, int32_t precision,
+                                                      int64_t n, uint8_t* out) {
   const __m128i shift = _mm_cvtsi32_si128(precision);
   const __m256i half = _mm256_set1_epi32(precision > 0 ? 1 << (precision - 1) : 0), zero = _mm256_setzero_si256();
   int64_t i = 0;
@@ -127,7 +129,8 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
       sum[3] = _mm256_add_epi32(sum[3], _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), weights));
     }
     for (__m256i& s : sum) s = _mm256_sra_epi32(s, shift);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_packus_epi16(_mm256_packs_epi32(sum[0], sum[1]), _mm256_packs_epi32(sum[2], sum[3])));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm256_packus_epi16(_mm256_packs_epi32(sum[0], sum[1]), _mm256_packs_epi32(sum[2], sum[3])));
   }
   return i;
 }

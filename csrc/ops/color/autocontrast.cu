@@ -204,8 +204,8 @@ void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bo
   const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((most + 8 * kThreads - 1) / (8 * kThreads), 1, 1 << 16));
   const cudaStream_t stream = current_cuda_stream();
   extremes_gpu<<<dim3(kParts, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), static_cast<Extremes*>(parts.data()));
-  stretch_gpu<<<dim3(blocks, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), value_range(in.dtype()),
-                                                           !is_floating_dtype(in.dtype()), static_cast<const Extremes*>(parts.data()));
+  stretch_gpu<<<dim3(blocks, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), value_range(in.dtype()), !is_floating_dtype(in.dtype()),
+                                                           static_cast<const Extremes*>(parts.data()));
   check_launch("autocontrast");
 }
 #endif
@@ -222,8 +222,7 @@ void autocontrast(const Tensor& input, const MaybeTensor& input_shapes, int64_t 
     const char* from = static_cast<const char*>(in.data(i));
     char* to = static_cast<char*>(out.data(i));
     for (int64_t k = 0; k < p.planes && bytes > 0; ++k, from += bytes, to += bytes) {
-      if (in.dtype() == DType::uint8)
-        stretch_bytes(reinterpret_cast<const uint8_t*>(from), p.pixels, p.channels, reinterpret_cast<uint8_t*>(to));
+      if (in.dtype() == DType::uint8) stretch_bytes(reinterpret_cast<const uint8_t*>(from), p.pixels, p.channels, reinterpret_cast<uint8_t*>(to));
       else stretch_rows(from, in.dtype(), p.pixels, p.channels, to);
     }
   });

@@ -66,8 +66,7 @@ double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
 void level_table(const Steps& steps, float mean, const Levels& levels, uint8_t* table) {
   for (int v = 0; v < kLevels; ++v) {
     auto value = static_cast<float>(v);
-    for (int k = 0; k < steps.count; ++k)
-      value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.most);
+    for (int k = 0; k < steps.count; ++k) value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.most);
     table[v] = static_cast<uint8_t>(value);
   }
 }

@@ -126,7 +126,8 @@ class Arguments {
       const double factor = factors.of_frame(i, f);
       const bool hue = kind == kHue;
       if (hue ? !(factor >= -0.5 && factor <= 0.5) : !(factor >= 0.0 && factor < 1e30))
-        fail(Error::Value, "color_jitter: sample ", i, ": ", kNames[kind], hue ? " must be from -0.5 to 0.5" : " must not be negative", ", got ", factor);
+        fail(Error::Value, "color_jitter: sample ", i, ": ", kNames[kind], hue ? " must be from -0.5 to 0.5" : " must not be negative", ", got ",
+             factor);
       if (factor == (hue ? 0.0 : 1.0) || (channels == 1 && kind > kContrast)) continue;
       if (kind != kContrast && made.contrast == made.count) ++made.contrast;
       made.step[made.count++] = {static_cast<int32_t>(kind), static_cast<float>(hue ? 6.0 * factor : factor), static_cast<float>(1.0 - factor)};

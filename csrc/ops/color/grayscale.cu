@@ -90,10 +90,11 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
   if (input.is_cuda()) {
     std::vector<Run> runs;
     int64_t most = 0;
-    for (int64_t i = 0; i < in.size(); ++i) for_runs(i, [&](const Run& run) {
-      runs.push_back(run);
-      most = std::max(most, run.from.pixels);
-    });
+    for (int64_t i = 0; i < in.size(); ++i)
+      for_runs(i, [&](const Run& run) {
+        runs.push_back(run);
+        most = std::max(most, run.from.pixels);
+      });
     if (runs.empty() || most == 0) return;
     const CudaTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());

@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kThreads) copy_runs_gpu(const Groups* groups, 
     const Groups g = groups[k];
     const int64_t run = g.bytes / item, elements = g.outer * g.channels * run;
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < elements; e += int64_t{gridDim.x} * kThreads) {
-      const int64_t group = e / (g.channels * run), channel = e / run % g.channels, at = (group * g.channels + from[g.first + channel]) * run + e % run;
+      const int64_t group = e / (g.channels * run), channel = e / run % g.channels,
+                    at = (group * g.channels + from[g.first + channel]) * run + e % run;
       if (item == 1) g.out[e] = g.in[at];
       else if (item == 2) reinterpret_cast<uint16_t*>(g.out)[e] = reinterpret_cast<const uint16_t*>(g.in)[at];
       else if (item == 4) reinterpret_cast<uint32_t*>(g.out)[e] = reinterpret_cast<const uint32_t*>(g.in)[at];

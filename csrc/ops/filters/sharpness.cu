@@ -50,7 +50,8 @@ bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
 // Rows as floats; the sums of three rows are added up with their neighbours.
 template <bool whole>
-void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& given, float* columns, float* out) {
+void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& given, float* columns,
+                 float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict a = above;
     const float* __restrict b = row;
@@ -60,7 +61,8 @@ void sharpen_row(const float* above, const float* row, const float* below, int64
     const int64_t count = n, last = n - step, pixel = step;
     const Sharpen sharpen = given;
     for (int64_t k = 0; k < count; ++k) sums[k] = a[k] + b[k] + c[k];
-    for (int64_t k = 0; k < pixel; ++k) made[k] = sharpen.template limited<whole>(b[k]), made[last + k] = sharpen.template limited<whole>(b[last + k]);
+    for (int64_t k = 0; k < pixel; ++k)
+      made[k] = sharpen.template limited<whole>(b[k]), made[last + k] = sharpen.template limited<whole>(b[last + k]);
     for (int64_t k = pixel; k < last; ++k) made[k] = sharpen.template value<whole>(b[k], sums[k - pixel] + sums[k] + sums[k + pixel] + 3.0f * b[k]);
   });
 }

@@ -7,8 +7,8 @@ namespace ndd {
 namespace {
 
 void warp_perspective(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& mtx, const MaybeTensor& mtx_shapes,
-                      const MaybeTensor& matrix, const Tensor& fill_value, int64_t border, int64_t interp_type, bool inverse_map, bool centred, bool fades,
-                      int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
+                      const MaybeTensor& matrix, const Tensor& fill_value, int64_t border, int64_t interp_type, bool inverse_map, bool centred,
+                      bool fades, int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
   const WarpImages images("experimental.warp_perspective", {input, input_shapes}, {output, output_shapes}, static_cast<Border>(border), fill_value,
                           first_spatial, 2, frames, fades);
   const PerspectiveRule rule{!inverse_map, centred};
