@@ -160,11 +160,7 @@ class WorkerPool:
         layout = self._layouts[source]
         memory = self._memories[self._first[source] + result.number % layout.slots * layout.parts + result.part]
         shared = memory.at_least(result.size) if result.size else None
-
-        def filled(one: Any) -> Any:
-            return [filled(part) for part in one] if isinstance(one, list) else view(shared, Placed(*one))
-
-        return filled(result.items)
+        return _over(shared, result.items)
 
     def _receive_some(self) -> None:
         self._check()
@@ -231,6 +227,11 @@ class WorkerPool:
         self._arrived.clear()
         for one in self._memories:
             one.close()
+
+
+# Not a function inside another one: that would be a cycle with the memory, which only the garbage collector ends.
+def _over(shared: Any, one: Any) -> Any:
+    return [_over(shared, part) for part in one] if isinstance(one, list) else view(shared, Placed(*one))
 
 
 class _Passed:
