@@ -3,7 +3,7 @@
 
 import enum
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,6 +174,13 @@ class ArithmeticOperation(Operation):
         return (result,)
 
 
+def _filled(part: Any, indices: Iterator[Batch]) -> Any:
+    """Return a part of an index with the values of the nodes in it."""
+    if isinstance(part, slice):
+        return slice(_filled(part.start, indices), _filled(part.stop, indices), _filled(part.step, indices))
+    return _scalar(next(indices)) if isinstance(part, DataNode) else part
+
+
 class SubscriptOperation(Operation):
     """Indexing of samples. ``key`` has DataNodes, which stand for the inputs after the first one."""
 
@@ -184,13 +191,7 @@ class SubscriptOperation(Operation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Take a part of every sample."""
         indices = iter(inputs[1:])
-
-        def filled(part: Any) -> Any:
-            if isinstance(part, slice):
-                return slice(filled(part.start), filled(part.stop), filled(part.step))
-            return _scalar(next(indices)) if isinstance(part, DataNode) else part
-
-        keys_ = tuple(filled(part) for part in self.key)
+        keys_ = tuple(_filled(part, indices) for part in self.key)
         try:
             taken = inputs[0].slice[keys_] if keys_ else inputs[0]
         except (IndexError, TypeError) as error:  # one kind for all faults of data

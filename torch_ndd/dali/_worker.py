@@ -226,23 +226,25 @@ def _array(data: Any) -> np.ndarray:
     )
 
 
+# Not a function inside `_written`, whose cycle would hold the arrays until the garbage collector runs.
+def _place(one: Any, arrays: list[np.ndarray], places: list[Placed]) -> Any:
+    if isinstance(one, list):
+        return [_place(part, arrays, places) for part in one]
+    if one.dtype.hasobject or one.dtype.kind not in "biuf":
+        raise TypeError(f"a source must return arrays of numbers, got the type {one.dtype}")
+    end = places[-1].offset + arrays[-1].nbytes if places else 0
+    placed = Placed(one.dtype.str, one.shape, end + -end % ALIGNMENT)
+    arrays.append(one)
+    places.append(placed)
+    return tuple(placed)
+
+
 def _written(items: Any, memory: Memory) -> tuple[Any, int]:
     """Write all arrays to shared memory. Return their places in the structure of ``items``, and the size."""
     arrays: list[np.ndarray] = []
     places: list[Placed] = []
 
-    def place(one: Any) -> Any:
-        if isinstance(one, list):
-            return [place(part) for part in one]
-        if one.dtype.hasobject or one.dtype.kind not in "biuf":
-            raise TypeError(f"a source must return arrays of numbers, got the type {one.dtype}")
-        end = places[-1].offset + arrays[-1].nbytes if places else 0
-        placed = Placed(one.dtype.str, one.shape, end + -end % ALIGNMENT)
-        arrays.append(one)
-        places.append(placed)
-        return tuple(placed)
-
-    structure = place(items)
+    structure = _place(items, arrays, places)
     size = places[-1].offset + arrays[-1].nbytes if places else 0
     if size:
         shared = memory.at_least(size)
