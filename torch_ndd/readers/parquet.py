@@ -171,14 +171,14 @@ class Parquet(Reader):
                 raise RuntimeError(f"{self._op}: no samples can be made from column {name!r} of type {known[name][1]}")
         return [known[name][0] for name in self._columns]
 
-    def _place(self, sample: int) -> tuple[int, int]:
+    def _row(self, sample: int) -> tuple[int, int]:
         """Return the row group of a sample and its row there."""
         group = int(np.searchsorted(self._begins, sample, "right")) - 1
         return group, int(sample - self._begins[group])
 
     def _source(self, sample: int) -> str:
         assert self._paths is not None
-        group, _ = self._place(sample)
+        group, _ = self._row(sample)
         file = self._groups[group, 0]
         first = np.searchsorted(self._groups[:, 0], file)
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
@@ -244,7 +244,7 @@ class Parquet(Reader):
 
     def _folders(self, samples: np.ndarray) -> list[str]:
         assert self._paths is not None
-        return [self._paths[self._groups[self._place(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
+        return [self._paths[self._groups[self._row(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
 
     def _table(self, group: int) -> Any:
         """Return a row group, from the cache if it is there."""
