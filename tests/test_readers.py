@@ -297,7 +297,7 @@ def test_metadata(folder: Path) -> None:
 
 
 def test_public_members() -> None:
-    protocol = {"state_dict", "load_state_dict", "set_epoch", "errors"}
+    protocol = {"state_dict", "load_state_dict", "set_epoch", "errors", "classes"}
     members = {name for name in dir(ndd.readers.File) if not name.startswith("_")} - set(dir(torch.utils.data.IterableDataset)) - protocol
     assert members == {"next_epoch", "get_metadata", "get_state", "set_state"}
     assert next(iter(inspect.signature(ndd.readers.File).parameters)) == "max_batch_size"
