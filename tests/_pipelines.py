@@ -114,3 +114,22 @@ def ours_raises(program: Program, kind: type[Exception], match: str = "") -> Exc
 def shown(value: object) -> str:
     """Return a name for a parameter of a test: without addresses, which differ between the processes of a run."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def full(value: float, n: int = 3, shape: tuple[int, ...] = (2,)) -> np.ndarray:
+    """Return a batch of one value."""
+    return np.full((n, *shape), value, np.float32)
+
+
+def iterations(pipe: Any, count: int) -> list[Any]:
+    """Return what runs give: outputs, "stop" and a reset, or the class of the error."""
+    log: list[Any] = []
+    for _ in range(count):
+        try:
+            log.append(plain(pipe.run()))
+        except StopIteration:
+            log.append("stop")
+            pipe.reset()
+        except Exception as error:
+            log.append(type(error))
+    return log

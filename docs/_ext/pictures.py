@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from PIL import Image, ImageDraw
 from samples import names
 
@@ -61,18 +60,11 @@ def draw(example: Example) -> tuple[Image.Image | None, str]:
 
     shown = value("show") if "show" in options else space["out"]
     rate = value("rate")
-    after = ndd.show(_drawable(shown), boxes=value("boxes"), masks=value("masks"), sample_rate=rate, columns=value("columns"), labels=value("labels"))
+    after = ndd.show(shown, boxes=value("boxes"), masks=value("masks"), sample_rate=rate, columns=value("columns"), labels=value("labels"))
     if "before" not in options:
         return after, printed
-    before = ndd.show(
-        _drawable(value("before")), boxes=value("before_boxes"), masks=value("before_masks"), sample_rate=rate, columns=value("columns")
-    )
+    before = ndd.show(value("before"), boxes=value("before_boxes"), masks=value("before_masks"), sample_rate=rate, columns=value("columns"))
     return _beside(before, after), printed
-
-
-def _drawable(value: Any) -> Any:
-    """A normalized image in planes is drawn as it is; a Batch of matrices or numbers cannot be."""
-    return value.torch() if isinstance(value, ndd.Tensor) and value.layout is None and isinstance(value.torch(), torch.Tensor) else value
 
 
 def _beside(before: Image.Image, after: Image.Image) -> Image.Image:

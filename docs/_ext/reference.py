@@ -8,17 +8,8 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-import torch_ndd as ndd
 from torch_ndd._core.arguments import Role
 from torch_ndd._core.definition import OPERATORS
-
-
-def found(name: str) -> Any:
-    """Return the public object of a dotted name below ``torch_ndd``."""
-    value: Any = ndd
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def without_effect(name: str) -> list[str]:

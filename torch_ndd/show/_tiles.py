@@ -82,10 +82,10 @@ def _samples(value: Any) -> tuple[list[torch.Tensor], str]:
     elif isinstance(value, torch.Tensor):
         layout = ""
         samples = list(value) if value.ndim in (4, 5) or (value.ndim == 2 and value.is_floating_point() and _is_sound(value[0])) else [value]
-    elif isinstance(value, Sequence) or hasattr(value, "__array__"):
+    elif hasattr(value, "__array__"):
+        return _samples(torch.as_tensor(value))
+    elif isinstance(value, Sequence):
         samples, layout = [torch.as_tensor(sample) for sample in value], ""
-        if hasattr(value, "__array__"):
-            return _samples(torch.as_tensor(value))
     else:
         raise ValueError(f"show: cannot draw a {type(value).__name__}; give a Batch, a Tensor, tensors, a reader or a loader")
     return [sample.detach().cpu() for sample in samples], layout

@@ -10,27 +10,9 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, plain, shown, sub
+from _pipelines import both, full, iterations, ours_raises, plain, shown, sub
 
 import torch_ndd.dali as ours
-
-
-def full(value, n=3, shape=(2,)):
-    return np.full((n, *shape), value, np.float32)
-
-
-def iterations(pipe, count):
-    """Return what runs give: outputs, "stop" and a reset, or the class of the error."""
-    log = []
-    for _ in range(count):
-        try:
-            log.append(plain(pipe.run()))
-        except StopIteration:
-            log.append("stop")
-            pipe.reset()
-        except Exception as error:
-            log.append(type(error))
-    return log
 
 
 def made(dali, source=None, batch_size=3, depth=2, more=None, **options):

@@ -12,26 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, plain, sub
+from _pipelines import both, full, iterations, ours_raises, sub
 
 import torch_ndd.dali as ours
-
-
-def full(value, n=3, shape=(2,)):
-    return np.full((n, *shape), value, np.float32)
-
-
-def iterations(pipe, count):
-    log = []
-    for _ in range(count):
-        try:
-            log.append(plain(pipe.run()))
-        except StopIteration:
-            log.append("stop")
-            pipe.reset()
-        except Exception as error:
-            log.append(type(error))
-    return log
 
 
 def made(dali, source, batch_size=3, depth=2, workers=1, start="fork", pickler=None, parallel=True, **options):
