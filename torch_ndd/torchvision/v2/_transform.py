@@ -57,9 +57,17 @@ class Transform(reference.Transform):
         self.check_inputs(leaves)
         if size == 0:
             return sample
+        made = self._acted(leaves, size)
+        return sample if made is None else unflatten(made, spec)
+
+    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+        """Return the transformed leaves of a sample, or of a batch of ``size`` samples; None if nothing changes."""
+        return self._transformed(leaves)
+
+    def _transformed(self, leaves: list[Any]) -> list[Any]:
         needs = self._needs_transform_list(leaves)
         params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
-        return unflatten([self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)], spec)
+        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
 
     @property
     def _name(self) -> str:
@@ -98,34 +106,20 @@ class RandomApplied(Batched):
 
     p: float
 
-    def forward(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several."""
-        sample = sample_of(inputs)
-        leaves, spec = flatten(sample)
-        size = batch_size_of(self._name, leaves)
-        if size is not None and not self._takes_batches:
-            return per_sample(self._name, self, inputs, size)
-        self.check_inputs(leaves)
-        if size == 0:
-            return sample
+    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
         acts = Draws(size).happens(self.p)
         if size is None:
-            return unflatten(self._applied(leaves), spec) if bool(acts) else sample
+            return self._transformed(leaves) if bool(acts) else None
         if not torch.compiler.is_compiling():
             if bool(acts.all()):
-                return unflatten(self._applied(leaves), spec)
+                return self._transformed(leaves)
             if not bool(acts.any()):
-                return sample
-        return unflatten(self._applied_where(acts, leaves), spec)
-
-    def _applied(self, leaves: list[Any]) -> list[Any]:
-        needs = self._needs_transform_list(leaves)
-        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
-        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+                return None
+        return self._applied_where(acts, leaves)
 
     def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         """Transform the samples for which ``acts`` is true."""
-        return applied_to_some(self._name, acts, leaves, self._applied)
+        return applied_to_some(self._name, acts, leaves, self._transformed)
 
 
 def applied_to_some(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply: Callable[[list[Any]], list[Any]]) -> list[Any]:
