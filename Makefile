@@ -14,13 +14,17 @@ EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_inf
 INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD)
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
-.PHONY: demo test build lint docs wheel bench asan fuzz emulated-cuda clean
+.PHONY: demo test whole build lint docs wheel bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp build lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+# The same with all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py).
+whole:
+	TORCH_NDD_WHOLE=1 $(MAKE) test
 
 build: | $(VENV)/build.stamp
 	@if [ -f $(BUILD)/build.ninja ]; then $(BIN)/ninja -C $(BUILD); fi

@@ -31,8 +31,13 @@ def main(arguments: list[str] | None = None) -> int:
     whole.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
     whole.add_argument("--rounds", type=int, default=5)
     whole.add_argument("--steps", type=int, default=4, help="batches a round")
+    large = suites.add_parser("large", parents=[common], help="JPEGs of 12 megapixels to 224x224")
+    large.add_argument("--images", type=int, default=16, help="how many JPEGs to write")
+    large.add_argument("--rounds", type=int, default=5)
+    large.add_argument("--steps", type=int, default=3, help="batches of 8 a round")
     operators = suites.add_parser("ops", parents=[common], help="every operator on 16 VGA photographs")
     operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
+    operators.add_argument("--cold", action="store_true", help="single calls of torch_ndd and DALI, each with other data in the caches")
     operators.add_argument("--rounds", type=int, default=7)
     operators.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
     unusual_ones = suites.add_parser("unusual", parents=[common], help="operators with unusual arguments and inputs, against DALI")
@@ -74,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, main_job, ops, readers, recipes, torchvision, training, unusual
+    from . import _report, _results, compiled, large, main_job, ops, readers, recipes, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
@@ -82,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     suites: dict[str, Any] = {
         **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
-        **{"compiled": compiled, "readers": readers, "training": training},
+        **{"compiled": compiled, "large": large, "readers": readers, "training": training},
     }
     if options.device == "cuda":
         import torch

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,30 @@ def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
             images = ndd.decoders.image_random_crop(jpegs)
+            images = ndd.resize(images, size=[224, 224])
+            mirror = ndd.random.coin_flip(batch_size=64, probability=0.5)
+            images = ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+            yield images.torch(), classes.torch()
+
+
+def cached(job: Job, folder: bool = False, share: float = 1.0) -> Batches:
+    """The fused program from the second epoch on, with a cache that holds this share of the decoded images, in memory or in a folder."""
+    ndd = _threaded("torch_ndd", job.threads)
+    with tempfile.TemporaryDirectory(prefix="torch_ndd_cache_") as place:
+        needed = 0
+        for jpegs, _ in ndd.readers.File(files=job.files, labels=[0] * len(job.files)).next_epoch(batch_size=64):
+            needed += sum(-(-int(one.torch().prod()) // 4096) * 4096 + 4096 for one in ndd.peek_image_shape(jpegs).tensors)
+        cache = ndd.decoders.cache(int(needed * share), place if folder else None)
+        for jpegs, _ in ndd.readers.File(files=job.files, labels=[0] * len(job.files)).next_epoch(batch_size=64):
+            ndd.decoders.image_random_crop(jpegs, cache=cache).evaluate()
+        yield from _cached_epochs(ndd, job, cache)
+
+
+def _cached_epochs(ndd: ModuleType, job: Job, cache: Any) -> Batches:
+    reader = ndd.readers.File(**job.epoch, random_shuffle=True)
+    while True:
+        for jpegs, classes in reader.next_epoch(batch_size=64):
+            images = ndd.decoders.image_random_crop(jpegs, cache=cache)
             images = ndd.resize(images, size=[224, 224])
             mirror = ndd.random.coin_flip(batch_size=64, probability=0.5)
             images = ndd.crop_mirror_normalize(images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
@@ -199,6 +224,9 @@ def competitors(threads: int) -> dict[str, Competitor]:
         "torch_ndd, DataLoader": Competitor(run_ahead, {}, "torch_ndd"),
         "torch_ndd, DataLoader, torch.compile": Competitor(run_ahead, {"compiled": True}, "torch_ndd"),
         "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
+        "torch_ndd, all images cached": Competitor(cached, {}, "torch_ndd"),
+        "torch_ndd, all cached in a folder": Competitor(cached, {"folder": True}, "torch_ndd"),
+        "torch_ndd, half of the images cached": Competitor(cached, {"share": 0.5}, "torch_ndd"),
         "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
         "torch_ndd.dali pipeline": Competitor(pipeline, {"fused": False, "package": "torch_ndd.dali"}, "torch_ndd"),
         "torch_ndd.dali pipeline, fused crop": Competitor(pipeline, {"fused": True, "package": "torch_ndd.dali"}, "torch_ndd"),

@@ -4,6 +4,9 @@
 All read the same pixels in the same order in memory (uint8, HWC), and each makes new, contiguous output. Of the ways in
 which a competitor can be run the faster one counts: DALI queued or in the calling thread; OpenCV with its own threads
 or one image to each thread of a pool; NumPy in one thread or a pool; torchvision on the whole batch or one image to each thread of a pool.
+
+With ``--cold`` torch_ndd and DALI alone make single calls, and before each of them other data is in the caches of all cores, as after the step of a
+model. In the rows of calls alone it is one call, without its result.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from . import _rounds
+from ._cold import Caches
 from ._process import Handler, Peer, installed, limit_threads, running
 from ._report import colour, ratio
 from .cases import CASES, DATA, Case
@@ -30,6 +35,10 @@ SUBJECT = "torch_ndd"
 # So many calls are issued before their results are waited for, when the call alone is timed.
 CALLS = 100
 
+# With cold caches: what each row should reach against DALI, decoding apart, and the geometric mean of all; calls of a measurement.
+COLD_BAR, COLD_MEAN = 1.3, 5.5
+COLD_CALLS = 5
+
 # Runs a case once and returns the seconds that a call took.
 Way = Callable[[], float]
 
@@ -37,14 +46,14 @@ Way = Callable[[], float]
 # --- The competitors: each lists the ways in which it can run a case ----------------------------------------
 
 
-def torch_ndd(case: Case, threads: int) -> dict[str, Way]:
+def torch_ndd(case: Case, threads: int, calls: int = CALLS) -> dict[str, Way]:
     """The plain imperative call; the clock stops when the result is there."""
-    return {"plain": _imperative("torch_ndd", "torch_ndd.types", case, threads)}
+    return {"plain": _imperative("torch_ndd", "torch_ndd.types", case, threads, calls)}
 
 
-def dali(case: Case, threads: int) -> dict[str, Way]:
+def dali(case: Case, threads: int, calls: int = CALLS) -> dict[str, Way]:
     """The same program under DALI's dynamic mode."""
-    queued = _imperative("nvidia.dali.experimental.dynamic", "nvidia.dali.types", case, threads)
+    queued = _imperative("nvidia.dali.experimental.dynamic", "nvidia.dali.types", case, threads, calls)
     mode = importlib.import_module("nvidia.dali.experimental.dynamic").EvalMode
 
     def in_calling_thread() -> float:
@@ -129,7 +138,7 @@ def imperative(module: str, types: str, case: Case, threads: int) -> Callable[[]
     return lambda: case.ndd(ndd, constants, batch)
 
 
-def _imperative(module: str, types: str, case: Case, threads: int) -> Way:
+def _imperative(module: str, types: str, case: Case, threads: int, calls: int) -> Way:
     call = imperative(module, types, case, threads)
 
     def evaluated() -> float:
@@ -137,10 +146,10 @@ def _imperative(module: str, types: str, case: Case, threads: int) -> Way:
 
     def call_only() -> float:
         results = []
-        seconds = _seconds(lambda: results.extend(call() for _ in range(CALLS)))
+        seconds = _seconds(lambda: results.extend(call() for _ in range(calls)))
         for result in results:
             result.evaluate()
-        return seconds / CALLS
+        return seconds / calls
 
     return call_only if case.call_only else evaluated
 
@@ -153,7 +162,34 @@ def _seconds(function: Callable[[], Any]) -> float:
     return seconds
 
 
+COLD_COMPETITORS = {SUBJECT: torch_ndd, "DALI": dali}
+
 # --- Measuring ------------------------------------------------------------------------------------------
+
+
+def cold_handler(competitor: str, threads: int) -> Handler:
+    """As `handler`, with other data in the caches before each call."""
+    caches = Caches()
+    prepared: dict[str, dict[str, Way]] = {}
+
+    def seconds(name: str) -> dict[str, float]:
+        if name not in prepared:
+            prepared.clear()
+            prepared[name] = COLD_COMPETITORS[competitor](CASES[name], threads, 1)  # the second of many calls finds what the first one has read
+            for way in prepared[name].values():
+                way()
+        gc.collect()
+        taken: dict[str, list[float]] = {key: [] for key in prepared[name]}
+        for _ in range(COLD_CALLS):
+            for key, way in prepared[name].items():
+                caches.sweep()
+                taken[key].append(way())
+        return {key: statistics.median(times) for key, times in taken.items()}
+
+    importlib.import_module(COMPETITORS[competitor][1])
+    gc.collect()
+    gc.freeze()
+    return seconds
 
 
 def handler(competitor: str, threads: int, milliseconds: float, cases: Mapping[str, Case] = CASES) -> Handler:
@@ -184,23 +220,27 @@ def _repeats(way: Way, milliseconds: float) -> int:
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     limit_threads(options.threads)
-    processes = {
-        name: (handler, (name, options.threads, options.milliseconds))
+    cold = options.cold
+    processes: dict[str, tuple[Callable[..., Handler], tuple[Any, ...]]] = {
+        name: (cold_handler, (name, options.threads)) if cold else (handler, (name, options.threads, options.milliseconds))
         for name, (_, module) in COMPETITORS.items()
-        if installed(module) and (name == SUBJECT or options.against is None or options.against.search(name))
+        if installed(module) and (name == SUBJECT or (name in COLD_COMPETITORS if cold else options.against is None or options.against.search(name)))
     }
     chosen = [name for name in CASES if options.only is None or options.only.search(name)]
     console.print(f"16 photographs of 640x480, {options.rounds} rounds; milliseconds for the whole batch", highlight=False)
     with running(processes) as (peers, failed):
         progress = track(chosen, description="operators", transient=True)
         figures = {name: measure(name, peers, options.rounds) for name in progress}
-    _print(console, figures, [peer.name for peer in peers])
+    if cold:
+        _print_cold(console, figures)
+    else:
+        _print(console, figures, [peer.name for peer in peers])
     for name, row in figures.items():
         if SUBJECT in row["failed"]:
             failed[f"{SUBJECT} {name}"] = row["failed"][SUBJECT]
     for name, text in failed.items():
         console.print(f"{name} failed:", text.strip().splitlines()[-1], style="red", highlight=False, markup=False)
-    return {"results": figures, "failed": failed}
+    return {**({"suite": "cold"} if cold else {}), "results": figures, "failed": failed}
 
 
 def measure(name: str, peers: list[Peer], rounds: int) -> dict[str, Any]:
@@ -237,3 +277,21 @@ def _print(console: Console, figures: dict[str, dict[str, Any]], peers: list[str
             colour(min(times.values())) if times else "",
         )
     console.print(table)
+
+
+def _print_cold(console: Console, figures: dict[str, dict[str, Any]]) -> None:
+    rows = sorted(((row["torch_ndd_ratio"]["DALI"], name) for name, row in figures.items() if "DALI" in row["torch_ndd_ratio"]))
+    table = Table(title="operators with cold caches: milliseconds of a single call, and how many times faster torch_ndd is than DALI")
+    for heading in ("operator", "torch_ndd ms", "DALI ms", "x DALI"):
+        table.add_column(heading, justify="left" if heading == "operator" else "right")
+    for times, name in rows:
+        milliseconds = figures[name]["ms"]
+        table.add_row(name, f"{milliseconds[SUBJECT]:.3f}", f"{milliseconds['DALI']:.3f}", colour(times, COLD_BAR))
+    console.print(table)
+    if not rows:
+        console.print("no row of both torch_ndd and DALI", style="red")
+        return
+    below = [f"{name} ({times:.2f})" for times, name in rows if times < COLD_BAR and not name.startswith("decoders.")]
+    console.print(f"rows under {COLD_BAR}, decoding apart: {', '.join(below) or 'none'}", highlight=False)
+    mean = math.exp(statistics.fmean(math.log(times) for times, _ in rows))
+    console.print(f"geometric mean of {len(rows)} rows: {colour(mean, COLD_MEAN)} (bar {COLD_MEAN})", highlight=False)

@@ -65,6 +65,18 @@ def ours(recipe: str, folder: str, threads: int) -> Iterator[Any]:
         yield from loader
 
 
+def _posterize_to_black(worker: int = 0) -> None:
+    """Let Pillow posterize to 0 bits, which timm asks for at the largest magnitude and Pillow 13 refuses: black, as before."""
+    from PIL import Image, ImageOps
+
+    posterize = ImageOps.posterize
+
+    def posterized(image: Image.Image, bits: int) -> Image.Image:
+        return posterize(image, bits) if bits else image.point([0] * 256 * len(image.getbands()))
+
+    ImageOps.posterize = posterized
+
+
 def theirs(recipe: str, folder: str, threads: int) -> Iterator[Any]:
     """Yield batches of torch's loader without an end."""
     from torchvision.datasets import ImageFolder
@@ -78,7 +90,9 @@ def theirs(recipe: str, folder: str, threads: int) -> Iterator[Any]:
     else:
         one = transform(recipe)
     dataset = ImageFolder(folder, one)
-    loader = torch.utils.data.DataLoader(dataset, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, persistent_workers=True)
+    loader: Any = torch.utils.data.DataLoader(
+        dataset, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, persistent_workers=True, worker_init_fn=_posterize_to_black
+    )
     while True:
         for images, labels in loader:
             yield mixup(images, labels)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _pipelines import both, ours
 
 BATCH = 9
 
@@ -24,3 +25,18 @@ def defined(dali: Any, function: Callable[..., Any], runs: int = 2, **given: Any
     pipe = pipeline()
     pipe.build()
     return [pipe.run() for _ in range(runs)]
+
+
+def same_as_dali(program: Callable[..., Any]) -> None:
+    """Run a program under both packages and compare."""
+    both(lambda dali: defined(dali, program))
+
+
+def same_as_python(program: Callable[..., Any]) -> None:
+    """Compare a program's batch with what Python gives for each sample alone."""
+    for run in range(2):
+        got = defined(ours, program)[run]
+        for k in range(BATCH):
+            wanted = program(ours, k, k % 2 == 0, np.full((2, 3), run * BATCH + k, np.int32))
+            for one, other in zip(got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+                np.testing.assert_array_equal(one.at(k), np.asarray(other), err_msg=f"sample {k}")

@@ -68,17 +68,17 @@ def outcomes(program: Program) -> tuple[Result, Result] | None:
     return ours, theirs
 
 
-def assert_alike(program: Program) -> None:
-    """Check that everything but the values is equal."""
+def assert_alike(program: Program) -> tuple[Result, Result] | None:
+    """Check that everything but the values is equal, and return :func:`outcomes`."""
     if (results := outcomes(program)) is not None:
         ours, theirs = results
         assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
+    return results
 
 
 def assert_same(program: Program, tolerance: float = 0.0) -> None:
     """Check that everything is equal; ``tolerance`` is relative."""
-    assert_alike(program)
-    if (results := outcomes(program)) is not None:
+    if (results := assert_alike(program)) is not None:
         for one, other in zip(results[0].samples, results[1].samples, strict=True):
             np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), rtol=tolerance)
 

@@ -133,3 +133,13 @@ def iterations(pipe: Any, count: int) -> list[Any]:
         except Exception as error:
             log.append(type(error))
     return log
+
+
+def define(dali: Any, function: Callable[[], Any], batch_size: int = 4, **more: Any) -> Any:
+    """Return a pipeline of a definition."""
+    return dali.pipeline_def(function)(batch_size=batch_size, **{"num_threads": 1, "device_id": None, **more})
+
+
+def numbers(batch: Any) -> list[int]:
+    """Return the first number of each sample of an output."""
+    return [int(batch.at(k).ravel()[0]) for k in range(len(batch))]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures and options. In CI (the environment variable ``CI``) a missing dependency is a failure rather than a skip."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -15,6 +16,7 @@ from _forks import Forks
 
 import torch_ndd as ndd
 from torch_ndd._core import native
+from torch_ndd.decoders._scale import libjpeg_version
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONAL = (
@@ -38,6 +40,9 @@ OPTIONAL = (
 # Last, so that an installed torch_ndd stays in front of the checkout's: for the package `benchmarks`.
 sys.path.append(str(ROOT))
 CI = bool(os.environ.get("CI"))
+# With TORCH_NDD_WHOLE=1 (`make whole`) every case is compiled and damaged files come by the thousand. Without, the modules choose a part of
+# both, because the rest takes about a third of the suite's time.
+WHOLE = bool(os.environ.get("TORCH_NDD_WHOLE"))
 HAS_CUDA_KERNELS = any(backend == "CUDA" for _, backend in native.KERNELS)
 
 if "DALI_EXTRA_PATH" not in os.environ and (data := ROOT.parent / "shared" / "dali_extra").is_dir():
@@ -59,6 +64,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for name in ("jax", "ml_dtypes", "numba", *OPTIONAL):
         if importlib.util.find_spec(name) is None:
             missing.append(f"{name}, with which tests exchange or compare data")
+    if libjpeg_version() is None:
+        missing.append("libjpeg-turbo, with which JPEGs are decoded at a part of their size: apt install libjpeg-dev, and build again")
     if shutil.which("ffmpeg") is None:
         missing.append("ffmpeg, which torchcodec decodes videos with")
     if CI and missing:
@@ -67,11 +74,42 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError("--device=cuda needs a GPU and a library built with nvcc")
 
 
+# Modules with tests of 5 s or more. They come first, so that at the end no process of several runs one alone.
+LONG = (
+    "docs/test_site.py",
+    "test_bad_images.py",
+    "test_extension.py",
+    "test_contributing.py",
+    "test_ray.py",
+    "test_examples.py",
+    "test_lightning.py",
+    "test_distributed.py",
+    "test_bench.py",
+    "docs/test_tasks.py",
+    "test_threads.py",
+    "test_compile.py",
+    "readers/test_interruptions.py",
+    "readers/test_corrupt_containers.py",
+    "readers/test_damage.py",
+    "readers/test_ten_million_files.py",
+    "dali/pipeline/test_numba_function.py",
+    "dali/pipeline/test_parallel_source.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let ``-m device`` select the tests on which ``--device`` has an effect."""
+    """Let ``-m device`` select the tests on which ``--device`` has an effect; begin with the longest."""
     for item in items:
         if "device" in getattr(item, "fixturenames", ()):
             item.add_marker("device")
+    places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """Hide tens of thousands of tests, and all packages, from the garbage collector, which would go through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -70,7 +70,7 @@ def test_constructors(make: Any) -> None:
         ([[1], [[2]]], {}, RuntimeError, "sample dim"),
         (np.zeros((2, 3, 4)), {"layout": "NHW"}, ValueError, "layout"),
         ([[1]], {"layout": "HW"}, ValueError, "layout"),
-        ([[1]], {"dtype": "float32"}, ValueError, "float32"),
+        ([[1]], {"dtype": "float128"}, ValueError, "float128"),
         ([[1]], {"device": "tpu"}, ValueError, "tpu"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import torch_ndd as ndd
-from benchmarks import _photos, _process, _report, _results, unusual
+from benchmarks import _cold, _photos, _process, _report, _results, ops, unusual
 from benchmarks.cases import CASES, DATA, Case
 from torch_ndd import types
 
@@ -140,3 +140,21 @@ def test_readers(tmp_path: Path) -> None:
     report = bench("readers", *arguments, "--json", str(tmp_path / "readers.json"))
     assert list(report["results"]) == ["Numpy"]
     assert report["results"]["Numpy"]["torch_ndd"]["samples_per_second"] > 0
+
+
+def test_bytes_of_caches(tmp_path: Path) -> None:
+    caches = [("32K", "Data", "3"), ("32K", "Instruction", "3"), ("1024K", "Unified", "3"), ("32M", "Unified", "0-3,8-11")]
+    for k, (size, kind, sharing) in enumerate(caches):
+        folder = tmp_path / "cpu3" / "cache" / f"index{k}"
+        folder.mkdir(parents=True)
+        for name, text in (("size", size), ("type", kind), ("shared_cpu_list", sharing)):
+            (folder / name).write_text(text + "\n")
+    assert _cold.bytes_of_caches(3, tmp_path) == (32 << 10) + (1 << 20) + (4 << 20)
+    assert _cold.bytes_of_caches(4, tmp_path) == 16 << 20
+
+
+def test_a_call_with_cold_caches_of_each_competitor() -> None:
+    ways = ops.cold_handler("torch_ndd", 2)("brightness")
+    assert list(ways) == ["plain"]
+    assert ways["plain"] > 0
+    assert ops.cold_handler("torch_ndd", 2)("tiny: batch + 1, the call alone")["plain"] > 0

@@ -19,9 +19,10 @@ from torch._inductor.utils import run_and_get_code
 
 import torch_ndd as ndd
 from torch_ndd import Batch, EvalMode
-from torch_ndd._core import cuda_work, elementwise
+from torch_ndd._core import cuda_work, elementwise, graph_results
 from torch_ndd._core.cuda_work import StreamWork
 from torch_ndd.random import RNG
+from torch_ndd.testing._properties import assert_compiles
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
 
@@ -151,6 +152,25 @@ def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
     torch.testing.assert_close(made.torch(), FLOATS[chain](*given).torch(), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("chain", ["to planes", "arithmetic"])
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_large_results_are_in_the_memory_of_the_pool(chain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one kernel writes there; what the graph does not return is no result."""
+    monkeypatch.setattr(graph_results, "_MAPPED_BYTES", 1000)
+
+    def step(*given: Any) -> tuple[Any, torch.Tensor]:
+        made = FLOATS[chain](*given)
+        return made, (made * 2).torch().sum()
+
+    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    (made, total), (code,) = run_and_get_code(compiled(step, "inductor"), *given)
+    assert code.count("torch.ops.ndd.empty_pooled.default([2, ") == 1
+    assert "empty_strided_cpu((2, " not in code
+    expected, its_total = step(*given)
+    torch.testing.assert_close(made.torch(), expected.torch(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(total, its_total, rtol=1e-4, atol=1e-2)
+
+
 BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "constants": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8)), mirror=0),
     "a value a sample": lambda x, f, m: normalized(ndd.contrast(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), contrast=f), mirror=m),
@@ -221,7 +241,7 @@ _CPU_PREFERS_KERNELS = {
 
 def test_formulas_that_only_gpus_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU most of these cases use the kernel, so that the generic suite does not see their formulas."""
-    from test_operators import CASES, assert_compiles
+    from test_operators import CASES
 
     monkeypatch.setattr(elementwise, "kernels_on_cpu", False)
     cases = [case for case in CASES if case.operator in _CPU_PREFERS_KERNELS and not case.uncompiled]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _cases import Case
 from _forks import Forks
-from conftest import CI, ROOT
+from conftest import CI, HAS_CUDA_KERNELS, ROOT
 
 from torch_ndd._core import native
 
@@ -107,18 +107,22 @@ def add(copy: Path, place: str) -> Path:
 
 
 def build(source: Path, library: Path) -> None:
-    """Compile with the command of another kernel, and link with the objects of the checkout: to compile them again takes many minutes."""
+    """Compile with the commands of another kernel, and link with the objects of the checkout: to compile them again takes many minutes."""
     ninja = shutil.which("ninja", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert ninja, "ninja is missing, with which the library was built"
     *units, link = subprocess.run([ninja, "-t", "commands", "torch_ndd"], cwd=BUILD, capture_output=True, text=True, check=True).stdout.splitlines()
-    compiling = shlex.split(next(unit for unit in units if re.search(r"/csrc/ops/color/\w+\.cu\b", unit)))
-    made = source.with_suffix(".o")
-    for option, path in (("-c", source), ("-o", made), ("-MF", source.with_suffix(".d"))):
-        compiling[compiling.index(option) + 1] = str(path)
-    subprocess.run(compiling, cwd=source.parent, check=True)
+    objects = []
+    for unit in (unit for unit in units if re.search(r"/csrc/ops/color/posterize\.cu\b", unit)):  # as C++ and, where there is nvcc, for CUDA
+        compiling = shlex.split(unit)
+        made = source.with_suffix(f".{len(objects)}.o")
+        for option, path in (("-c", source), ("-o", made), ("-MF", made.with_suffix(".d"))):
+            compiling[compiling.index(option) + 1] = str(path)
+        subprocess.run(compiling, cwd=source.parent, check=True)
+        objects.append(str(made))
+    assert len(objects) == 1 + HAS_CUDA_KERNELS
     linking = shlex.split(link)[2:-2]  # between ": &&" and "&& :"
     output = linking.index("-o") + 1
-    linking[output : output + 1] = str(library), str(made)
+    linking[output : output + 1] = str(library), *objects
     subprocess.run(linking, cwd=BUILD, check=True)
 
 

@@ -2,8 +2,10 @@
 """``ndd.doctor()`` and ``python -m torch_ndd``."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,7 +101,8 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["codecs"]["JPEG"] == "does not work: RuntimeError: no such codec"
     found = missing(report)
     assert found["JPEG images"] == ("RuntimeError: no such codec", "pip install nvidia-nvimgcodec-cu13")
-    assert found["cv2"][1] == "pip install opencv-python-headless"
+    assert found["optical_flow"] == ("opencv-python-headless not installed", "pip install torch_ndd[flow]")
+    assert report["extras"]["flow"] == "- without opencv-python-headless; for optical_flow"
     assert "g++" in found["a C++ compiler"][1]
     assert "PNG images" not in found
     assert "jax" not in found
@@ -131,3 +134,20 @@ def test_the_command_line() -> None:
     main = __import__("torch_ndd.__main__", fromlist=["main"]).main
     with pytest.raises(SystemExit):
         main(["--help"])
+
+
+def test_every_extra_is_listed() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    assert set(ndd.doctor()["extras"]) == set(extras) - {"bench", "dali", "docs", "test"}
+    for name, found in doctor_module._EXTRAS.items():
+        wanted = {re.split("[>[]", one)[0] for one in extras[name]}
+        assert set(found.packages.values()) == wanted, name
+
+
+def test_a_missing_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "codec", lambda: _raise("torchcodec does not find FFmpeg's libraries\nmore"))
+    report = ndd.doctor()
+    assert "without FFmpeg" in report["extras"]["video"]
+    assert "apt-get install ffmpeg" in missing(report)["decoders.video, readers.Video and VideoResize"][1]

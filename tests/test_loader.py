@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd._core.html import table
 from torch_ndd.testing import assert_resumable
 
 
@@ -252,7 +253,7 @@ def test_statistics(images: list[Path]) -> None:
         pass
     stats = loader.stats
     assert (stats.batches, stats.samples, stats.bytes) == (6, 23, 23 * (3 * 24 * 24 + 1) * 4)
-    assert all(value >= 0 for value in stats)
+    assert all(value >= 0 for value in (*stats[:-1], *stats.operators.values()))
     assert stats.decode > 0  # other operators on images this small may run at the call, which is not counted
     assert 0 <= stats.waited <= 1
 
@@ -302,3 +303,56 @@ def test_fn_runs_where_its_caller_is(images: list[Path]) -> None:
         list(loader_of(images, fn=fn))
         list(loader_of(images, fn=fn, prefetch=0))
     assert seen == [(ndd.EvalMode.sync_cpu, 3, False)] * 6 + [(ndd.EvalMode.sync_cpu, 3, True)] * 6
+
+
+def _data() -> ndd.readers.Dataset:
+    return ndd.readers.Dataset([np.full((40, 50, 3), i, np.uint8) for i in range(64)])
+
+
+def _ran() -> ndd.DataLoader:
+    loader = ndd.DataLoader(_data(), lambda images: ndd.gaussian_blur(images, sigma=4.0), batch_size=16)
+    for _ in loader:
+        time.sleep(0.002)
+    return loader
+
+
+def test_diagnosis_has_the_time_of_each_operator() -> None:
+    stats = _ran().stats
+    assert stats.operators["gaussian_blur"] > 0
+    assert stats.augment == pytest.approx(sum(seconds for op, seconds in stats.operators.items() if not op.startswith("decoders.")))
+    text = ndd.loader.Stats(**{**FIGURES, "wait": 1.0, "model": 1.0, "augment": 3.8, "decode": 0.0, "operators": {"blur": 3.0, "flip": 0.8}})  # type: ignore[arg-type]
+    assert "(blur 79%, flip 21%)" in text.diagnosis(threads=2)
+
+
+def test_timeline(tmp_path: Path) -> None:
+    loader = _ran()
+    text = loader.diagnose(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert text == loader.diagnose()
+    names = [one["name"] for one in events if one["ph"] == "X"]
+    assert names.count("model") == 4
+    assert {"read", "fn", "wait", "gaussian_blur"} <= set(names)
+    assert all(one["dur"] >= 0 for one in events if one["ph"] == "X")
+    first = min(one["ts"] for one in events if one["name"] == "fn")
+    assert all(one["ts"] + one["dur"] >= first for one in events if one["name"] == "gaussian_blur")
+    loader.diagnose(tmp_path / "timeline.png")
+    with Image.open(tmp_path / "timeline.png") as picture:
+        assert picture.width == 1200
+
+
+def test_notebooks_show_loaders_readers_and_values() -> None:
+    loader = _ran()
+    assert "64 samples" in repr(loader)
+    assert "batch_size=16" in repr(loader)
+    for shown in (loader, _data(), loader.diagnose(), next(iter(_data().next_epoch(batch_size=3)))[0]):
+        assert "<table>" in shown._repr_html_()
+    assert "data:image/png" in ndd.as_batch(np.zeros((2, 30, 40, 3), np.uint8), layout="HWC")._repr_html_()
+    assert "[1 2]" in ndd.tensor([1, 2])._repr_html_()
+    assert "&lt;" in table("<b>", [])
+
+
+def test_ranges_of_torch_profiler() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        _ran()
+    names = {event.key for event in profile.key_averages()}
+    assert {"torch_ndd: wait for a batch", "torch_ndd: fn"} & names

@@ -32,11 +32,12 @@ def test_only_the_stable_abi_of_torch_is_used() -> None:
     assert not [name for name in wanted if name.startswith(("Py", "_Py"))]
 
 
-def test_only_c_functions_of_ours_are_visible() -> None:
+def test_visible_symbols_have_our_names() -> None:
+    """C functions, and the toolkit that extensions are linked to."""
     defined = [line.split()[-1] for line in output("nm", "-D", "--defined-only", str(native.PATH)).splitlines()]
     ours = [name for name in defined if "ndd" in name]
     assert ours
-    assert all(name.startswith("ndd_") for name in ours)
+    assert all(name.startswith("ndd_") or "3ndd" in name for name in ours)
 
 
 def test_libraries_that_are_needed() -> None:
@@ -85,6 +86,23 @@ print(threads() - before, "libnvimgcodec.so" in libraries, "nvidia.dali" in __im
     assert python(code) == "0 False False\n"
 
 
+def test_import_does_not_import_the_compiler() -> None:
+    code = """
+import sys, torch
+import torch_ndd as ndd
+print("torch._dynamo" in sys.modules, "sympy" in sys.modules)
+image = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
+def brighter(x): return ndd.brightness(ndd.flip(ndd.as_batch(x, layout="HWC")), brightness=2.0).torch()
+flipped = torch.compile(brighter, fullgraph=True, backend="aot_eager")
+print("torch._dynamo" in sys.modules, torch.equal(flipped(image), image.flip(2) * 2))
+try:
+    torch.compile(lambda x: ndd.augment.rand_augment(ndd.as_batch(x, layout="HWC")).torch(), fullgraph=True, backend="aot_eager")(image)
+except torch._dynamo.exc.Unsupported as error:
+    print("it reads the random numbers" in str(error))
+"""
+    assert python(code).split() == ["False", "False", "True", "True", "True"]
+
+
 def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:
     """What a wheel takes of Python files; nothing is compiled for it."""
     code = f"from scikit_build_core.build import build_wheel; build_wheel({str(tmp_path)!r}, {{'wheel.cmake': 'false'}})"
@@ -118,3 +136,10 @@ def test_public_names_are_annotated_and_explained(name: str, value: object) -> N
         signature = inspect.signature(value)
         assert signature.return_annotation is not signature.empty
         assert all(parameter.annotation is not parameter.empty for parameter in signature.parameters.values())
+
+
+def test_misspelled_names_have_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="'gausian_blur'; did you mean 'gaussian_blur'"):
+        _ = ndd.gausian_blur  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"has no attribute 'qqqq'$"):
+        _ = ndd.qqqq  # type: ignore[attr-defined]

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case, as_tuple
-from test_operators import CASES, values
+from test_operators import CASES
 
 import torch_ndd as ndd
 from torch_ndd import Batch
 from torch_ndd._core.operator import OPERATORS
 from torch_ndd.ops._crop_window import CROP_LAYOUTS
+from torch_ndd.testing._properties import values
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
 

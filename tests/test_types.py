@@ -24,7 +24,8 @@ from torch_ndd import types
         (bool, ndd.bool),
         (ndd.InterpType, ndd.int32),
         ("DataType", ndd.int32),
-        ("float32", ValueError),
+        ("float32", ndd.float32),
+        ("float128", ValueError),
         ("i7", ValueError),
         ("", ValueError),
         (int, TypeError),
@@ -56,6 +57,6 @@ def test_type_id() -> None:
     assert ndd.type_id(ndd.bfloat16) is None
     for enumeration in (ndd.DataType, ndd.ImageType, ndd.InterpType):
         assert ndd.dtype(ndd.type_id(enumeration)) is ndd.dtype(enumeration) is ndd.int32
-    for wrong in (None, 5, "float32", types.RGB):
+    for wrong in (None, 5, "float128", types.RGB):
         with pytest.raises(ValueError, match="Invalid dtype"):
             ndd.type_id(wrong)

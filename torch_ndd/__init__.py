@@ -51,6 +51,7 @@ from ._core.streams import get_current_stream as get_current_stream
 from ._core.streams import get_default_stream as get_default_stream
 from ._core.streams import set_current_stream as set_current_stream
 from ._core.streams import set_default_stream as set_default_stream
+from ._core.suggestions import similar as _similar
 from ._core.tensor import Tensor as Tensor
 from ._core.tensor import as_tensor as as_tensor
 from ._core.tensor import tensor as tensor
@@ -131,6 +132,8 @@ from .ops.paste import paste as paste
 from .ops.permute import batch_permutation as batch_permutation
 from .ops.permute import permute_batch as permute_batch
 from .ops.permute import permute_channels as permute_channels
+from .ops.python_function import python_function as python_function
+from .ops.python_function import python_operator as python_operator
 from .ops.resize import random_resized_crop as random_resized_crop
 from .ops.resize import resize as resize
 from .ops.resize import resize_crop_mirror as resize_crop_mirror
@@ -168,4 +171,4 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("torch_ndd.dali")
-    raise AttributeError(f"module 'torch_ndd' has no attribute {name!r}")
+    raise AttributeError(f"module 'torch_ndd' has no attribute {name!r}{_similar(name, [one for one in globals() if one[0] != '_'])}")

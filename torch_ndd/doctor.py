@@ -17,7 +17,8 @@ from ._core import native, pools
 from ._core.batch import batch
 from ._core.device import cuda_problem, gpu_count
 from ._core.operator import OPERATORS
-from .decoders import _jpeg2000, _library, _sndfile
+from .decoders import _jpeg2000, _library, _scale, _sndfile
+from .decoders._video import codec
 from .decoders.image import image
 
 
@@ -62,7 +63,7 @@ def _text(value: Any) -> list[str]:
 
 
 def doctor() -> Report:
-    """Inspect this installation: versions, kernels, CUDA, codecs and the patches of their libraries, optional libraries, threads.
+    """Inspect this installation: versions, kernels, CUDA, codecs and the patches of their libraries, extras, other libraries, threads.
 
     Nothing is changed or downloaded. Every image codec is tried on a tiny file. ``python -m torch_ndd`` prints the result.
 
@@ -77,6 +78,7 @@ def doctor() -> Report:
         cuda=_cuda(build, missing),
         codecs=_codecs(missing),
         patches=_patches(missing),
+        extras=_extras(missing),
         libraries=_libraries(missing),
         cpu=_cpu(build),
         missing=missing,
@@ -268,6 +270,45 @@ def _problem(attempt: Callable[[], Any]) -> str | None:
     return None
 
 
+class _Extra(NamedTuple):
+    packages: dict[str, str]  # modules, and the distributions that have them
+    use: str
+
+
+_EXTRAS = {
+    "audio": _Extra({"soundfile": "soundfile"}, "decoders.audio, readers.NemoAsr"),
+    "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize"),
+    "remote": _Extra({"fsspec": "fsspec", "aiohttp": "aiohttp"}, "readers and imread of URLs"),
+    "parquet": _Extra({"pyarrow": "pyarrow"}, "readers.Parquet"),
+    "coco": _Extra({"pycocotools": "pycocotools"}, "readers.COCO with pixelwise_masks"),
+    "fits": _Extra({"astropy": "astropy"}, "readers.Fits"),
+    "lz4": _Extra({"lz4": "lz4"}, "decoders.inflate"),
+    "lmdb": _Extra({}, "readers.Caffe and Caffe2"),
+    "flow": _Extra({"cv2": "opencv-python-headless"}, "optical_flow"),
+    "lightning": _Extra({"lightning": "lightning"}, "torch_ndd.lightning"),
+    "nodes": _Extra({"torchdata": "torchdata"}, "torch_ndd.pytorch.nodes"),
+    "ray": _Extra({"ray": "ray"}, "torch_ndd.ray"),
+    "demo": _Extra({"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn", "tqdm": "tqdm"}, "show, the examples"),
+}
+
+
+def _extras(missing: list[Missing]) -> dict[str, str]:
+    """Return, for each extra of the package, the versions that it found or what is missing."""
+    made = {}
+    for name, extra in _EXTRAS.items():
+        lacking = [distribution for module, distribution in extra.packages.items() if not _importable(module)]
+        found = ", ".join(f"{one} {_version(one) or 'of unknown version'}" for one in extra.packages.values() if one not in lacking)
+        problem = _problem(codec) if name == "video" and not lacking else None
+        made[name] = f"{found or 'needs nothing'}; for {extra.use}"
+        if lacking:
+            made[name] = f"- without {', '.join(lacking)}; for {extra.use}"
+            missing.append(Missing(extra.use, f"{', '.join(lacking)} not installed", f"pip install torch_ndd[{name}]"))
+        elif problem is not None:
+            made[name] = f"- {found}, without FFmpeg; for {extra.use}"
+            missing.append(Missing(extra.use, problem, "install FFmpeg: apt-get install ffmpeg, or conda install ffmpeg"))
+    return made
+
+
 class _Library(NamedTuple):
     module: str
     distributions: tuple[str, ...]
@@ -275,11 +316,8 @@ class _Library(NamedTuple):
 
 
 _LIBRARIES = (
-    _Library("cv2", ("opencv-python-headless", "opencv-python", "opencv-contrib-python"), "optical_flow; a peer of the benchmarks"),
     _Library("torchvision", ("torchvision",), "a peer of the benchmarks; models"),
     _Library("nvidia.dali", ("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "the reference of tests/dali"),
-    _Library("soundfile", ("soundfile",), "decoders.audio"),
-    _Library("PIL", ("pillow",), "the examples"),
     _Library("jax", ("jax",), "arrays to and from JAX"),
     _Library("numba", ("numba",), "arrays to and from Numba"),
     _Library("cupy", ("cupy-cuda13x", "cupy-cuda12x", "cupy"), "GPU arrays to and from CuPy"),
@@ -294,6 +332,10 @@ def _libraries(missing: list[Missing]) -> dict[str, Any]:
             missing.append(Missing(one.module, f"not installed; for {one.use}", f"pip install {one.distributions[0]}"))
         else:
             made[one.module] = next((v for name in one.distributions if (v := _version(name)) is not None), "of unknown version")
+    made["libjpeg-turbo"] = version = _scale.libjpeg_version()
+    if version is None:
+        why = "the library was built where there is no libjpeg-turbo: decoders.image(at_least=...) decodes whole images"
+        missing.append(Missing("scaled decoding of JPEG", why, f"apt install libjpeg-dev, or dnf install libjpeg-turbo-devel, then {_REINSTALL}"))
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
     made["C++ compiler"] = compiler
     if compiler is None:

@@ -111,6 +111,7 @@ _SHORT = {
 }
 _NAME = {dtype: name for name, dtype in _SHORT.items()}
 _SHORT.update(DataType=torch.int32, ImageType=torch.int32, InterpType=torch.int32)
+_LONG = {str(dtype).removeprefix("torch."): dtype for dtype in _NAME}
 _ID = {dtype: number for number, dtype in _OF_DALI.items()}
 # The element types of kernels; complex, quantized and 8-bit float tensors are not supported.
 NUMERIC = frozenset(_NAME)
@@ -122,10 +123,10 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def to_dtype(value: Any) -> torch.dtype:
-    """Return the torch dtype of a torch or NumPy dtype, a DALI number, a short name, or Python's ``bool`` and ``float``.
+    """Return the torch dtype of a torch or NumPy dtype, a DALI number, a name, or Python's ``bool`` and ``float``.
 
-    >>> to_dtype("u8"), to_dtype(FLOAT), to_dtype(np.int16)
-    (torch.uint8, torch.float32, torch.int16)
+    >>> to_dtype("u8"), to_dtype("float32"), to_dtype(FLOAT), to_dtype(np.int16)
+    (torch.uint8, torch.float32, torch.float32, torch.int16)
     """
     if isinstance(value, torch.dtype):
         found = value
@@ -134,9 +135,9 @@ def to_dtype(value: Any) -> torch.dtype:
             raise TypeError(f"{value!r} is not an element type of tensors")
         found = _OF_DALI.get(value, torch.int32)
     elif isinstance(value, str):
-        if value not in _SHORT:
-            raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}")
-        found = _SHORT[value]
+        if value not in _SHORT and value not in _LONG:
+            raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}, and those of torch (float32)")
+        found = _SHORT[value] if value in _SHORT else _LONG[value]
     elif isinstance(value, type) and value in _ENUMERATIONS:
         found = torch.int32
     elif value is builtins.bool:

@@ -46,4 +46,14 @@ CASES = (
         ndd=lambda ndd, types, x: ndd.augment.cutmix(x, _CLASSES, num_classes=10)[0],
         tv=lambda v2, x: v2.CutMix(num_classes=10)(x, _CLASSES[: len(x)])[0],
     ),
+    Case(
+        "augment.elastic",
+        ndd=lambda ndd, types, x: ndd.augment.elastic(x),
+        tv=lambda v2, x: _each(v2.ElasticTransform(), x),
+    ),
+    Case(
+        "augment.random_erasing",
+        ndd=lambda ndd, types, x: ndd.augment.random_erasing(x, probability=1.0),
+        tv=lambda v2, x: _each(v2.RandomErasing(p=1.0), x),
+    ),
 )

@@ -228,8 +228,8 @@ class GpuCall {
 };
 
 void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
-                      bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, std::string gpu_options, double hardware_load, int64_t done,
-                      const Tensor& out, const MaybeTensor& out_shapes) {
+                      bool adjust_orientation, bool fast_idct, int64_t, const MaybeTensor& errors, std::string gpu_options, double hardware_load,
+                      int64_t done, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
   if (files.size() == 0) {
     if (done) check_cuda(cudaEventRecord(reinterpret_cast<cudaEvent_t>(done), current_cuda_stream()), op.c_str());

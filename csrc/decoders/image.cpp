@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The image decoders on the CPU.
+#include "decoders/cache/image_cache.h"
 #include "decoders/image_samples.h"
 #include "decoders/nvimgcodec_library.h"
 #include "ndd/args.h"
@@ -20,8 +21,9 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
        ", the guard against decompression bombs; pass a larger max_pixels for such images");
 }
 
-// Fills `out` (N, 4) with height, width, channels and whether the sample is JPEG 2000, whose size this does not read. All are zero for a sample with
-// a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is read again for the decoding.
+// Fills `out` (N, 4) with height, width, channels and a kind: 1 for JPEG 2000, whose size this does not read, 2 for what can be decoded at a part of its
+// size. All are zero for a sample with a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is
+// read again for the decoding.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
                   int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& out) {
   const Samples files(input, input_shapes);
@@ -29,6 +31,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
   auto* row = static_cast<int64_t*>(out.data_ptr());
   ImageDecoderLease decoder;
+  int64_t values = 0;
   for (int64_t i = 0; i < files.size(); ++i, row += 4) {
     row[0] = row[1] = row[2] = row[3] = 0;
     noted(reasons, op, i, [&] {
@@ -43,23 +46,28 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       row[0] = shape.height;
       row[1] = shape.width;
       row[2] = shape.channels;
+      values += shape.height * shape.width * shape.channels;
+      row[3] = can_be_scaled(header) ? 2 : 0;
     });
   }
+  if (complete) count_images(files.size(), values);
 }
 
-// `windows` (N, 4): y, x, height, width in the image as delivered. With `errors`, a sample that cannot be decoded becomes zeros.
+// `windows`: see `options_of`. `cache` is the number of a cache, or 0. With `errors`, a sample that cannot be decoded becomes zeros.
 void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
-                  bool adjust_orientation, bool fast_idct, const MaybeTensor& errors, std::string, double, int64_t, const Tensor& out,
+                  bool adjust_orientation, bool fast_idct, int64_t cache, const MaybeTensor& errors, std::string, double, int64_t, const Tensor& out,
                   const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
   const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   constexpr double kNanosecondsPerByte = 10;  // of output; 500 us for 500x375 RGB from JPEG
   const double cost = files.size() ? kNanosecondsPerByte * static_cast<double>(images.volume(0)) : 0;
-  launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
+  launch_cpu(op, files.size(), cost, {input, out}, [=, kept = image_cache(cache)](int64_t i) {
     const bool decoded = noted(reasons, op, i, [&] {
       ImageDecoderLease decoder;
-      decoder->decode(encoded_image(files, i), options_of(whole, windows, i), shape_of(images, i), images.data(i), images.dtype());
+      const DecodeOptions options = options_of(whole, windows, i);
+      if (kept) kept->decode(*decoder.operator->(), encoded_image(files, i), options, shape_of(images, i), images.data(i), images.dtype());
+      else decoder->decode(encoded_image(files, i), options, shape_of(images, i), images.data(i), images.dtype());
     });
     if (!decoded) std::memset(images.data(i), 0, static_cast<size_t>(images.volume(i)) * item_bytes(images.dtype()));
   });

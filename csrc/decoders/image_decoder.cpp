@@ -6,6 +6,8 @@
 #include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/headers/file_header.h"
+#include "decoders/jpeg/area.h"
+#include "decoders/jpeg/libjpeg.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
 #include "decoders/webp_exif.h"
@@ -119,8 +121,13 @@ bool is_baseline_jpeg(const EncodedImage& image) {
   return false;
 }
 
+bool can_be_scaled(const ImageHeader& header) {
+  const bool known = header.codec == "jpeg" && header.unusual.empty() && header.dtype == DType::uint8;
+  return known && (header.channels == 1 || header.channels == 3 || header.channels == 4) && has_libjpeg();
+}
+
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options) {
-  ImageShape shape{header.height, header.width, 3};
+  ImageShape shape{scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths), 3};
   if (options.adjust_orientation && header.orientation.swaps_axes()) std::swap(shape.height, shape.width);
   if (options.window) {
     const CropWindow& w = *options.window;
@@ -161,6 +168,7 @@ struct ImageDecoder::State {
   ImageHeader parse(const EncodedImage& encoded, ReadFor use);
   ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
   void decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
+  void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
 };
 
 nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
@@ -234,6 +242,23 @@ void ImageDecoder::State::decode_samples(const ImageHeader& header, const Decode
   if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
 }
 
+// What libjpeg gives up is decoded whole and reduced, so that the same files are errors at each scale.
+void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
+                                        const DecodeOptions& options, uint8_t* out) {
+  const CropWindow all{0, 0, scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths)};
+  const CropWindow part = steps.part ? *steps.part : all;
+  const JpegColors colors = steps.format.channels == 1                             ? JpegColors::gray
+                            : steps.format.format == NVIMGCODEC_SAMPLEFORMAT_I_BGR ? JpegColors::bgr
+                                                                                   : JpegColors::rgb;
+  if (decode_scaled_jpeg({encoded, header.height, header.width, options.eighths, part, colors, options.fast_idct}, out)) return;
+  DecodeSteps whole = steps;
+  whole.part.reset();
+  whole.stored = {header.height, header.width, steps.format.channels};
+  std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels));
+  decode_samples(header, whole, options.fast_idct, pixels.data());
+  reduce_by_area({pixels.data(), header.height, header.width, steps.format.channels}, options.eighths, part, out);
+}
+
 ImageDecoder::ImageDecoder() : state_(std::make_unique<State>()) {}
 ImageDecoder::~ImageDecoder() = default;
 
@@ -250,7 +275,11 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
 
   // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
-  const DecodeSteps steps = decode_steps(header, options, shape, out_dtype);
+  if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
+  ImageHeader scaled = header;
+  scaled.height = scaled_extent(header.height, options.eighths);
+  scaled.width = scaled_extent(header.width, options.eighths);
+  const DecodeSteps steps = decode_steps(scaled, options, shape, out_dtype);
   const bool convert = steps.convert, orient = steps.orient();
   const size_t pixel_bytes = static_cast<size_t>(steps.format.channels) * item_bytes(header.dtype);
   const size_t bytes = static_cast<size_t>(shape.height) * static_cast<size_t>(shape.width) * pixel_bytes;
@@ -260,7 +289,8 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (convert && orient) oriented.resize(bytes);
 
   void* decoded = convert || orient ? samples.data() : out;
-  state_->decode_samples(header, steps, options.fast_idct, decoded);
+  if (options.eighths < kWholeScale) state_->decode_scaled(image, header, steps, options, static_cast<uint8_t*>(decoded));
+  else state_->decode_samples(header, steps, options.fast_idct, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;
     apply_orientation(steps.orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);

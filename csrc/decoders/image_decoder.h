@@ -33,7 +33,8 @@ struct DecodeOptions {
   ImageType type;
   bool adjust_orientation;
   bool fast_idct;
-  std::optional<CropWindow> window;  // in the image as delivered, that is after the orientation
+  std::optional<CropWindow> window;  // in the image as delivered, that is at its scale and after the orientation
+  int eighths = 8;  // the scale, which only a JPEG for which `can_be_scaled` may have less of
 };
 
 struct ImageShape {
@@ -64,6 +65,9 @@ class ImageDecoder {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Whether libjpeg-turbo is there and decodes such a file at a part of its size.
+bool can_be_scaled(const ImageHeader& header);
 
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options);
 

@@ -23,11 +23,12 @@ inline ImageShape shape_of(const Samples& images, int64_t i) {
   return {shape[0], shape[1], shape[2]};
 }
 
-// `windows` (N, 4): y, x, height, width in the image as delivered.
+// `windows` (N, 4 or 5): y, x, height, width in the image as delivered, and the scale in eighths.
 inline DecodeOptions options_of(DecodeOptions options, const MaybeTensor& windows, int64_t i) {
   if (windows) {
     const Args<int64_t> window(*windows);
     options.window = CropWindow{window(i, 0), window(i, 1), window(i, 2), window(i, 3)};
+    if (window.cols() > 4) options.eighths = static_cast<int>(std::clamp<int64_t>(window(i, 4), 1, 8));
   }
   return options;
 }

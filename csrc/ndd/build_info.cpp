@@ -2,6 +2,7 @@
 // How this library was built and which instructions it uses here, for torch_ndd.doctor().
 #include <string>
 
+#include "decoders/jpeg/libjpeg.h"
 #include "ndd/simd.h"
 
 #ifndef NDD_CUDA_ARCHS
@@ -13,6 +14,7 @@ extern "C" __attribute__((visibility("default"))) const char* ndd_build_info() {
   static const std::string text = [] {
     std::string lines = "compiler " __VERSION__ "\n";
     lines += "cuda_architectures " NDD_CUDA_ARCHS "\n";
+    lines += std::string("jpeg ") + ndd::libjpeg_version() + "\n";
 #if defined(__SANITIZE_ADDRESS__)
     lines += "sanitizer address\n";
 #elif defined(__SANITIZE_THREAD__)

@@ -6,6 +6,8 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
+#include <set>
+
 namespace ndd::detail {
 namespace {
 
@@ -14,6 +16,17 @@ using torch::stable::detail::to;
 std::string& records() {
   static std::string text;
   return text;
+}
+
+// Kernels of an extension whose names were taken: torch would end the process.
+std::string& refused() {
+  static std::string text;
+  return text;
+}
+
+bool is_new(const std::string& kernel) {
+  static std::set<std::string> known;
+  return known.insert(kernel).second;
 }
 
 }  // namespace
@@ -60,6 +73,10 @@ DeviceScope::~DeviceScope() {
 
 Registration::Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const char* const* types, const char* file,
                            int line) {
+  if (!is_new(std::string(name) + ' ' + backend)) {
+    refused() += std::string(name) + ' ' + backend + '\n';
+    return;
+  }
   TorchLibraryHandle library = nullptr;
   if (schema != nullptr) {
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_library_init_fragment("ndd", file, static_cast<uint32_t>(line), &library));
@@ -84,3 +101,5 @@ Registration::~Registration() {
 
 // One line a kernel: name, backend, types of the parameters. Read through ctypes at import.
 extern "C" __attribute__((visibility("default"))) const char* ndd_kernels() { return ndd::detail::records().c_str(); }
+// The same of kernels that were not registered because there are others of their names: name and backend.
+extern "C" __attribute__((visibility("default"))) const char* ndd_refused_kernels() { return ndd::detail::refused().c_str(); }

@@ -117,3 +117,6 @@ NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* p
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }
+
+// For writers of such files.
+NDD_EXPORT uint32_t ndd_masked_crc32c(const char* data, int64_t bytes) { return ndd::masked_crc32c(data, bytes); }

@@ -24,8 +24,8 @@ _MARGIN, _TEXT = 8, 18
 class Example:
     """One block: the operator's name, the code, and what is drawn.
 
-    Options: ``show`` and ``before`` are expressions (by default the variable ``out``, and nothing); ``boxes``, ``before_boxes``, ``masks``, ``rate``,
-    ``columns`` and ``labels`` are what :func:`torch_ndd.show` takes.
+    Options: ``show`` and ``before`` are expressions (by default the variable ``out``, and nothing); a picture of Pillow is shown as it is. ``boxes``,
+    ``before_boxes``, ``masks``, ``rate``, ``columns`` and ``labels`` are what :func:`torch_ndd.show` takes.
     """
 
     name: str
@@ -59,6 +59,8 @@ def draw(example: Example) -> tuple[Image.Image | None, str]:
         return eval(options[key], space) if key in options else None
 
     shown = value("show") if "show" in options else space["out"]
+    if isinstance(shown, Image.Image):
+        return shown, printed
     rate = value("rate")
     after = ndd.show(shown, boxes=value("boxes"), masks=value("masks"), sample_rate=rate, columns=value("columns"), labels=value("labels"))
     if "before" not in options:

@@ -170,7 +170,7 @@ def test_special_numbers(name: str, values: list[float]) -> None:
         lambda m: m.reductions.mean([1], axes=m.tensor([0])),
         lambda m: m.reductions.mean(m.batch([[1], [2]]), axes=m.batch([0, 0])),
         lambda m: m.reductions.mean([1], keep_dims=m.tensor(True)),
-        lambda m: m.reductions.mean([1], dtype="float32"),
+        lambda m: m.reductions.mean([1], dtype="float128"),
     ],
 )
 def test_calls(program: Callable[[Any], Any]) -> None:

@@ -32,3 +32,9 @@ def test_example(example: Example) -> None:
     if picture is not None:
         assert picture.width >= 50
         assert np.asarray(picture).std() > 1, "a picture of one color"
+
+
+def test_every_operator_has_a_reference() -> None:
+    pages = "".join(path.read_text() for path in (DOCS / "reference").rglob("*.md"))
+    modules = {op.body.__module__.removeprefix("torch_ndd.") for name, op in OPERATORS.items() if name != "arithmetic"}
+    assert not sorted(module for module in modules if module not in pages)

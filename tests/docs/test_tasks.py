@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first tasks of the documentation: each page shows a script, and the scripts run."""
 
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from _forks import SCRIPT, Forks
+from PIL import Image
 
 DOCS = Path(__file__).parents[2] / "docs"
 TASKS = Path(__file__).parent / "tasks"
@@ -15,18 +17,19 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 from samples import names  # noqa: E402
 
+Run = Callable[..., list[str]]
 
-def run(task: str, *arguments: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(TASKS / f"{task}.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
+
+@pytest.fixture
+def run(forks: Forks) -> Run:
+    """Runs a script with arguments and returns what it has printed."""
+
+    def lines(task: str, *arguments: str) -> list[str]:
+        done = forks.run(SCRIPT, TASKS / f"{task}.py", *arguments)
+        assert done.wait(300) == 0, done.errors[-3000:]
+        return done.output.splitlines()
+
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -40,34 +43,62 @@ def test_every_script_has_a_page() -> None:
     assert all(f"tests/docs/tasks/{name}.py" in (DOCS / "tasks" / f"{name}.md").read_text() for name in shown)
 
 
-def test_speech(data: Any) -> None:
+def test_image_folder(data: Any, run: Run) -> None:
+    assert run("image_folder", data.folder) == ["['indoors', 'outdoors']", *["(4, 3, 64, 64) torch.int64"] * 2]
+
+
+def test_coco(data: Any, run: Run) -> None:
+    printed = run("coco", data.root, data.annotations)
+    assert len(printed) == 2
+    assert all(line.startswith("(4, 96, 96, 3) [(") for line in printed)
+
+
+def test_custom_dataset(data: Any, run: Run) -> None:
+    assert run("custom_dataset", data.folder) == [f"({n}, 64, 64, 3) torch.int64" for n in (3, 3, 2)]
+
+
+def test_own_operator(data: Any, run: Run) -> None:
+    assert run("own_operator", data.folder) == ["(4, 48, 48, 3) [0, 255] (4, 3) True"] * 2
+
+
+def test_speech(data: Any, run: Run) -> None:
     printed = run("speech", data.manifest)
     assert printed == ["torch.Size([2, 80, 201])"]
 
 
-def test_video_clips(data: Any) -> None:
+def test_video_clips(data: Any, run: Run) -> None:
     assert set(run("video_clips", data.video)) == {"torch.Size([1, 3, 6, 64, 64])"}
 
 
-def test_webdataset(data: Any) -> None:
+def test_webdataset(data: Any, run: Run) -> None:
     printed = run("webdataset", *data.tars)
     labels = [int(one) for line in printed for one in line.split("[")[2].rstrip("]").split(",")]
     assert sorted(labels) == list(range(8))
 
 
-def test_parquet(data: Any) -> None:
+def test_pack(tmp_path: Path, run: Run) -> None:
+    for k in range(8):
+        (tmp_path / "photos" / f"class {k % 2}").mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray(np.full((100 + k, 160, 3), 20 * k, np.uint8))
+        picture.save(tmp_path / "photos" / f"class {k % 2}" / f"{k}.jpg")
+    printed = run("pack", str(tmp_path / "photos"), str(tmp_path / "packed"))
+    assert printed[0] == "8 images, 0 skipped"
+    assert sorted(label for line in printed[1:] for label in line.split("[")[2].rstrip("]").split(", ")) == ["0"] * 4 + ["1"] * 4
+
+
+def test_parquet(data: Any, run: Run) -> None:
     assert len(run("parquet", data.parquet)) == 2
 
 
-def test_compiled() -> None:
+def test_compiled(run: Run) -> None:
     assert run("compiled") == ["torch.Size([8, 3, 64, 64])"] * 3
 
 
-def test_slow_loader(data: Any) -> None:
+def test_slow_loader(data: Any, run: Run) -> None:
     assert run("slow_loader", data.folder)[-1].startswith("Python is the limit")
 
 
-def test_resume(data: Any, tmp_path: Path) -> None:
+def test_resume(data: Any, tmp_path: Path, run: Run) -> None:
     whole = run("resume", data.folder, str(tmp_path / "whole.json"))
     stopped = run("resume", data.folder, str(tmp_path / "a.json"), "stop")
     assert stopped + run("resume", data.folder, str(tmp_path / "a.json")) == whole
@@ -75,7 +106,7 @@ def test_resume(data: Any, tmp_path: Path) -> None:
     assert len(whole) == 4
 
 
-def test_corrupt(data: Any, tmp_path: Path) -> None:
+def test_corrupt(data: Any, tmp_path: Path, run: Run) -> None:
     good = (Path(data.folder) / "indoors" / "1.jpg").read_bytes()
     (tmp_path / "a").mkdir()
     for k in range(5):

@@ -4,9 +4,10 @@
 import emulated_plugin
 import pytest
 from _cases import Case
-from test_operators import CASES, assert_near, both_shapes, values
+from test_operators import CASES, both_shapes
 
 from torch_ndd import EvalMode
+from torch_ndd.testing._properties import assert_near, values
 
 
 @both_shapes([case for case in CASES if case.definition.kernel is not None])

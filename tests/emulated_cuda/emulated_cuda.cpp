@@ -365,15 +365,16 @@ void Launch::run(const std::function<void()>& thread) const {
 
 ndd::Tensor device_memory(int64_t bytes, int) {
   if (bytes < 0) throw std::bad_alloc();
-  if (bytes == 0) return ndd::tensor_over(nullptr, 0, [] {});
+  if (bytes == 0) return ndd::tensor_over(nullptr, 0, [](void*, size_t) {}, 0);
   void* data = nullptr;
   if (posix_memalign(&data, 512, static_cast<size_t>(bytes)) != 0) throw std::bad_alloc();
   std::memset(data, kGarbage, static_cast<size_t>(bytes));
   add_memory(data, static_cast<size_t>(bytes), false);
-  return ndd::tensor_over(data, bytes, [data] {
-    remove_memory(data);
-    std::free(data);
-  });
+  const auto release = [](void* owned, size_t) {
+    remove_memory(owned);
+    std::free(owned);
+  };
+  return ndd::tensor_over(data, bytes, release, 0);
 }
 
 }  // namespace ndd_emulator

@@ -15,6 +15,7 @@
 #include "ndd/tensor.h"
 
 #define __CUDACC__
+#define NDD_CUDA  // ndd/hd.h has been read above
 #define __CUDA_ARCH__ 900
 #define __host__
 #define __device__

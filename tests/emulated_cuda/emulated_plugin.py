@@ -122,8 +122,8 @@ def _queue_emulated(
 
 
 for _module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
-    if getattr(_module, "queue", None) is _queue_cpu:
-        vars(_module)["queue"] = _queue_emulated
+    if getattr(_module, "submit", None) is _queue_cpu:
+        vars(_module)["submit"] = _queue_emulated
 
 
 @pytest.hookimpl

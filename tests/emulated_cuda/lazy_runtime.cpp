@@ -156,7 +156,7 @@ void Launch::run(std::function<void()> kernel) const {
 
 ndd::Tensor device_memory(int64_t bytes, int) {
   const auto size = static_cast<size_t>(bytes);
-  return ndd::tensor_over(std::memset(std::malloc(size), 0xcd, size), bytes, [] {});
+  return ndd::tensor_over(std::memset(std::malloc(size), 0xcd, size), bytes, [](void*, size_t) {}, 0);
 }
 
 void lazy_finish() { cudaStreamSynchronize(nullptr); }

@@ -7,7 +7,7 @@ Syntax that is not C++ and that macros cannot express is rewritten, keeping the 
 - ``__shared__`` variables are taken from the memory of the emulated block;
 - every kernel begins with an object that checks its ``__launch_bounds__``;
 - ``tensor.is_cuda()`` asks the emulator, because every tensor is one of the CPU;
-- ``name.cu`` becomes ``name.cu.cpp``, beside the ``name.cpp`` that it may have.
+- ``name.cu`` becomes ``name.cu.cpp``, beside the ``name.cpp`` that it may have. So does a ``name.cpp`` with ``NDD_HOST_KERNELS``.
 
     python rewrite.py csrc build/emulated_cuda/csrc
 """
@@ -30,6 +30,7 @@ OWN = {
 CMAKE = """
 file(GLOB_RECURSE EMULATED CONFIGURE_DEPENDS ndd/*.cu.cpp ops/*.cu.cpp decoders/*.cu.cpp)
 separate_arguments(OPTIONS NATIVE_COMMAND "$ENV{NDD_EMULATED_OPTIONS}")
+set_property(SOURCE ${EMULATED} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 set_property(SOURCE ${EMULATED} APPEND PROPERTY COMPILE_OPTIONS -O1 -Wno-unused -fsanitize=thread ${OPTIONS})
 """
 
@@ -130,10 +131,11 @@ def main(source: Path, target: Path) -> None:
         if not path.is_file():
             continue
         file, text = path.relative_to(source).as_posix(), path.read_text()
-        if path.suffix in CUDA_SOURCES:
+        both = path.suffix == ".cpp" and "NDD_HOST_KERNELS(" in text
+        if both or path.suffix in CUDA_SOURCES:
             text = rewrite(text, file)
-        if path.suffix == ".cu":
-            made[target / f"{file}.cpp"] = f'#include "cuda_runtime.h"\n#line 1 "{path.resolve()}"\n{text}'
+        if both or path.suffix == ".cu":
+            made[(target / file).with_suffix(".cu.cpp")] = f'#include "cuda_runtime.h"\n#line 1 "{path.resolve()}"\n{text}'
         else:
             made[target / file] = text
     made[target / "CMakeLists.txt"] += CMAKE

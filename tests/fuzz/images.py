@@ -75,7 +75,7 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
     try:
         if index % 3 == 0:
             np.asarray(ndd.decoders.image_crop(contents, crop=[0.0, 9.0], crop_pos_x=1.0, **options))
-        files, shapes = image_shapes(ndd.as_batch([contents]), Options("decoders.image", output, True), 1 << 28)
+        files, shapes, _ = image_shapes(ndd.as_batch([contents]), Options("decoders.image", output, True), 1 << 28)
         out = guard.array((1, *shapes[0].tolist()), dtype)
         if out is None:
             np.asarray(ndd.decoders.image(contents, **options))
@@ -83,6 +83,10 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
         kernel = OPERATORS["decoders.image"].kernel
         arguments = (None, "decoders.image", output, True, False, None, "", 0.65, 0)
         kernel(files._values.reshape(1, -1), None, *arguments, torch.from_numpy(out), None)
+        if index % 2 == 0:  # scaled decoding
+            least = [-(-extent * (1, 2, 4)[index // 2 % 3] // 8) for extent in shapes[0].tolist()[:2]]
+            np.asarray(ndd.decoders.image(contents, at_least=least, **options))
+            np.asarray(ndd.decoders.image_random_crop(contents, at_least=max(1, min(least) // 2), random_area=[0.3, 1.0], **options))
         if index % 5 == 0:
             assert np.array_equal(np.asarray(ndd.decoders.image(contents, **options)), out[0])
     except (RuntimeError, MemoryError):

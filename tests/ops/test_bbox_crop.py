@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from _cases import COUNT, Case, Each, Samples
 
 import torch_ndd as ndd
@@ -221,3 +222,17 @@ def test_wrong_arguments(args: dict[str, Any], text: str) -> None:
 def test_boxes_that_leave_the_image(wrong: list[float]) -> None:
     with pytest.raises(RuntimeError, match="sample 1, box 3 is not within the image"):
         random_bbox_crop(ndd.batch([BOXES, np.concatenate([BOXES, np.float32([wrong])])]))
+
+
+def test_indices_of_ragged_batches_that_lose_no_box() -> None:
+    rows = [BOXES, BOXES[:1], BOXES[:2]]
+    given = ndd.batch([torch.from_numpy(one) for one in rows])
+    *_, indices = random_bbox_crop(
+        given, ndd.batch([torch.arange(len(one), dtype=torch.int32) for one in rows]), output_bbox_indices=True, thresholds=[0.0]
+    )
+    assert [one.torch().tolist() for one in indices] == [[0, 1, 2], [0], [0, 1]]
+    polygons = ndd.batch([torch.tensor([[k, 2 * k, 2 * k + 2] for k in range(len(one))], dtype=torch.int32) for one in rows])
+    points = ndd.batch([torch.arange(4.0 * len(one)).reshape(-1, 2) for one in rows])
+    kept, vertices = ndd.segmentation.select_masks(indices, polygons, points)
+    assert [one.shape[0] for one in kept] == [3, 1, 2]
+    assert [one.torch().tolist() for one in vertices] == [one.torch().tolist() for one in points]

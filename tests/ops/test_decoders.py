@@ -76,6 +76,8 @@ CASES = [
         tolerance=1e-6,
         out_layout="HWC",
     ),
+    Case("decoders.image", "at least", files_of("PPM"), {"at_least": Each([[1, 2], [9, 0], [400, 3]])}, out_layout="HWC"),
+    Case("decoders.image_random_crop", "at least", files_of("PPM"), {"at_least": Each([[1, 2], [9, 0], [400, 3]])}, out_layout="HWC"),
     Case("decoders.image_random_crop", "pnm", files_of("PPM"), out_layout="HWC"),
     Case(
         "decoders.image_crop",

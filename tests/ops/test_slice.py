@@ -199,3 +199,22 @@ def test_the_window_waits_for_its_anchor_only() -> None:
         assert image._pending is not None
         assert not image._pending.done()
     assert np.array_equal(np.asarray(part), IMAGE[2:4, 1:5])
+
+
+@pytest.mark.parametrize("layout", ["CHW", "HWC", "FCHW"])
+@pytest.mark.parametrize("shape", [(9, 4), (9, 9), (4, 9), (2, 9), (9, 2)])
+def test_fill_values_of_channels_around_rows(layout: str, shape: tuple[int, int]) -> None:
+    """Rows, columns or both lie outside of images of 4 x 4."""
+    axes = [layout.index(name) for name in "HWC"]
+    image = np.random.default_rng(0).integers(10, 99, [{"F": 2, "C": 3}.get(name, 4) for name in layout]).astype(np.uint8)
+    made = ndd.slice(
+        ndd.tensor(image, layout=layout), rel_start=[0.0, 0.0], shape=shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=[1, 2, 3]
+    )
+    extents = list(image.shape)
+    extents[axes[0]], extents[axes[1]] = shape
+    expected = np.empty(extents, np.uint8)
+    np.moveaxis(expected, axes[2], -1)[...] = [1, 2, 3]
+    inside = [slice(None)] * image.ndim
+    inside[axes[0]], inside[axes[1]] = (slice(0, min(4, n)) for n in shape)
+    expected[tuple(inside)] = image[tuple(inside)]
+    assert np.array_equal(np.asarray(made), expected)

@@ -47,6 +47,19 @@ def test_classes_and_weights(tmp_path: Path) -> None:
     assert label.torch().tolist() == [0, 0.5, 0, 0.75, 0]
 
 
+def test_scalar_labels(path: str, tmp_path: Path) -> None:
+    ((_, numbers),) = ndd.readers.Caffe(path=path, scalar_labels=True).next_epoch(13)
+    assert (numbers.dtype, numbers.torch().tolist()) == (ndd.int64, list(range(13)))
+    whole = write_lmdb(tmp_path / "a", [tensors(string(b"x"), ints([4])), tensors(string(b"y"), floats([5.0]))])
+    ((_, numbers),) = ndd.readers.Caffe2(path=whole, scalar_labels=True).next_epoch(2)
+    assert (numbers.dtype, numbers.torch().tolist()) == (ndd.int64, [4, 5])
+    broken = write_lmdb(tmp_path / "b", [tensors(string(b"x"), floats([4.5]))])
+    with pytest.raises(RuntimeError, match=r"scalar_labels=True needs one whole number as a label, but it is \[4\.5\]"):
+        next(ndd.readers.Caffe2(path=broken, scalar_labels=True).next_epoch())
+    with pytest.raises(RuntimeError, match="scalar_labels is for label_type 0"):
+        next(ndd.readers.Caffe2(path=whole, label_type=2, scalar_labels=True).next_epoch())
+
+
 def test_bad_samples(tmp_path: Path) -> None:
     values = [datum(bytes([i]), i, encoded=True) for i in range(6)]
     values[2] = b"\xff" * 5

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from _forks import Forks
+from conftest import WHOLE
 
-COUNT = 2000
+COUNT = 2000 if WHOLE else 400
 
 MUTATE = """
 import io, json, random, sys, tarfile, time

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files: an exception or a skipped sample each time, no crash, no hang, no leak. 2,000 of each kind with TORCH_NDD_DAMAGED=2000."""
+"""Damaged files: an exception or a skipped sample each time, no crash, no hang, no leak. 2,000 of each kind with TORCH_NDD_WHOLE=1."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from _forks import SCRIPT, Forks
+from conftest import WHOLE
 
-COUNT = int(os.environ.get("TORCH_NDD_DAMAGED", "2000" if os.environ.get("CI") else "200"))
+COUNT = 2000 if WHOLE else 200
 PROGRAM = Path(__file__).with_name("_damage.py")
 NEEDS = {"caffe": "lmdb", "caffe2": "lmdb", "coco": "pycocotools", "manifest": "soundfile", "sound": "soundfile", "parquet": "pyarrow"}
 

@@ -93,6 +93,16 @@ def test_mistakes(path: Path) -> None:
         read(path, index_path=path.with_suffix(".idx"))
 
 
+def test_scalar_labels(path: Path, tmp_path: Path) -> None:
+    whole = write_recordio(tmp_path / "b.rec", [(1.0, b"abc"), (7.0, b"d")])
+    ((_, labels),) = ndd.readers.MXNet(path=whole, scalar_labels=True).next_epoch(2)
+    assert (labels.dtype, labels.torch().tolist()) == (ndd.int64, [1, 7])
+    reader = ndd.readers.MXNet(path=path, scalar_labels=True, on_error="skip")
+    assert [label.item() for _, label in reader.next_epoch()][:4] == [1, 2, 5, 0]
+    assert [error.sample for error in reader.errors][:2] == [2, 5]
+    assert "needs one whole number as a label, but it is [3.0, 4.0]" in str(reader.errors[0])
+
+
 def test_batches(path: Path) -> None:
     reader = pickle.loads(pickle.dumps(ndd.readers.MXNet(path=path, max_batch_size=3)))
     images, labels = next(reader.next_epoch())

@@ -90,6 +90,9 @@ def test_labels(videos: list[Path], tmp_path: Path) -> None:
         (tmp_path / "list.txt").write_text(f"{videos[2]} 3\n\n{videos[1]} 4\n")
         assert labels(kind(file_list=tmp_path / "list.txt", sequence_length=7)) == [3, 3, 3, 4]
     assert labels(ndd.readers.Video(filenames=videos, labels=[], sequence_length=7)) == [0, 0, 1, 2, 2, 2]
+    for kind in (ndd.readers.Video, ndd.experimental.readers.Video):
+        (_, found), *_ = kind(filenames=videos, labels=[5, 6, 7], sequence_length=7, scalar_labels=True).next_epoch(6)
+        assert (found.dtype, found.torch().tolist()) == (ndd.int64, [5, 5, 6, 7, 7, 7])
 
 
 def test_frame_numbers(videos: list[Path]) -> None:

@@ -196,3 +196,58 @@ def test_resumes(path: Path) -> None:
 
     resumed = assert_resumable(make)
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
+
+
+def test_patterns(tmp_path: Path) -> None:
+    for k in range(12):
+        write_tar(tmp_path / f"s{k:02}.tar", [(f"{k}.cls", str(k).encode())])
+    write_tar(tmp_path / "x{1,2}.tar", [("0.cls", b"99")])
+
+    def numbers(*paths: str) -> list[int]:
+        reader = ndd.readers.Webdataset(paths=[f"{tmp_path}{one}" for one in paths], ext=".cls", decode=True)
+        return [one[0].item() for one in reader.next_epoch()]
+
+    assert numbers("/s{08..11}.tar") == [8, 9, 10, 11]
+    assert numbers("/s{03,01}.tar", "/s0[56].tar") == [3, 1, 5, 6]
+    assert numbers("/s{0,1}{0..1}.tar") == [0, 1, 10, 11]
+    assert numbers("") == [*range(12), 99]
+    assert numbers("/x{1,2}.tar") == [99]  # a file of this name exists
+    (tmp_path / "empty").mkdir()
+    for wrong, message in (
+        ("/s{09..02}.tar", "is empty"),
+        ("/s{0..9999999}.tar", "more than"),
+        ("/q*.tar", "no file matches"),
+        ("/empty", r"has no \*.tar"),
+        ("/s{0..999}{0..999}{0..999}.tar", "stands for more than"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            numbers(wrong)
+
+
+def test_decode(tmp_path: Path) -> None:
+    files = [("a.jpg", b"J"), ("a.cls", b" 3\n"), ("a.txt", "é".encode()), ("a.json", b'{"x": [1, 2]}')]
+    files += [("b.jpg", b"JJ"), ("b.cls", b"-4"), ("b.txt", b""), ("b.json", b"5")]
+    reader = ndd.readers.Webdataset(paths=write_tar(tmp_path / "a.tar", files), ext=[".jpg", "cls", ".txt", "json"], decode=True)
+    jpegs, numbers, texts, objects = next(iter(reader.next_epoch(batch_size=2)))
+    assert jpegs.shape == [(1,), (2,)]
+    assert numbers.torch().tolist() == [3, -4]
+    assert (texts, objects) == (["é", ""], [{"x": [1, 2]}, 5])
+    assert next(iter(reader.next_epoch()))[1:3][1] == "é"
+    loader = ndd.DataLoader(reader, lambda jpegs, numbers, texts, objects: (numbers, texts), batch_size=2)
+    assert [(a.tolist(), b) for a, b in loader] == [([3, -4], ["é", ""])]
+
+
+@pytest.mark.parametrize("content", [b"x", b"", b"9" * 30, b"\xff", "3٣".encode()])
+def test_values_that_cannot_be_decoded(tmp_path: Path, content: bytes) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.cls", content), ("b.cls", b"2")])
+    with pytest.raises(RuntimeError, match=r"sample 0 \(.*its cls cannot be decoded"):
+        list(ndd.readers.Webdataset(paths=path, ext="cls", decode=True).next_epoch(batch_size=2))
+    reader = ndd.readers.Webdataset(paths=path, ext="cls", decode=True, on_error="skip", max_batch_size=2)
+    assert [one.torch().tolist() for (one,) in reader] == [[2]]
+
+
+def test_deep_json_is_an_error_of_its_sample(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.json", b"[" * 200_000), ("b.json", b"2")])
+    reader = ndd.readers.Webdataset(paths=path, ext="json", decode=True, on_error="skip", max_batch_size=2)
+    assert [values for (values,) in reader] == [[2]]
+    assert "RecursionError" in reader.errors[0].reason or "JSON" in reader.errors[0].reason

@@ -25,3 +25,29 @@ def test_a_chain(kind: str) -> None:
     if kind != "tensor":
         made, expected = made.torch(), expected.torch()
     assert torch.allclose(made, expected, atol=0.05)
+
+
+CORNERS = [[0, 0], [10, 0], [10, 10], [0, 10]]
+FUNCTIONALS: dict[str, Any] = {
+    "rotate": lambda x: v2.functional.rotate(x, 30.0, interpolation="bilinear", fill=[1, 2, 3]),
+    "rotate, quarter": lambda x: v2.functional.rotate(x, 90),
+    "rotate, expand": lambda x: v2.functional.rotate(x, 30.0, expand=True),
+    "affine": lambda x: v2.functional.affine(x, 10.0, [1, 2], 1.1, [3.0, 4.0]),
+    "perspective": lambda x: v2.functional.perspective(x, CORNERS, [[1, 0], [9, 1], [10, 9], [0, 10]]),
+    "pad, reflect": lambda x: v2.functional.pad(x, [1, 2], padding_mode="reflect"),
+    "five_crop": lambda x: v2.functional.five_crop(x, [5, 5])[4],
+    "permute_channels": lambda x: v2.functional.permute_channels(x, [2, 0, 1]),
+    "gaussian_blur": lambda x: v2.functional.gaussian_blur(x, [5, 3], [1.0, 0.8]),
+    "erase": lambda x: v2.functional.erase(x, 1, 2, 3, 4, torch.tensor([1.0, 2.0, 3.0])[:, None, None]),
+}
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_a_functional(name: str, ragged: bool) -> None:
+    given = ndd.batch([pixels(20, 24, seed=1), pixels(20, 24 if not ragged else 15, seed=2)], layout="CHW")
+    torch.compiler.reset()
+    made, expected = torch.compile(FUNCTIONALS[name], fullgraph=True, backend="eager")(given), FUNCTIONALS[name](given)
+    assert made.shape == expected.shape
+    for one, other in zip(made, expected, strict=True):
+        assert (one.torch().int() - other.torch().int()).abs().max() <= 1

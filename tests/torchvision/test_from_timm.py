@@ -5,6 +5,7 @@
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from timm.data.transforms_factory import create_transform  # noqa: E402
 from torchvision.datasets import ImageFolder as TheirFolder  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
+from torch_ndd.augment._steps import Operation  # noqa: E402
+from torch_ndd.augment._timm import named  # noqa: E402
 from torch_ndd.torchvision import Mixup, _timm_policies, from_timm, from_torchvision  # noqa: E402
 
 STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -127,7 +130,7 @@ LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)
 def test_an_operator_equals_pillow(name: str, level: float) -> None:
     """Each operator at each level, to both sides, with bilinear interpolation."""
     image = photo()
-    if name.startswith("Posterize") and not _timm_policies.Operator(name, 1.0, level).parameter(0.0, 0.0, False):
+    if name.startswith("Posterize") and not named(name).parameter(level / 10):
         pytest.skip("Pillow refuses 0 bits; ours are black, like those of older Pillows")
     hparams = dict(translate_const=21, img_mean=(124, 116, 104), interpolation=Image.Resampling.BILINEAR)
     for side in (False, True):
@@ -138,12 +141,10 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
             expected = np.asarray(one(image)).astype(np.float64)
         finally:
             theirs.random.random = original
-        hints = _timm_policies.Hints(translate_const=21, img_mean=(124, 116, 104))
-        operator = _timm_policies.Operator(name, 1.0, level, hints)
-        policy = _timm_policies.AutoAugment([[operator]])
-        step = (_timm_policies._AUGMENTATIONS[name], operator.parameter(0.0, 0.5, side))
+        operation = Operation(named(name, translate_const=21), level, 10)
+        policy = _timm_policies.AutoAugment([[operation]], fill=(124, 116, 104))
         batch = ndd.batch(torch.from_numpy(np.array(image))[None], layout="HWC")
-        made = policy._done(batch, [[step]]).torch()[0].numpy().astype(np.float64)
+        made = policy._done(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
         difference = np.abs(made - expected)
         if name in MEANS:
             assert difference.mean() < MEANS[name], difference.mean()
@@ -157,7 +158,6 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
 def test_levels(name: str) -> None:
     """The parameters that follow from a level are timm's."""
     hparams = dict(translate_const=100, translate_pct=0.3)
-    hints = _timm_policies.Hints(translate_const=100, translate_pct=0.3)
     for level in (0.0, 0.7, 2.0, 4.99, 9.0, 10.0):
         original, theirs.random.random = theirs.random.random, lambda: 0.1  # type: ignore[assignment]
         try:
@@ -167,7 +167,7 @@ def test_levels(name: str) -> None:
             theirs.random.random = original
         if name == "Desaturate":
             expected = min(1.0, max(0.0, 1.0 - expected))
-        found = _timm_policies.Operator(name, 1.0, level, hints).parameter(0.0, 0.5, False)
+        found = named(name, translate_const=100, translate_pct=0.3).parameter(level / 10)
         scale = 255 if name.startswith("Solarize") else 1
         assert found * scale == pytest.approx(expected)
 
@@ -200,18 +200,18 @@ def test_texts_mean_the_same(config: str) -> None:
         found = getattr(other, key)
         if key == "choice_weights" and value is not None:
             assert found == pytest.approx(value)
-        elif key in ("ops", "policy"):
-            assert plain(found) == plain(value)
-        elif key != "hints":
+        elif key == "policy":
+            assert found_in(found) == found_in(value)
+        else:
             assert found == value, key
 
 
-def plain(operators: Any) -> Any:
-    if isinstance(operators, list):
-        return [plain(one) for one in operators]
-    hints = operators.hints
-    used = (hints.translate_const, hints.translate_pct, hints.img_mean, hints.magnitude_std, hints.magnitude_max, hints.nearest)
-    return operators.name, operators.prob, operators.magnitude, used
+def found_in(policy: Any) -> Any:
+    """Return the sequences without steps that never act, and without magnitudes that have no meaning."""
+    return [
+        [replace(one, magnitude=one.magnitude if one.augmentation.range != (0.0, 0.0) else 0.0) for one in row if one.probability > 0]
+        for row in policy
+    ]
 
 
 @pytest.mark.parametrize("config", ["rond-m9", "rand-m9-x3", "rand-m", "augmix-n3", "v0-inc1", "unknown"])
@@ -221,13 +221,13 @@ def test_wrong_texts(config: str) -> None:
 
 
 def test_choices_have_their_weights() -> None:
-    ops = [_timm_policies.Operator(name, 1.0, 10.0) for name in ("Invert", "Equalize", "AutoContrast")]
+    ops = [Operation(named(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
     seen: Counter[str] = Counter()
     policy = _timm_policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
     policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
     images = ndd.batch(torch.zeros(3000, 2, 2, 3, dtype=torch.uint8), layout="HWC")
     policy(images)
-    assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("Invert", 0.6), ("Equalize", 0.3), ("AutoContrast", 0.1))] == [True] * 3
+    assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("invert", 0.6), ("equalize", 0.3), ("auto_contrast", 0.1))] == [True] * 3
     without = _timm_policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
     rows: list[Any] = []
     without._done = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
@@ -313,7 +313,7 @@ def test_mixup_mistakes() -> None:
         Mixup(0.0)
     with pytest.raises(ValueError, match="cutmix_minmax takes two"):
         Mixup(cutmix_minmax=[0.1])
-    with pytest.raises(ValueError, match="2 integers"):
+    with pytest.raises(ValueError, match="for 2 images"):
         Mixup()(images, torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match="of equal shapes"):
         Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ def test_mistakes() -> None:
         with pytest.raises(error, match=words):
             from_timm(**options)
     with pytest.raises(ValueError, match="must be uint8"):
-        _timm_policies.parsed("v0", _timm_policies.Hints())(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
+        _timm_policies.policy_of("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
 
 
 def test_it_repeats(folder: Path) -> None:

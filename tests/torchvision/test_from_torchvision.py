@@ -186,11 +186,36 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_steps_that_are_one_pass() -> None:
     names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._planned]
-    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "Normalized", "RandomErasing"]
+    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "Normalized"]
     fused = from_torchvision(v1.Compose([v1.RandomResizedCrop(9), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]))
     assert [type(one).__name__ for one in fused._planned] == ["RandomResizedCrop", "Normalized"]
     assert [type(one).__name__ for one in fused.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip", "ToImage", "ToDtype", "Normalize"]
     assert "Normalized(RandomHorizontalFlip" in repr(fused)
+
+
+def test_flips_after_a_resize_are_part_of_the_normalization() -> None:
+    steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
+    fn = from_torchvision(v2.Compose(steps))
+    assert [type(one).__name__ for one in fn._planned] == ["ImagesAlone"]
+    assert "Resize" in repr(fn)
+    images = torch.randint(0, 256, (2, 3, 13, 17), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    made = fn(ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")).torch()
+    torch.testing.assert_close(made, v2.Compose(steps)(images), atol=1.01 / 255, rtol=0)
+    assert (made - v2.Compose(steps)(images)).abs().mean() < 0.01 / 255
+    nearest = from_torchvision(v2.Compose([steps[0], v2.Resize((6, 8), interpolation=InterpolationMode.NEAREST), *FLOATS]))
+    assert [type(one).__name__ for one in nearest._planned] == ["RandomHorizontalFlip", "Resize", "Normalized"]
+
+
+def test_masks_are_flipped_before_they_are_resized() -> None:
+    from torch_ndd.torchvision import tv_tensors
+
+    steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((2, 3), antialias=True), *FLOATS]
+    image, mask = torch.arange(4 * 5 * 3, dtype=torch.uint8).reshape(3, 4, 5), torch.arange(20, dtype=torch.uint8).reshape(1, 4, 5)
+    expected = v2.Compose(steps)(torchvision.tv_tensors.Image(image), torchvision.tv_tensors.Mask(mask))
+    images = ndd.as_batch(image.permute(1, 2, 0)[None].contiguous(), layout="HWC")
+    made = from_torchvision(v2.Compose(steps))(images, tv_tensors.Mask(ndd.as_batch(mask[None])))
+    assert torch.equal(made[1].torch()[0], expected[1])
+    torch.testing.assert_close(made[0].torch()[0], expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
 
 
 def test_boxes_and_masks_move_with_the_image() -> None:
@@ -374,3 +399,26 @@ def test_resnet_makes_the_same_choices(folder: Path) -> None:
     assert torch.equal(*choices)
     assert len(choices[0]) == 12
     assert len(choices[0].unique()) > 1
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("value", [[7.0], [7.0, 8.0, 9.0]])
+def test_erasing_after_the_normalization_overwrites_windows_alone(ragged: bool, value: list[float]) -> None:
+    sizes = [(20 + k if ragged else 20, 30) for k in range(40)]
+    images = ndd.as_batch([torch.randint(0, 256, (*size, 3), dtype=torch.uint8) for size in sizes], layout="HWC")
+    plain = from_torchvision(v2.Compose(NORMALIZED))(images)
+    fn = from_torchvision(v2.Compose([*NORMALIZED, v2.RandomErasing(0.5, value=value)]))
+    assert "RandomErasing" in repr(fn)
+    erased = 0
+    for one, other in zip(fn(images), plain, strict=True):
+        made, before = one.torch(), other.torch()
+        changed = (made != before).all(0)
+        assert torch.equal(made[:, ~changed], before[:, ~changed])
+        assert (made[:, changed] == torch.tensor(value)[:, None]).all()
+        rows, columns = changed.any(1).nonzero(), changed.any(0).nonzero()
+        if len(rows):
+            erased += 1
+            window = changed[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]
+            assert window.all()
+            assert 0.01 < window.numel() / changed.numel() < 0.4
+    assert 8 <= erased <= 32

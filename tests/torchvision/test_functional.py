@@ -368,3 +368,17 @@ def test_noise() -> None:
     wrapped = F.gaussian_noise(torch.full((1, 50, 50), 250, dtype=torch.uint8), mean=0.1, sigma=0.0, clip=False)
     assert int(wrapped[0, 0, 0]) == (250 + 25) % 256
     assert torch.equal(F.gaussian_noise(torch.full((1, 2, 2), 0.99), mean=0.5, sigma=0.0), torch.ones(1, 2, 2))
+
+
+@pytest.mark.parametrize("size", [(9, 14), (10, 15), (11, 13), (12, 12)])
+def test_options_of_our_operators(size: tuple[int, int]) -> None:
+    """What operators need to give torchvision's results: the words of the table in docs/migrate."""
+    image = pixels(31, 47, seed=3)
+    given = ndd.batch([image, pixels(30, 44, seed=4)], layout="CHW")
+    cropped = ndd.crop(given, crop=list(size), rounding="half_to_even")
+    resized = ndd.resize(given, resize_shorter=size[0], rule="torch", size_rounding="truncate", subpixel_scale=False)
+    for one, other, sample in zip(cropped, resized, given, strict=True):
+        assert torch.equal(one.torch(), reference.center_crop(sample.torch(), list(size)))
+        expected = reference.resize(sample.torch(), [size[0]])
+        assert other.shape == tuple(expected.shape)
+        assert (other.torch().int() - expected.int()).abs().max() <= 1

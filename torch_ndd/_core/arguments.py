@@ -13,6 +13,7 @@ import torch
 
 from .. import types
 from .batch import Batch
+from .native import CPU
 from .operand import Operand
 from .pending import Pending
 from .rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
@@ -103,10 +104,10 @@ class Call:
 
     __slots__ = (
         *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame"),
-        "reads",
+        *("reads", "words"),
     )
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, compiling: bool | None = None) -> None:
         self.name = name
         self.batch_size = 1
         self.is_batch = False
@@ -117,7 +118,8 @@ class Call:
         self.frames_of = ""
         self.fixed = False  # not even one frame is expanded
         self.constants: dict[str, Any] | None = None  # arguments that were prepared before, with the defaults
-        self.compiling = torch.compiler.is_compiling()
+        self.words: torch.Tensor | None = None  # that were drawn before, for a random operator
+        self.compiling = torch.compiler.is_compiling() if compiling is None else compiling
         self.reads: list[tuple[Pending, int]] = []
         self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
 
@@ -268,7 +270,7 @@ def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
 
 
 def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
-    if value._values.device.type != "cpu":
+    if value._values.device != CPU:
         value = value.cpu()  # type: ignore[attr-defined]
     if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
         value._ready()

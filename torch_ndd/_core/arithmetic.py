@@ -16,6 +16,8 @@ from .dispatch import run, submit
 from .elementwise import Plan, label, on_cpu, plan
 from .extents import Fixed
 from .foreign import imported
+from .graph_results import result
+from .native import CPU
 from .operand import Operand, loop
 from .pending import SAME_SAMPLE, Pending
 
@@ -146,8 +148,9 @@ def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     """Return the result; a plain :class:`Operand` if no operand is a Tensor or a Batch."""
     values = [_operand(one, compiling) for one in operands]
-    if any(one is None for one in values):
-        return _refused(operation, operands, values)
+    for one in values:
+        if one is None:
+            return _refused(operation, operands, values)
     first = values[0]
     target = first._values.device
     for one in values:
@@ -155,9 +158,10 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             values, target = _on_one_device(operation, operands, values)
             break
     found = plan(operation, [one._values.dtype for one in values])
-    like = next((one for one in values if type(one) is not Operand), first)
-    layout, ragged, external = None, False, False
+    like, layout, ragged, external = first, None, False, False
     for one in values:
+        if type(like) is Operand:
+            like = one
         if one._layout is not None:
             layout = _common_layout(operation, layout, one._layout)
         if one._is_batch:
@@ -166,7 +170,7 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         external = external or one._external
     # Inductor stores bools one at a time: x < 100 takes 20 ms where the kernel takes 0.3.
     if compiling and not ragged and found.formula is not None and not (found.out is torch.bool and on_cpu(values[0]._values)):
-        made = found.formula(*_aligned(values))
+        made = result(found.formula(*_aligned(values)))
         return like._result(made if like._is_batch else made[None], None, layout, None, None)
 
     if ragged:
@@ -177,7 +181,7 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     pending = None
     if compiling:
         _kernel(*arguments)
-    elif target.type == "cpu":
+    elif target == CPU:
         reads = [(pending, one._sample) for one in values if (pending := one._unfinished()) is not None]
         pending = submit(_kernel, arguments, reads, external)
         if reads and pending is not None:
@@ -205,7 +209,7 @@ def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
         if value._is_batch:
             buffers += value._values, value._shapes
         else:
-            buffers += value._values[None], None
+            buffers += value._values[None] if value._row is None else value._row, None
     return buffers + [None] * (6 - len(buffers))
 
 
@@ -229,6 +233,7 @@ def _operand(value: Any, compiling: bool) -> Any:
             if len(_numbers) > 1000:
                 _numbers.clear()
             made = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
+            made._row = made._values[None]
         return made
     if value is None:
         raise ValueError("arithmetic: None is no operand")

@@ -14,6 +14,7 @@ from .collect import collected, fence, is_array
 from .device import Device, DeviceLike, torch_device
 from .dispatch import run
 from .extents import Fixed, confirmed, joined, lasting, left
+from .html import of_values
 from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
 from .native import check_samples, empty, unfilled
 from .operand import Operand, TorchTensor
@@ -275,6 +276,9 @@ class Batch(SampleBuffer):
 
     def __repr__(self) -> str:
         return of_batch(self)
+
+    def _repr_html_(self) -> str:
+        return of_values(self)
 
 
 def new_batch(

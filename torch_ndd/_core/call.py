@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of an operator, from its arguments to its results."""
 
-import difflib
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,14 @@ from .cuda_work import decode_work, on_decode_stream, on_stream, stream_work
 from .definition import Operator
 from .device import DeviceLike, torch_device
 from .dispatch import submit
+from .graph_results import result
+from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from .replay import Launched, recording
+from .suggestions import similar
 from .tensor import Tensor, as_tensor, new_tensor
+from .traps import warn_of_planes
 
 TAIL = ("batch_size", "device")  # parameters that every operator has
 
@@ -58,21 +62,67 @@ def launch(
     return Launch(out, args, **more)
 
 
-def ready(op: Operator, constants: Mapping[str, Any]) -> dict[str, Any]:
-    """Return constants with the defaults in the form that the body takes, for many calls of :func:`perform` with them."""
-    call, made = Call(op.name), dict(op.prepared)
-    for key, value in constants.items():
-        argument = op.arguments.get(key) or op.positional[key]
-        made[key] = plain(call, argument, value) if argument.role is Role.plain else prepared(call, argument, value, False)
-    return made
+class Prepared:
+    """An operator with arguments that are the same in many calls on Batches. What follows from them alone is found once.
+
+    Args:
+        op: The operator.
+        constants: The arguments, of which each call has the same.
+    """
+
+    __slots__ = ("_constants", "_op")
+
+    def __init__(self, op: Operator, constants: Mapping[str, Any]) -> None:
+        call, made = Call(op.name), dict(op.prepared)
+        for key, value in constants.items():
+            argument = op.arguments.get(key) or op.positional[key]
+            made[key] = plain(call, argument, value) if argument.role is Role.plain else prepared(call, argument, value, False)
+        self._op, self._constants = op, made
+
+    def __call__(
+        self,
+        inputs: Sequence[Batch],
+        arguments: dict[str, Any],
+        *,
+        words: torch.Tensor | None = None,
+        batch_size: int | None = None,
+        device: DeviceLike | None = None,
+    ) -> Any:
+        """Call the operator, as :func:`perform` does.
+
+        Args:
+            inputs: As many as the operator takes; further ones are arguments by position.
+            arguments: Batches, by names that the operator has.
+            words: What a random operator has drawn.
+            batch_size: Number of samples of an operator without inputs.
+            device: Where to compute; by default where the inputs are.
+        """
+        op, call = self._op, Call(self._op.name, compiling=False)
+        call.constants, call.words = self._constants, words
+        if len(inputs) > op.inputs:
+            arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
+            inputs = inputs[: op.inputs]
+        on_cpu = device is None
+        for k, one in enumerate(inputs):
+            call.join(one, k)
+            on_cpu = on_cpu and one._values.device == CPU
+        for key, value in arguments.items():
+            call.join(value, key)
+        if batch_size is not None:
+            native.check_samples(op.name, batch_size)
+            call.is_batch, call.batch_size = True, batch_size
+        return _results(op, call, inputs, arguments, CPU) if on_cpu else _placed(op, call, inputs, arguments, device)
 
 
-def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], constants: dict[str, Any] | None = None) -> Any:
-    """Call an operator: bind the arguments, run the body, queue the kernel. ``constants`` are further arguments, made by :func:`ready`."""
-    call, values, given, device = _bound(op, inputs, given, constants is None)
-    call.constants = constants
+def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """Call an operator: bind the arguments, run the body, queue the kernel."""
+    return _placed(op, *_bound(op, inputs, given))
+
+
+def _placed(op: Operator, call: Call, values: Sequence[Operand | None], given: dict[str, Any], device: DeviceLike | None) -> Any:
+    """Run the call on the device of its inputs, or on the given one."""
     target = _target_device(op.name, values, device)
-    if target.type != "cuda" or call.compiling:
+    if target == CPU or target.type != "cuda" or call.compiling:
         return _results(op, call, values, given, target)
     if op.options.host_inputs:
         with on_decode_stream(target):
@@ -91,10 +141,8 @@ def planned(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tup
     return call, batches, launch
 
 
-def _bound(
-    op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], complete: bool = True
-) -> tuple[Call, list[Operand | None], dict[str, Any], DeviceLike | None]:
-    """Return the call, its inputs, and its arguments by name; ``complete`` if they are all arguments."""
+def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tuple[Call, list[Operand | None], dict[str, Any], DeviceLike | None]:
+    """Return the call, its inputs, its arguments by name, and the device that was asked for."""
     most = op.inputs + len(op.positional)
     if not op.required <= len(inputs) <= most:
         expected = str(most) if op.required == most else f"{op.required} to {most}"
@@ -102,16 +150,19 @@ def _bound(
     batch_size, device = given.pop("batch_size", None), given.pop("device", None)
     for key in given:
         if key not in op.arguments:
-            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{_similar(key, [*op.arguments, *TAIL])}")
+            raise TypeError(f"{op.name}() got an unexpected argument {key!r}{similar(key, [*op.arguments, *TAIL])}")
     if len(inputs) > op.inputs:
         given.update(zip(op.positional, inputs[op.inputs :], strict=False))
         inputs = inputs[: op.inputs]
-    for key in op.missing if complete else ():
+    for key in op.missing:
         if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
     call = Call(op.name)
     values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
-    for key, value in (*enumerate(values), *given.items()):
+    for k, value in enumerate(values):
+        if isinstance(value, Batch):
+            call.join(value, k)
+    for key, value in given.items():
         if isinstance(value, Batch):
             call.join(value, key)
     if batch_size is not None:
@@ -128,7 +179,7 @@ def _body(
         for value in values:
             if value is not None:
                 value._ready()
-    place = _CPU if options.host_inputs else target
+    place = CPU if options.host_inputs else target
     if options.host_inputs:
         _check_on_host(op, values)
     batches = [None if value is None else _as_batch(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
@@ -139,14 +190,15 @@ def _body(
     call.per_frame = options.per_frame
     arguments = _prepare(op, call, given, _count_frames(op, call, batches) or options.per_frame)
     if not op.inputs or not op.required:
-        arguments = {**arguments, "batch_size": call.batch_size, "device": target}
+        arguments["batch_size"] = call.batch_size
+        arguments["device"] = target
     elif options.host_inputs:
-        arguments = {**arguments, "device": target}
-    places: list[Any] = []
+        arguments["device"] = target
+    places: list[Any] = batches
     if op.positional:
-        places = [*[None] * (op.inputs - len(batches)), *[arguments.pop(key) for key in op.positional]]
+        places = [*batches, *[None] * (op.inputs - len(batches)), *[arguments.pop(key) for key in op.positional]]
     try:
-        made = op.body(*batches, *places, **arguments)
+        made = op.body(*places, **arguments)
     except MemoryError as error:
         raise MemoryError(f"{op.name}: {error}") from None
     if isinstance(made, Batch) and op.kernel is not None:
@@ -177,15 +229,18 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     else:
         if launch.mixes:
             call.reads = [(pending, ALL_SAMPLES if sample == SAME_SAMPLE else sample) for pending, sample in call.reads]
-        if op.variadic:
-            tensors = [[b and b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
-        else:
-            padding = [None] * (op.inputs - len(batches))
-            tensors = [x for b in (*batches, *padding) for x in ((None, None) if b is None else (b._values, b._shapes))]
-        filled = [x for out in outs for x in (out._values, out._shapes)]
-        pending = _run(op, call, target, (*tensors, *launch.args, *filled), getattr(next(iter(batches), None), "_sources", ()))
+        buffers = _buffers(op, batches)
+        buffers += launch.args
+        for out in outs:
+            buffers += out._values, out._shapes
+        first = batches[0] if batches else None
+        if recording.launched is not None:
+            plain = len(outs) == 1 == len(batches) and not (launch.also or launch.inputs or launch.views or launch.mixes or op.draws or op.variadic)
+            plain = plain and target == CPU and not op.options.host_inputs and not op.options.reads_values
+            recording.launched.append(Launched(op.kernel, buffers, outs[0]._layout) if plain else None)
+        pending = _run(op, call, target, buffers, () if first is None else first._sources)
     outs = launch.views or outs
-    if target.type == "cuda" and not call.compiling:
+    if target != CPU and target.type == "cuda" and not call.compiling:
         made = [out._values for out in (*outs, *launch.also) if out._values.device == target]
         pending = stream_work(made) if launch.event is None else decode_work(made, launch.event, pending)
         for out in launch.also:
@@ -193,6 +248,17 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     for out in outs:
         out._pending = pending
     return _one_or_all([out if call.is_batch else _single(out) for out in (*outs, *launch.also)])
+
+
+def _buffers(op: Operator, batches: Sequence[Batch | None]) -> list[Any]:
+    """Return the inputs as the kernel takes them: values and shapes of each."""
+    if op.variadic:
+        return [[b and b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
+    buffers: list[Any] = []
+    for one in batches:
+        buffers += (None, None) if one is None else (one._values, one._shapes)
+    buffers += [None] * (2 * (op.inputs - len(batches)))
+    return buffers
 
 
 def _one_or_all(results: list[Any]) -> Any:
@@ -206,7 +272,8 @@ def _by_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Batc
         return None
     inputs: list[Any] = [b and b._values for b in batches]
     arguments = [_number_of(call, one) for one in launch.args]
-    return formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outs[0].dtype)
+    made = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outs[0].dtype)
+    return None if made is None else result(made)
 
 
 def _count_frames(op: Operator, call: Call, inputs: Sequence[Batch | None]) -> bool:
@@ -252,7 +319,9 @@ def _prepare(op: Operator, call: Call, given: dict[str, Any], has_frames: bool) 
             arguments[key] = plain(call, argument, value)
         elif not call.compiling:
             arguments[key] = prepared(call, argument, value, has_frames)
-    if op.draws and not call.compiling and given.get("rng") is None:
+    if call.words is not None:
+        arguments["rng"] = call.words
+    elif op.draws and not call.compiling and given.get("rng") is None:
         arguments["rng"] = prepared(call, op.arguments["rng"], None, False)
     return arguments
 
@@ -262,7 +331,7 @@ def _run(op: Operator, call: Call, target: torch.device, arguments: Sequence[Any
     if call.compiling:
         op.kernel(*arguments)
         return None
-    if target.type != "cpu" and not op.options.host_inputs:
+    if target != CPU and not op.options.host_inputs:
         for pending, _ in call.reads:  # the launcher reads per-sample arguments on the host
             pending.wait()
         return submit(op.kernel, arguments, [], False, sources)  # through our own call, in which errors keep their type; nothing is queued
@@ -298,11 +367,6 @@ def _single(out: Batch) -> Tensor:
     return made
 
 
-def _similar(name: str, names: Sequence[str]) -> str:
-    close = [one for one in (name.rstrip("_"),) if one in names] or difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | None:
     if value is None:
         if required:
@@ -327,11 +391,8 @@ def _set_batch_size(call: Call, batch_size: Any) -> None:
 
 def _check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
     for value in values:
-        if value is not None and value._values.device.type != "cpu":
+        if value is not None and value._values.device != CPU:
             raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value._values.device}")
-
-
-_CPU = torch.device("cpu")
 
 
 def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
@@ -341,10 +402,10 @@ def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike
         except (TypeError, ValueError, RuntimeError) as error:
             raise type(error)(f"{op}: {error}") from None
         return target
-    target = _CPU
+    target = CPU
     for value in values:
-        if value is not None and value._values.device.type != "cpu":
-            if target.type != "cpu" and value._values.device != target:
+        if value is not None and value._values.device != CPU:
+            if target != CPU and value._values.device != target:
                 raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value._values.device}; move one with .gpu(index)")
             target = value._values.device
     return target
@@ -386,4 +447,26 @@ def _with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     layout = next((one for one in layouts if len(one) == value.ndim), None)
     if layout is None:
         raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
+    if layout == "HWC":
+        warn_of_planes(op, value)
     return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+
+
+def given_batches(
+    name: str, inputs: Sequence[Any], given: Mapping[str, Any], batch_size: int | None, device: DeviceLike | None
+) -> tuple[Call, list[Batch], torch.device]:
+    """Return the call of an operator that has no body, its inputs as batches of one size on one device, and the device."""
+    call = Call(name)
+    values = [one if isinstance(one, Operand) else _as_input(name, k, one, True) for k, one in enumerate(inputs)]
+    for key, value in (*enumerate(values), *given.items()):
+        if isinstance(value, Batch):
+            call.join(value, key)
+    if batch_size is not None:
+        _set_batch_size(call, batch_size)
+    target = _target_device(name, values, device)
+    return call, [_as_batch(call, value, target, False) for value in values if value is not None], target
+
+
+def delivered(call: Call, results: Sequence[Batch]) -> Any:
+    """Return results as the caller gets them: as Tensors if no input was a Batch, and one alone rather than in a tuple."""
+    return _one_or_all([one if call.is_batch else _single(one) for one in results])

@@ -11,6 +11,8 @@ import types
 _LEVELS = 12  # frames of the program's stack in an error
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
+# Frames, innermost first: their code, and the instruction at which they were. The line is found when it is needed: at each call, that would take
+# as long as the rest of caller().
 Site = list[tuple[types.CodeType, int]]
 
 
@@ -29,18 +31,25 @@ def is_own(code: types.CodeType) -> bool:
 
 
 def caller() -> Site:
-    """Return code and line of the program's frames, innermost first, without the frames of this package.
+    """Return the program's frames, without those of this package.
 
     The frames themselves would keep every local variable alive.
     """
     if fixed.site is not None:
         return fixed.site
-    frame, site = sys._getframe(2), []
-    while frame is not None and len(site) < _LEVELS:
-        if not is_own(frame.f_code):
-            site.append((frame.f_code, frame.f_lineno))
+    frame, site, left = sys._getframe(2), [], _LEVELS
+    while frame is not None and left:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):  # is_own(), in line: every call comes here
+            site.append((code, frame.f_lasti))
+            left -= 1
         frame = frame.f_back
     return site
+
+
+def line_of(code: types.CodeType, instruction: int) -> int:
+    """Return the line of a frame of a site."""
+    return next((line for begin, end, line in code.co_lines() if begin <= instruction < end and line is not None), code.co_firstlineno)
 
 
 def _compiled_raise() -> types.CodeType:
@@ -56,7 +65,8 @@ _raiser = _compiled_raise()
 def traceback_of(site: Site) -> types.TracebackType | None:
     """Return a traceback that shows ``site``."""
     traceback = None
-    for code, line in site:
+    for code, instruction in site:
+        line = line_of(code, instruction)
         stub = _raiser.replace(co_filename=code.co_filename, co_name=code.co_name, co_firstlineno=line)
         try:
             exec(stub, {"__name__": "__main__"})
@@ -70,6 +80,7 @@ def called_at(site: Site) -> str:
     """Return a line of text with the program line of a call; empty if unknown."""
     if not site:
         return ""
-    code, line = site[0]
+    code = site[0][0]
+    line = line_of(*site[0])
     text = linecache.getline(code.co_filename, line).strip()
     return f"\ncalled at {code.co_filename}:{line}" + (f": {text}" if text else f", in {code.co_name}")

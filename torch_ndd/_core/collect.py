@@ -15,7 +15,7 @@ from .operand import Operand
 from .pending import Pending
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
 
-_pack = kernel("pack")
+pack = kernel("pack")
 
 
 def is_array(data: Any) -> bool:
@@ -29,7 +29,7 @@ def fence(source: Operand, sample: int) -> Pending | None:
     if pending is None or pending.stays or torch.compiler.is_compiling():
         return pending
     nothing = torch.empty((1, 0), dtype=torch.uint8)
-    return run(_pack, ([], nothing, None), [(source, sample)], nothing)
+    return run(pack, ([], nothing, None), [(source, sample)], nothing)
 
 
 def collected(
@@ -56,7 +56,7 @@ def collected(
         return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made), fixed
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
-        return out, shapes, layout, run(_pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed
+        return out, shapes, layout, run(pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed
     torch.cat([one._ready().reshape(-1) for one in made], out=out.view(-1))
     return out, shapes, layout, None, False, fixed
 

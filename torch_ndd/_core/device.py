@@ -7,6 +7,8 @@ from typing import Any, ClassVar, TypeAlias, overload
 
 import torch
 
+from .native import CPU
+
 
 def gpu_count() -> int:
     """Return how many GPUs this process can use: none in a process forked from one that had used CUDA."""
@@ -207,11 +209,8 @@ def device(obj: DeviceLike | None, id: int | None = None) -> Device | None:
 def torch_device(device_: DeviceLike) -> torch.device:
     """Return the torch device of a name, a ``Device`` or a torch device. Raise :func:`device`'s errors, RuntimeError without a usable GPU."""
     if isinstance(device_, torch.device) and device_.type in ("cpu", "meta"):
-        return device_
+        return device_ if device_.type == "meta" else CPU
     if device_ is None:
         raise TypeError("Cannot convert None to Device")
     number = device(device_).device_id
-    return _CPU if number is None else torch.device("cuda", number)
-
-
-_CPU = torch.device("cpu")
+    return CPU if number is None else torch.device("cuda", number)

@@ -31,7 +31,10 @@ def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
     if hasattr(data, "__array__"):
         return from_numpy(np.asarray(data))
     if isinstance(data, str | bytes):
-        raise RuntimeError(f"{type(data).__name__} is not supported: a Tensor is made from numbers; np.frombuffer(data, np.uint8) has the bytes")
+        raise RuntimeError(
+            f"{type(data).__name__} is not supported: a Tensor is made from numbers; np.frombuffer(data, np.uint8) has the "
+            "bytes, and imread(path) decodes a file"
+        )
     try:
         view = memoryview(data)
     except TypeError:

@@ -10,7 +10,7 @@ import torch
 from . import native
 from .operand import Operand
 
-# Copies a part of sample index[i] for every sample i of the output: csrc/ops/values/take.cu.
+# Copies a part of sample index[i] for every sample i of the output: csrc/ops/values/take.cpp.
 take = native.kernel("take")
 
 

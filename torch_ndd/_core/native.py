@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+CPU = torch.device("cpu")  # compared with it, a device takes a quarter of the time that it takes to tell its type
+
 # TORCH_NDD_LIBRARY names another build of the library: with a sanitizer, or emulating a GPU.
 PATH = Path(os.environ.get("TORCH_NDD_LIBRARY") or Path(__file__).parents[1] / "_C.so").absolute()
 if not PATH.exists():
@@ -32,6 +34,8 @@ def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
 begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
 depend = _function(_quick, "ndd_depend", None, _POINTER, _INT64)
 end = _function(_quick, "ndd_end", ctypes.c_size_t)
+external = _function(_quick, "ndd_external", None, ctypes.c_char_p, _INT64)
+external_done = _function(_quick, "ndd_external_done", None, _POINTER, _INT64, _INT64, ctypes.c_int, ctypes.c_char_p, _INT64)
 done = _function(_quick, "ndd_done", ctypes.c_int, _POINTER)
 fused = _function(_quick, "ndd_fused", ctypes.c_uint32, _POINTER)
 identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
@@ -71,11 +75,21 @@ scan_release = _function(_quick, "ndd_scan_release", None, _POINTER)
 read_wait = _function(_slow, "ndd_read_wait", _INT64, _POINTER)
 read_failure = _function(_quick, "ndd_read_failure", ctypes.c_char_p, _POINTER, _INT64, _POINTER)
 read_release = _function(_quick, "ndd_read_release", None, _POINTER)
+masked_crc32c = _function(_slow, "ndd_masked_crc32c", ctypes.c_uint32, ctypes.c_char_p, _INT64)
+encode_jpeg = _function(_slow, "ndd_encode_jpeg", _INT64, _POINTER, _INT64, _INT64, ctypes.c_int, ctypes.c_int, ctypes.c_int, _POINTER, _INT64)
 coco_parse = _function(_slow, "ndd_coco_parse", _POINTER, ctypes.c_char_p, _INT64, _INT64)
 coco_error_kind = _function(_quick, "ndd_coco_error_kind", _INT64, _POINTER)
 coco_error = _function(_quick, "ndd_coco_error", ctypes.c_char_p, _POINTER)
 coco_column = _function(_slow, "ndd_coco_column", _INT64, _POINTER, _INT64, _POINTER)
 gather = _function(_slow, "ndd_gather", None, _POINTER, _INT64, _POINTER, _POINTER, _INT64, _POINTER)
+cache_make = _function(_slow, "ndd_cache_make", _POINTER, _INT64, ctypes.c_char_p, ctypes.c_int, _INT64, _INT64, ctypes.c_char_p)
+cache_release = _function(_quick, "ndd_cache_release", None, _POINTER)
+cache_number = _function(_quick, "ndd_cache_number", _INT64, _POINTER)
+cache_counts = _function(_slow, "ndd_cache_counts", None, _INT64, _POINTER)
+cache_clear = _function(_slow, "ndd_cache_clear", None, _INT64)
+cache_trouble = _function(_slow, "ndd_cache_trouble", ctypes.c_char_p, _INT64)
+cache_text = _function(_slow, "ndd_cache_text", ctypes.c_char_p)
+cache_totals = _function(_quick, "ndd_cache_totals", None, _POINTER)
 coco_release = _function(_slow, "ndd_coco_release", None, _POINTER)
 shuffle = _function(_slow, "ndd_shuffle", None, _POINTER, _INT64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)
 wait = _function(_slow, "ndd_wait", ctypes.c_int, _POINTER)
@@ -86,6 +100,7 @@ pool_enter = _function(_quick, "ndd_pool_enter", None, _POINTER)
 pool_set_default = _function(_quick, "ndd_pool_set_default", None, _POINTER)
 pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _POINTER)
 worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
+spans = _function(_quick, "ndd_spans", ctypes.c_char_p)
 _pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
 _no_memory = _function(_quick, "ndd_no_memory", ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p)
@@ -97,8 +112,8 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, _POINTER).value or 0
 
 
-OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_DESCRIPTOR = map(
-    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, _quick.ndd_close_file)
+OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_DESCRIPTOR = map(
+    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _quick.ndd_close_file)
 )
 """Releases the handles of :func:`owned`."""
 
@@ -121,6 +136,13 @@ def _recorded() -> dict[tuple[str, str], str]:
 
 KERNELS = _recorded()  # (operator, "CPU" or "CUDA") -> C++ parameter types, as schema types
 _library = torch.library.Library("ndd", "FRAGMENT")
+_defined: dict[str, str] = {}  # schemas of operators, by name
+
+
+def find_kernels() -> list[str]:
+    """Add the kernels of libraries that were loaded since. Return those that were refused, because there are others of their names."""
+    KERNELS.update(_recorded())
+    return _function(_quick, "ndd_refused_kernels", ctypes.c_char_p)().decode().splitlines()
 
 
 def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
@@ -140,8 +162,12 @@ def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
                 f"torch_ndd: parameter {position} of the kernel of ndd::{name} is no tensor that it could fill, but a {types[position]}"
             )
         types[position] = types[position].replace("Tensor", f"Tensor({chr(97 + letter)}!)")
-    _library.define(f"{name}({', '.join(f'{kind} p{k}' for k, kind in enumerate(types))}) -> ()")
-    _library.impl(name, lambda *args: None, "Meta")  # kernels only fill what the caller has allocated
+    schema = f"{name}({', '.join(f'{kind} p{k}' for k, kind in enumerate(types))}) -> ()"
+    if _defined.setdefault(name, schema) != schema:
+        raise ImportError(f"torch_ndd: there is an operator ndd::{name} already, {_defined[name]}; name yours differently")
+    if not hasattr(torch.ops.ndd, name):  # a notebook may run a cell again
+        _library.define(schema)
+        _library.impl(name, lambda *args: None, "Meta")  # kernels only fill what the caller has allocated
     return getattr(torch.ops.ndd, name).default
 
 
@@ -180,7 +206,7 @@ def unfilled(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> 
     if torch.compiler.is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes
     rows = shapes.numpy()
-    if len(rows) and (rows == rows[0]).all():
+    if len(rows) and rows[0].tolist() == rows[-1].tolist() and (rows == rows[0]).all():
         return empty([len(rows), *rows[0].tolist()], dtype, device), None
     return empty([volume(shapes, dtype.itemsize)], dtype, device), shapes
 
@@ -211,7 +237,7 @@ _library.define("empty_pooled(SymInt[] shape, ScalarType dtype) -> Tensor")
 
 @torch.library.impl("ndd::empty_pooled", "CompositeExplicitAutograd", lib=_library)
 def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    return empty(shape, dtype, torch.device("cpu"))
+    return empty(shape, dtype, CPU)
 
 
 @torch.library.register_fake("ndd::empty_pooled", lib=_library)
@@ -220,15 +246,18 @@ def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 _MOST_BYTES = 1 << 62
+_EXACT = 1 << 53  # below it a double holds every whole number
 
 
 def volume(shapes: torch.Tensor, item_bytes: int) -> int:
     """Return the number of elements of samples with these shapes. Raise MemoryError if the bytes cannot be counted in 64 bits."""
     rows = shapes.numpy()
-    count = int(rows.prod(1).sum())
-    if count and float(rows.prod(1, dtype=np.float64).sum()) * item_bytes > _MOST_BYTES:
+    count = float(rows.prod(1, dtype=np.float64).sum())
+    if count < _EXACT:
+        return int(count)
+    if count * item_bytes > _MOST_BYTES:
         raise MemoryError(f"no memory for {len(rows)} samples of shapes up to {tuple(shapes.amax(0).tolist())}")
-    return count
+    return int(rows.prod(1).sum())
 
 
 # Each sample takes some 100 bytes and 100 ns in lists of several threads, so that this many take seconds for any operation.
@@ -270,7 +299,7 @@ def pin_no_size() -> None:
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Allocate uninitialized memory; large host buffers come from a pool, or are pinned."""
-    if device.type == "cpu":
+    if device == CPU:
         if torch.compiler.is_compiling():
             return torch.ops.ndd.empty_pooled(shape, dtype)
         size = dtype.itemsize

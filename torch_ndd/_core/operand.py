@@ -53,6 +53,7 @@ class Operand:
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
     _sources: Sequence[str] = ()  # the source file of each sample, if known
     _failures: Failures | None = None  # of the decoder that made this
+    _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
     _origin: Any = None  # used by capture.py
     __hash__ = None  # type: ignore[assignment]
 

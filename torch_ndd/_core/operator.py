@@ -9,7 +9,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, TypeVar, overload
 
 import torch
 
@@ -30,10 +30,13 @@ from .definition import OPERATORS as OPERATORS
 from .definition import Operator as Operator
 from .definition import Options
 from .device import DeviceLike as DeviceLike
+from .signatures import OfAnyOutputs, OfOneInput, OfOptionalInput, OfShapeLike, OfTwoInputs, P, PairOfOneInput, TakesMany
 from .tensor import Tensor
 
 T = TypeVar("T", Tensor, Batch)
+V = TypeVar("V", bound=TakesMany)
 F = TypeVar("F", bound=Callable[..., Any])
+
 
 _MOST_INPUTS = 999  # of a variadic operator, as in DALI
 
@@ -46,9 +49,30 @@ class operator(Options):
     returns ``tuple[T, T]`` has two outputs.
     """
 
-    def __call__(self, function: F) -> F:
+    @overload
+    def __call__(self, function: V) -> V: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T | None, P], Any]) -> OfShapeLike[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, None, P], T]) -> OfOptionalInput[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, None, P], T | tuple[T, ...]]) -> OfAnyOutputs[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, T, P], T]) -> OfTwoInputs[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, P], T]) -> OfOneInput[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, P], tuple[T, T]]) -> PairOfOneInput[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, P], T | tuple[T, ...]]) -> OfAnyOutputs[P]: ...
+    @overload
+    def __call__(self, function: F) -> F: ...
+    def __call__(self, function: Any) -> Any:
         """Return the operator, and register it in ``OPERATORS``."""
-        op = OPERATORS[self.name or function.__name__] = _made(function, self)
+        name = self.name or function.__name__
+        if (there := OPERATORS.get(name)) is not None and there.body.__module__ != function.__module__:
+            raise ValueError(f"operator: {name} exists already, in {there.body.__module__}; name yours differently")
+        op = OPERATORS[name] = _made(function, self)
 
         @functools.wraps(function)
         def call(*inputs: Any, **given: Any) -> Any:
@@ -61,7 +85,7 @@ class operator(Options):
 
         call.__module__ = ".".join(("torch_ndd", *op.name.split(".")[:-1]))
         call.__name__ = call.__qualname__ = op.name.rpartition(".")[2]
-        return call  # type: ignore[return-value]
+        return call
 
 
 _PACKED = (Role.per_sample, Role.shape, Role.random, Role.dtype)

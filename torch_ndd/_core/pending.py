@@ -15,7 +15,7 @@ from .workers import tell_refused
 # Which sample of pending work a value reads: its index, or one of these (csrc/ndd/stream/scheduler.h).
 SAME_SAMPLE, ALL_SAMPLES = -1, -2
 
-_KINDS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)  # in the order of ndd::Error::Kind
+KINDS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)  # in the order of ndd::Error::Kind
 
 
 class Pending:
@@ -48,6 +48,21 @@ class Pending:
             self._end()
         return self._status == 0
 
+    def succeeded(self) -> bool:
+        """Wait until the work is done, without raising its error. Return whether there is none."""
+        if self._status is None:
+            self._end()
+        return self._status == 0
+
+    def end_of_call(self) -> None:
+        """Wait for the work of a synchronous call, and raise its error there."""
+        if not self.succeeded():
+            raise self.at_the_call() from self.origin_of_error()
+
+    def origin_of_error(self) -> BaseException | None:
+        """Return the exception of the user's code that this work failed with, if any."""
+        return None
+
     def _end(self) -> None:
         while (status := native.wait(self._handle)) < 0:
             pass  # Python handles Ctrl-C here
@@ -69,20 +84,21 @@ class Pending:
     def cause(self) -> Exception:
         """Return the error that a synchronous call would have raised, with the lines of the failed call first."""
         assert self._status
-        error = _KINDS[self._status - 1](_message(self._handle))
-        return error.with_traceback(traceback_of(self._origin(native.error_origin(self._handle))._site))
+        error, failed = KINDS[self._status - 1](_message(self._handle)), self._origin(native.error_origin(self._handle))
+        error.__cause__ = failed.origin_of_error()
+        return error.with_traceback(traceback_of(failed._site))
 
     def at_the_call(self) -> Exception:
         """Return the error to raise at the line of this call; it names another line if an earlier call failed."""
         assert self._status
         failed = self._origin(native.error_origin(self._handle))
-        return _KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
+        return KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
 
     def _wrapped(self) -> Exception:
         """Return the error with the line of the call in its text, because programs log ``str(error)``."""
         assert self._status
         failed = self._origin(native.error_origin(self._handle))
-        return _KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
+        return KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
 
     def _origin(self, identity: int) -> "Pending":
         seen: set[int] = set()
@@ -124,7 +140,7 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     if status:
         origin = native.error_origin(handle)
         sites = [call._site for call in context.known_calls() if type(call) is Pending and native.identity(call.handle) == origin]
-        raise _KINDS[status - 1](_message(handle) + called_at(sites[0] if sites else []))
+        raise KINDS[status - 1](_message(handle) + called_at(sites[0] if sites else []))
     return values.clone()
 
 
@@ -137,9 +153,7 @@ def finish_call(handle: int, mode: int, reads: list[Pending], sources: Sequence[
     """Return the pending work of the call that :func:`native.end` closed, or None if it is done. Raise what must be raised at the call."""
     pending = Pending(handle & ~1, reads, sources)
     if handle & 1 or mode >= EvalMode.sync_cpu:
-        pending._end()
-        if pending._status:
-            raise pending.at_the_call()
+        pending.end_of_call()
         return None
     context.register(pending)
     return pending

@@ -15,6 +15,7 @@ from .convert import saturated as saturated
 from .convert import truncated
 from .device import Device, DeviceLike, torch_device
 from .dispatch import run
+from .html import of_values
 from .indexing import bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
 from .modes import EvalMode, current_mode
 from .operand import Operand, TorchTensor
@@ -252,6 +253,9 @@ class Tensor(Arithmetic):
 
     def __repr__(self) -> str:
         return of_tensor(self)
+
+    def _repr_html_(self) -> str:
+        return of_values(self)
 
 
 class Unusable(Tensor):

@@ -9,6 +9,8 @@ from ._augmentations import RAND_AUGMENT as RAND_AUGMENT
 from ._augmentations import TRIVIAL_AUGMENT_WIDE as TRIVIAL_AUGMENT_WIDE
 from ._augmentations import Augmentation as Augmentation
 from ._augmix import aug_mix as aug_mix
+from ._elastic import elastic as elastic
+from ._erasing import random_erasing as random_erasing
 from ._mixing import cutmix as cutmix
 from ._mixing import mixup as mixup
 from ._mixing import mixup_or_cutmix as mixup_or_cutmix

@@ -60,6 +60,10 @@ class Augmentation:
         way = position * (high - low)
         return low - way if self.signed and other_side else low + way
 
+    def at(self, position: float, side: float) -> float:
+        """Return the parameter at a position, with a number from 0 to 1 that decides on the side."""
+        return self.parameter(position, side < 0.5)
+
 
 # --- Augmentations that move pixels ----------------------------------------------------------------------------------------------------------------
 
@@ -165,12 +169,14 @@ def _lightened(images: Batch, shifts: Batch) -> Batch:
     return _limited(images + dark * (shifts.to_device(images.device) * _full(images)), images)
 
 
-def _inverted(images: Batch, unused: Batch) -> Batch:
+def inverted(images: Batch, unused: Batch) -> Batch:
+    """Return inverted images; there is no magnitude."""
     del unused
     return invert(images)
 
 
-def _stretched(images: Batch, unused: Batch) -> Batch:
+def stretched(images: Batch, unused: Batch) -> Batch:
+    """Return images with stretched contrast; there is no magnitude."""
     del unused
     return autocontrast(images)
 
@@ -185,9 +191,9 @@ def _equalized(images: Batch, unused: Batch) -> Batch:
 # --- The sets --------------------------------------------------------------------------------------------------------------------------------------
 
 _IDENTITY = Augmentation("identity")
-_AUTO_CONTRAST = Augmentation("auto_contrast", values=_stretched)
+_AUTO_CONTRAST = Augmentation("auto_contrast", values=stretched)
 _EQUALIZE = Augmentation("equalize", values=_equalized)
-_INVERT = Augmentation("invert", values=_inverted)
+_INVERT = Augmentation("invert", values=inverted)
 _SOLARIZE = Augmentation("solarize", (1.0, 0.0), values=_solarized)
 _POSTERIZE = Augmentation("posterize", (8, 4), values=_posterized)
 

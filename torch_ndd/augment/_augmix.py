@@ -2,7 +2,7 @@
 """AugMix: every image mixed with several chains of augmentations of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from ..ops.random import beta
 from ._applied import Step, applied
 from ._augmentations import RAND_AUGMENT, Augmentation, chosen
 from ._given import images_of, numbers, results, uncompiled
-from ._policies import drawn_magnitude, several
+from ._policies import several
+from ._steps import drawn_magnitude
 
 _THIRDS = {"translate_x": (0.0, 1 / 3), "translate_y": (0.0, 1 / 3)}
 AUG_MIX = tuple(replace(one, range=_THIRDS.get(one.name, one.range)) for one in RAND_AUGMENT if one.name != "identity")
@@ -79,17 +80,35 @@ def aug_mix(
     if num_magnitude_bins < 2 or not least <= severity <= num_magnitude_bins:
         raise ValueError(f"{op}: severity must be from {least} to num_magnitude_bins = {num_magnitude_bins}, got {severity}")
     batch, is_batch = images_of(op, images)
-    size, most = batch.batch_size, num_magnitude_bins - 1
-    longest = 3 if depth is None else depth
-    drawn = numbers(op, rng, size, width * (1 + 4 * longest)).reshape(size, width, -1)
+    most = num_magnitude_bins - 1
+
+    def step(which: float, side: float, u: float, v: float) -> Step:
+        magnitude = int(u * severity) if magnitude_std is None else drawn_magnitude(severity, magnitude_std, most, u, v)
+        one = among[int(which * len(among))]
+        return one, one.at(min(magnitude / most, 1.0), side)
+
+    return results(is_batch, [mixed_chains(op, batch, step, width, depth, alpha, fill_value, interp_type, rng)])
+
+
+def mixed_chains(
+    op: str,
+    batch: Batch,
+    step: Callable[..., Step | None],
+    width: int,
+    depth: int | None,
+    alpha: float,
+    fill_value: Any,
+    interp_type: types.DALIInterpType,
+    rng: Any = None,
+    per_step: int = 4,
+) -> Batch:
+    """Return every image mixed with chains of steps, each of which ``step`` makes of ``per_step`` numbers from 0 to 1."""
+    size, longest = batch.batch_size, depth or 3
+    drawn = numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
 
     def chain(row: np.ndarray) -> list[Step]:
-        made: list[Step] = []
-        for which, side, u, v in row[1 : 1 + 4 * (depth or 1 + int(row[0] * 3))].reshape(-1, 4):
-            magnitude = int(u * severity) if magnitude_std is None else drawn_magnitude(severity, magnitude_std, most, u, v)
-            one = among[int(which * len(among))]
-            made.append((one, one.parameter(min(magnitude / most, 1.0), side < 0.5)))
-        return made
+        turns = row[1 : 1 + per_step * (depth or 1 + int(row[0] * 3))].reshape(-1, per_step)
+        return [made for made in (step(*turn) for turn in turns) if made is not None]
 
     shares = _dirichlet(alpha, width, size, rng)
     part = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
@@ -99,7 +118,7 @@ def aug_mix(
         mixed = mixed + _weighted(made, part * shares[:, k])
     if not batch.dtype.is_floating_point:
         mixed = mixed - (0.5 - 1e-3)  # a cast rounds half up; sums of weights are 1 to seven digits
-    return results(is_batch, [cast(mixed, dtype=batch.dtype)])
+    return cast(mixed, dtype=batch.dtype)
 
 
 def _weighted(images: Batch, weights: np.ndarray) -> Batch:

@@ -9,6 +9,7 @@ import torch
 
 from .. import types
 from .._core.batch import Batch, as_batch
+from .._core.dynamo import disable
 from .._core.rng import RNG
 from .._core.tensor import Tensor, as_tensor
 from ..ops.random import uniform
@@ -19,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def uncompiled(function: F) -> F:
     """Exclude a function from compilation."""
-    return torch.compiler.disable(function, reason="it reads the random numbers that it draws: call it before the compiled function")  # type: ignore[return-value]
+    return disable(function, "it reads the random numbers that it draws: call it before the compiled function")
 
 
 def check_rng(op: str, rng: Any) -> None:

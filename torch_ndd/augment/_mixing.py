@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixing pairs of images and their labels."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,9 @@ def mixup(
     op = "mixup"
     _check_images(op, images)
     _check(op, alpha, rng)
-    soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    weight = new_batch(torch.from_numpy(lam)).to_device(images.device)
-    other = permute_batch(images, indices=order.tolist()) if len(order) else images
-    mixed = images * weight + other * (1.0 - weight)
-    made = cast(mixed, dtype=images.dtype if dtype is None else types.to_dtype(dtype))
+    made = cast(blended(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
     return _results(made, soft, order, lam, return_params)
 
 
@@ -117,14 +115,14 @@ def cutmix(
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
-    soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    channels, height, width = images._values.shape[1:] if layout == "CHW" else (1, *images._values.shape[1:3])
+    height, width = (images._values.shape[1 + layout.index(letter)] for letter in "HW")
     drawn = numbers(op, rng, len(order), 2)
     boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = (1 - area / max(1, height * width)).astype(np.float32)
-    made = _pasted(images, order, boxes, channels, height, width) if images._values.numel() else images
+    made = pasted(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
     return _results(made, soft, order, kept, return_params, *extra)
 
@@ -179,7 +177,7 @@ def mixup_or_cutmix(
     acts, switches = numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
     if acts >= probability:
-        soft = _smoothed(op, _soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+        soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
         return images if soft is None else (images, new_batch(soft))
     if cutmix_alpha > 0 and (mixup_alpha <= 0 or switches < switch_probability):
         return cutmix(images, labels, alpha=cutmix_alpha, **shared)
@@ -214,7 +212,7 @@ def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: 
     return order, np.repeat(lam[:1], size) if per_batch else lam
 
 
-def _smoothed(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+def smoothed(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {smoothing}")
     return soft if soft is None or smoothing == 0 else soft * (1 - smoothing) + smoothing / soft.shape[1]
@@ -228,25 +226,45 @@ def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.nd
     return np.stack([np.maximum(x - w, 0), np.maximum(y - h, 0), np.minimum(x + w, width), np.minimum(y + h, height)], 1)
 
 
-def _pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray, channels: int, height: int, width: int) -> Batch:
-    """Return every image with the box of its partner; planes ``CHW`` are treated as images below each other."""
-    planes = new_batch(images._values.reshape(len(order), channels * height, width, -1), None, "HWC", images._pending, images._external)
+def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
+    """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
+    kind = np.float64 if images.dtype is torch.float64 else np.float32
+    weight, rest = (new_batch(torch.from_numpy(one.astype(kind))).to_device(images.device) for one in (lam, 1.0 - lam))
+    partners = images if others is None else others
+    return images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
+
+
+def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
+    """Return every image with the box of its partner; all axes before the height are treated as images below each other."""
+    if not images._values.numel():
+        return images
+    layout = images._layout or "HWC"
+    first = layout.index("H")
+    extents = images._values.shape[1:]
+    height, width = extents[first : first + 2]
+    count, planes = len(order), math.prod(extents[:first])
+    rows = new_batch(images._values.reshape(count, planes * height, width, -1), None, "HWC", images._pending, images._external)
     left, top, right, bottom = boxes.T
-    count = len(order)
-    ids = np.stack([np.arange(count)] + [order.numpy()] * channels, 1)
-    start, extent = np.zeros((count, 1 + channels, 2), np.int64), np.empty((count, 1 + channels, 2), np.int64)
-    extent[:, 0] = channels * height, width
-    for c in range(channels):
+    ids = np.stack([np.arange(count)] + [order.numpy()] * planes, 1)
+    start, extent = np.zeros((count, 1 + planes, 2), np.int64), np.empty((count, 1 + planes, 2), np.int64)
+    extent[:, 0] = planes * height, width
+    for c in range(planes):
         start[:, 1 + c] = np.stack([top + c * height, left], 1)
         extent[:, 1 + c] = np.stack([bottom - top, right - left], 1)
     regions = [new_batch(torch.from_numpy(a.astype(np.int32))) for a in (ids, start, extent)]
     made = multi_paste(
-        planes, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[channels * height, width]
+        rows, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[planes * height, width]
     )
     return new_batch(made._values.view(images._values.shape), None, images.layout, made._pending)
 
 
-def _soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> torch.Tensor | None:
+def mixed_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
+    """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes); a few numbers, for which torch is as good."""
+    weight, rest = (one.to(soft.device, soft.dtype)[:, None] for one in (lam, 1.0 - lam))
+    return weight * soft + rest * soft[order.to(soft.device)]
+
+
+def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> torch.Tensor | None:
     """Return a probability of each class for every sample, float32 (N, classes)."""
     if labels is None:
         return None
@@ -270,8 +288,7 @@ def _results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam:
     weight = torch.from_numpy(lam)
     made: list[Any] = [images]
     if soft is not None:
-        of_first = weight.to(soft.device)[:, None]
-        made.append(new_batch(of_first * soft + (1 - of_first) * soft[order.to(soft.device)]))
+        made.append(new_batch(mixed_labels(soft, order, weight)))
     if return_params:
         made += [order, weight, *extra]
     return made[0] if len(made) == 1 else tuple(made)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """AutoAugment, RandAugment and TrivialAugment, chosen per sample of a batch."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from .._core.operator import T
 from ._applied import Step, applied
 from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
 from ._given import boxes_of, images_of, masks_of, numbers, results, uncompiled
+from ._steps import Operation, chosen_steps, sequence_steps
 from ._tables import POLICIES
 
 
@@ -143,33 +143,9 @@ def rand_augment(
         raise ValueError(f"{op}: magnitude_std must not be negative, got {magnitude_std}")
     shares = None if weights is None else _shares(op, weights, len(among), n)
     given = _given(op, images, boxes, masks)
-    per_step = 5 if magnitude_std > 0 or probability < 1 else 2  # the choices of a seed stay what they were where there is nothing else to draw
-    drawn = numbers(op, rng, given[0].batch_size, per_step * n)
-
-    def steps_of(row: np.ndarray) -> list[Step]:
-        left = None if shares is None else shares.copy()
-        made: list[Step] = []
-        for which, side, *more in row[: per_step * n].reshape(n, per_step):
-            index = int(which * len(among)) if left is None else _drawn_index(which, left)
-            if left is not None:
-                left[index] = 0.0
-            u, v, coin = more or (0.0, 0.0, 0.0)
-            magnitude = drawn_magnitude(m, magnitude_std, num_magnitude_bins - 1, u, v)
-            if coin < probability:
-                made.append((among[index], among[index].parameter(magnitude / (num_magnitude_bins - 1), side < 0.5)))
-        return made
-
-    return _done(op, given, [steps_of(row) for row in drawn], fill_value, mask_fill_value, interp_type, return_params)
-
-
-def drawn_magnitude(m: float, std: float, most: float, u: float, v: float) -> float:
-    """Return a magnitude about ``m``, from two numbers from 0 to 1."""
-    if std == 0:
-        return m
-    if math.isinf(std):
-        return u * m
-    normal = math.sqrt(-2 * math.log1p(-u)) * math.cos(2 * math.pi * v)  # Box and Muller
-    return min(max(m + std * normal, 0.0), most)
+    operations = [Operation(one, m, num_magnitude_bins - 1, probability, magnitude_std) for one in among]
+    steps = chosen_steps(op, operations, n, shares, given[0].batch_size, rng)
+    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
 
 
 def _shares(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray:
@@ -179,11 +155,6 @@ def _shares(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray
     if (shares > 0).sum() < n:
         raise ValueError(f"{op}: {n} different augmentations are to be chosen, but only {(shares > 0).sum()} have a weight")
     return shares
-
-
-def _drawn_index(u: float, shares: np.ndarray) -> int:
-    """Return an index with the probability of its share."""
-    return min(int(np.searchsorted(np.cumsum(shares), u * shares.sum(), side="right")), int(np.flatnonzero(shares)[-1]))
 
 
 @uncompiled
@@ -223,14 +194,9 @@ def auto_augment(
     """
     op = "auto_augment"
     sequences, bins = _policy(op, policy, num_magnitude_bins)
-    longest = max(map(len, sequences))
     given = _given(op, images, boxes, masks)
-    drawn = numbers(op, rng, given[0].batch_size, 1 + 2 * longest)
-    steps = []
-    for row in drawn:
-        sequence = sequences[int(row[0] * len(sequences))]
-        draws = zip(sequence, row[1::2], row[2::2], strict=False)
-        steps.append([(one, one.parameter(m / (bins - 1), side < 0.5)) for (one, probability, m), coin, side in draws if coin < probability])
+    operations = [[Operation(one, m, bins - 1, probability) for one, probability, m in sequence] for sequence in sequences]
+    steps = sequence_steps(op, operations, given[0].batch_size, rng)
     return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
 
 

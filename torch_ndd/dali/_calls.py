@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of a function of ``fn`` or an operator of ``ops``: from its arguments to nodes of the graph."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +8,11 @@ import numpy as np
 import torch
 
 from .._core.arguments import Argument, Call, Role, plain, prepared
+from .._core.suggestions import similar
 from . import types
 from ._conditionals import size_of_branch
 from ._errors import UnknownArgumentError, deprecated
-from ._graph import create
+from ._graph import create, current
 from ._operators import OperatorOperation, ReaderOperation, as_node
 from ._schema import DEPRECATED_ARGUMENTS, Schema
 from .data_node import DataNode
@@ -21,8 +21,17 @@ DEVICES = ("cpu", "gpu", "mixed")
 _EVERYWHERE = ("name", "device", "preserve", "bytes_per_sample_hint")
 
 
-def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, Any], default_device: str | None = None) -> Any:
+def call(
+    schema: Schema,
+    title: str,
+    inputs: Sequence[Any],
+    given: Mapping[str, Any],
+    default_device: str | None = None,
+    branch: Sequence[DataNode] | None = None,
+) -> Any:
     """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; for input sets a list of what each gives.
+
+    ``branch`` is a node with the samples of the branch that the operator is in, in a list; by default it is found.
 
     Raises:
         ValueError: a wrong number of inputs, an unknown device, an argument on the GPU, or a value that the operator does not take.
@@ -33,8 +42,12 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
     if not least <= len(inputs) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise ValueError(f"{title}: the operator takes {wanted} inputs by position, got {len(inputs)}")
-    sets = input_sets(title, inputs)
     arguments = _renamed(schema, title, given)
+    pipeline = current()
+    if pipeline is not None and pipeline._at_once:
+        inputs = [pipeline._given(title, one) for one in inputs]
+        arguments = {key: pipeline._given(title, one) if key in schema.nodes else one for key, one in arguments.items()}
+    sets = input_sets(title, inputs)
     device = device_of(title, arguments.pop("device", None), sets[0] if sets else [], default_device)
     name, preserve = arguments.pop("name", None), arguments.pop("preserve", False)
     arguments.pop("bytes_per_sample_hint", None)
@@ -48,12 +61,14 @@ def call(schema: Schema, title: str, inputs: Sequence[Any], given: Mapping[str, 
     made: list[Any] = []
     first = None
     several = sets is not None and any(isinstance(one, list | tuple) and has_nodes(one) for one in inputs)
-    size = size_of_branch() if schema.name == "batch_permutation" else []  # a permutation of the samples of the branch
+    size: Sequence[DataNode] = []
+    if schema.name == "batch_permutation":  # of the samples of the branch
+        size = size_of_branch() if branch is None else branch
     for k, one in enumerate(sets if inputs else [[]]):
         operation = create(
             ReaderOperation if schema.is_reader else OperatorOperation,
             schema.class_name.rpartition(".")[2],
-            size or [as_node(value, f"{title}: input {position}") for position, value in enumerate(one)],
+            [*size] or [as_node(value, f"{title}: input {position}") for position, value in enumerate(one)],
             nodes,
             constants,
             schema=schema.name,
@@ -118,7 +133,9 @@ def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, 
             if key == "seed":
                 deprecated(f"{title}: the argument 'seed' has no effect: nothing is random here")
                 continue
-            raise UnknownArgumentError(f"{title} got an unexpected argument {key!r}{_similar(key, schema.accepted)}")
+            raise UnknownArgumentError(
+                f"{title} got an unexpected argument {key!r}{similar(key, [one for one in schema.accepted if one not in DEPRECATED_ARGUMENTS])}"
+            )
         if value is None:
             continue
         if key in schema.deprecated:
@@ -134,11 +151,6 @@ def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, 
             continue
         arguments[key] = value
     return arguments
-
-
-def _similar(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name, [one for one in names if one not in DEPRECATED_ARGUMENTS], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _divided(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[dict[str, DataNode], dict[str, Any]]:

@@ -13,7 +13,8 @@ from .._core.rng import RNG
 from . import tensors, types
 from ._definition import defined
 from ._errors import wrapped
-from ._graph import Operation, Step
+from ._feeding import as_fed, is_array, is_list
+from ._graph import Operation, Step, create
 from ._operators import ReaderOperation, as_node
 from .data_node import DataNode
 from .pipeline import Pipeline
@@ -46,14 +47,28 @@ class DataNodeDebug(DataNode):
     __str__ = __repr__
 
 
+class GivenOperation(Operation):
+    """A batch from the definition itself: a list of arrays, or a tensor list."""
+
+    takes_empty = True
+    batch: Batch
+
+    def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
+        """Return the batch."""
+        return (self.batch,)
+
+
 class PipelineDebug(Pipeline):
     """A pipeline that runs its definition in every iteration.
 
     Operators are matched by the order of their calls: sources and readers go on where the operator at the same place stood, and random operators with
     the same seed. The order must therefore be the same in every iteration.
+
+    Operators take data in place of nodes: a list of arrays or tensors, one for each sample, and a ``TensorListCPU`` or ``TensorListGPU``.
     """
 
     _node_type = DataNodeDebug
+    _at_once = True
 
     def __init__(self, definition: Callable[[Pipeline], Any], **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -151,21 +166,41 @@ class PipelineDebug(Pipeline):
             node._batch = batch
             node.dtype, node.ndim, node.layout = types.to_dali_type(batch.dtype), batch.ndim, batch.layout
 
+    def _given(self, title: str, value: Any) -> Any:
+        """Return a node of a batch, and for a list of tensor lists, which are input sets, a list of nodes; other values as they are."""
+        if isinstance(value, list | tuple) and value and all(is_list(one) for one in value):
+            return [self._given(title, one) for one in value]
+        if not is_list(value) and not (isinstance(value, list | tuple) and value and all(is_array(one) for one in value)):
+            return value
+        if self._conditionals_enabled:
+            raise ValueError(
+                f"{title}: with enable_conditionals=True, debug mode takes no data in place of nodes, because a branch has only a part of the "
+                "samples; give it the DataNode itself, or the data as an external_source"
+            )
+        batch = as_fed(title, value, self.max_batch_size, share=False)
+        device = "cpu" if batch._values.device.type == "cpu" else "gpu"
+        return create(GivenOperation, "Data", schema="data", title=f"a batch given to {title}", device=device, batch=batch)[0]
+
+    def _sized(self, operation: Operation, batch: Batch) -> None:
+        """Take the size of this iteration's batches from the first one. Raise RuntimeError if it differs from that of the others."""
+        if self._size is None:
+            self._size = self._step.batch_size = batch.batch_size
+        elif batch.batch_size != self._size:
+            raise RuntimeError(
+                f"Batch size clash: an earlier operator gave {self._size} samples in this iteration, and {operation.name!r} gives {batch.batch_size}"
+            )
+
     def _done(self, operation: Operation, runs: Operation) -> tuple[Batch, ...]:
         """Return the results of an operation."""
         step = self._step
         if operation.pulls:
-            runs.check(step)
+            runs.check(step, wait=True)
             made = runs.pull(step)
             for batch in made:
-                if self._size is None:
-                    self._size = step.batch_size = batch.batch_size
-                elif batch.batch_size != self._size:
-                    raise RuntimeError(
-                        f"Batch size clash: an earlier operator gave {self._size} samples in this iteration, and {operation.name!r} gives "
-                        f"{batch.batch_size}"
-                    )
+                self._sized(operation, batch)
             return made
+        if isinstance(operation, GivenOperation):
+            self._sized(operation, operation.batch)
         inputs, arguments = [self._value(one) for one in operation.inputs], {key: self._value(one) for key, one in operation.arguments.items()}
         fixed.site = operation.site
         try:

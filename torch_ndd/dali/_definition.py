@@ -3,6 +3,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -71,12 +72,16 @@ _experimental_pipeline_def.__name__ = _experimental_pipeline_def.__qualname__ = 
 
 experimental = ModuleType("torch_ndd.dali.pipeline.experimental", "Pipeline definitions in debug mode.")
 experimental.pipeline_def = _experimental_pipeline_def  # type: ignore[attr-defined]
+# pipeline is no package: `from torch_ndd.dali.pipeline.experimental import pipeline_def` finds it here
+sys.modules[experimental.__name__] = experimental
 
 
 def _decorated(fn: Any, modes: Mapping[str, bool], pipeline_kwargs: Mapping[str, Any]) -> Any:
     def decorate(function: Callable[..., Any]) -> "Callable[..., Pipeline]":
         if getattr(function, "_is_pipeline_def", False):
             raise ValueError(f"pipeline_def: {function!r} is a pipeline definition already")
+        if hasattr(function, "_ndd_do_not_convert"):
+            raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
 
         @functools.wraps(function)
         def factory(*args: Any, **kwargs: Any) -> "Pipeline":

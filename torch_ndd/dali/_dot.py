@@ -32,7 +32,8 @@ def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[Data
 
 
 def _tensor(node: DataNode) -> str:
-    return _quoted(f"{node.name} ({node.index})")
+    # By the name of the operator: a node on another device has the name of its origin.
+    return _quoted(f"{node.source.name if node.source else node.name} ({node.index})")
 
 
 def _quoted(text: str) -> str:

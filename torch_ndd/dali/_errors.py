@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from .._core import native
-from .._core.call_sites import Site, is_own
+from .._core.call_sites import Site, is_own, line_of
 from .._core.pending import Pending
 from ._graph import Operation
 
@@ -55,7 +55,8 @@ def definition(site: Site) -> str:
     if not site:
         return ""
     lines = ["defined at:\n"]
-    for code, number in reversed(site):
+    for code, instruction in reversed(site):
+        number = line_of(code, instruction)
         lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}\n')
         text = linecache.getline(code.co_filename, number).strip()
         if text:

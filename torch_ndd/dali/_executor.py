@@ -74,7 +74,8 @@ class Executor:
             )
             for operation in operations
         ]
-        self._sources = [one for one in plans if one.operation.pulls]
+        # What was fed is taken after the sources were asked, which may end the epoch.
+        self._sources = sorted((one for one in plans if one.operation.pulls), key=lambda one: one.operation.fed)
         # Readers first, so that they read while the others wait for something, such as a Python function for its inputs.
         self._plan = sorted((one for one in plans if not one.operation.pulls), key=lambda one: bool(one.inputs or one.arguments))
         self._outputs = [slot(one) for one in outputs]
@@ -127,7 +128,7 @@ class Executor:
             if iter_setup is not None:
                 iter_setup()
             for one in self._sources:
-                one.operation.check(step)
+                one.operation.check(step, wait=not self._queue)
         except StopIteration:
             self._ended = True
             return
@@ -159,10 +160,18 @@ class Executor:
         self._queue.append(_Issued(step, error=error))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Ask all sources for an iteration."""
+        """Ask all sources for an iteration. If one has no more data, ask the others too, so that those of equal length begin again together."""
         first: Operation | None = None
+        ended: StopIteration | None = None
         for one in self._sources:
-            batches = one.operation.pull(step)
+            if ended is not None and one.operation.fed:
+                break
+            try:
+                batches = one.operation.pull(step)
+            except StopIteration as error:
+                ended = error
+            if ended is not None:
+                continue
             for slot, batch in zip(one.outputs, batches, strict=True):
                 if first is None:
                     first, step.batch_size = one.operation, batch.batch_size
@@ -174,6 +183,8 @@ class Executor:
                 values[slot] = batch
             if self._checkpointing:
                 self._keep_state(one.operation, issued.states)
+        if ended is not None:
+            raise ended
 
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
         """Call the operators of an iteration and return the outputs. Runs on the executor's thread."""

@@ -13,6 +13,7 @@ from .._core.batch import Batch, as_batch, batch, new_batch
 from .._core.tensor import Tensor
 from . import tensors
 from ._graph import EMPTY
+from ._tensor import imported, is_capsule
 
 _SAMPLES = "a batch is an array whose first dimension counts samples, a list of arrays, or a TensorListCPU"
 
@@ -24,14 +25,14 @@ def sample(title: str, data: Any, what: str = "a sample") -> Tensor:
     elif not is_array(data):
         raise RuntimeError(f"{title}: {what} must be an array, got {_named(data)}: make it with np.asarray or torch.as_tensor")
     try:
-        return tensors.imported(title, data)
+        return imported(title, data)
     except (TypeError, BufferError) as error:
         raise RuntimeError(f"{title}: {what}: {error}") from None
 
 
 def is_array(data: Any) -> bool:
     """Return whether data is one array, rather than a list of them or something else."""
-    if isinstance(data, np.ndarray | torch.Tensor | tensors.TensorCPU | tensors.TensorGPU | Tensor) or tensors.is_capsule(data):
+    if isinstance(data, np.ndarray | torch.Tensor | tensors.TensorCPU | tensors.TensorGPU | Tensor) or is_capsule(data):
         return True
     if isinstance(data, list | tuple | type) or is_list(data):
         return False

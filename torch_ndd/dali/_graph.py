@@ -57,7 +57,7 @@ class Operation:
         outputs: Nodes of the results.
         device: ``"cpu"``, ``"gpu"`` or ``"mixed"``.
         preserve: Keep the operation although nothing uses its results.
-        site: Code and line of the frames of the definition that made it, innermost first.
+        site: The frames of the definition that made it.
         serial: Number in the order of creation.
         twin: The first of several operations with the same random numbers, made by one call for several input sets.
     """
@@ -65,6 +65,7 @@ class Operation:
     pulls: ClassVar[bool] = False  # pull() gives the outputs; issue() is never called
     always_kept: ClassVar[bool] = False  # not pruned although nothing uses its results
     takes_empty: ClassVar[bool] = False  # issue() is called for empty sub-batches too
+    fed: bool = False  # pull() takes what is there already, fed or computed ahead, and is not called when a source has ended
     random: bool = False  # needs a seed
 
     kind: str
@@ -83,7 +84,6 @@ class Operation:
     twin: "Operation | None" = None
     seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
     own_seed: int | None = None  # the one that the user gave
-    own_seed: int | None = None  # the user's
     _pipeline: "weakref.ref[Pipeline] | None" = None  # not held: it holds its operations
 
     @property
@@ -94,7 +94,7 @@ class Operation:
     def prepare(self, pipeline: "Pipeline") -> None:
         """Get ready to run in a pipeline. Called once, when it is built."""
 
-    def check(self, step: Step) -> None:
+    def check(self, step: Step, wait: bool) -> None:
         """Raise IndexError if nothing was fed for an iteration. Called for all sources before any of them is asked."""
 
     def pull(self, step: Step) -> tuple[Batch, ...]:
@@ -107,8 +107,13 @@ class Operation:
 
     def run(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Call :meth:`issue`, except for an empty sub-batch, whose results are empty."""
-        if not self.takes_empty and any(one.batch_size == 0 for one in (*inputs, *arguments.values())):
-            return (EMPTY,) * len(self.outputs)
+        if not self.takes_empty:
+            for one in inputs:
+                if not one.batch_size:
+                    return (EMPTY,) * len(self.outputs)
+            for one in arguments.values():
+                if not one.batch_size:
+                    return (EMPTY,) * len(self.outputs)
         return self.issue(step, inputs, arguments)
 
     def feed(self, data: Any, layout: str | None = None, **hints: Any) -> None:
@@ -210,7 +215,6 @@ def create(
     for key, value in attributes.items():
         setattr(operation, key, value)
     operation.own_seed = operation.seed
-    operation.own_seed = operation.seed
     names: Sequence[str]
     if isinstance(outputs, int):
         names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
@@ -229,12 +233,12 @@ def create(
 
 
 def _site() -> Site:
-    """Return code and line of the definition's frames, innermost first, without those of this package."""
+    """Return the definition's frames, without those of this package."""
     base = definitions.stack[-1][1] if definitions.stack else None
     frame, site = sys._getframe(2), Site()
     while frame is not None and len(site) < _SITE_FRAMES:
         if not is_own(frame.f_code):
-            site.append((frame.f_code, frame.f_lineno))
+            site.append((frame.f_code, frame.f_lasti))
         if frame is base:
             break
         frame = frame.f_back

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .._core.workers import when_gone
 from . import types
 from ._graph import Operation, Step
+from ._sources import Group, InputOperation, Source
 from ._worker import Called
 from ._worker_pool import Layout, WorkerPool
-from .external_source import Group, InputOperation, Source
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -45,6 +45,8 @@ def parallel_group(title: str, source: Source | None, batch: bool, several: bool
 
 class ParallelGroup(Group):
     """A source that workers call ahead. See :class:`Group`."""
+
+    ahead = True
 
     def __init__(self, title: str, source: Source, batch: bool, batch_info: bool, several: bool, depth: int, hint: int | None) -> None:
         super().__init__(title, source, batch, batch_info, several)

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from .._core.batch import Batch, as_batch
-from . import tensors
 from ._errors import UnknownArgumentError
 from ._feeding import as_fed
 from ._graph import Operation, Step, create, current
 from ._operators import as_node, on_device, target_device
+from ._tensor import is_capsule
 
 _IGNORED = ("bytes_per_sample_hint", "seed", "synchronize_stream")
 
@@ -128,7 +128,7 @@ class CapsuleFunctionOperation(FunctionOperation):
 
     def accepts(self, value: Any) -> bool:
         """Return whether a result is a capsule."""
-        return tensors.is_capsule(value)
+        return is_capsule(value)
 
 
 def _named(value: Any) -> str:

@@ -76,7 +76,12 @@ DEPRECATED_ARGUMENTS = {
 _OLD_IMAGE_TYPE = ("crop", "crop_mirror_normalize", "experimental.resize", "resize", "slice")
 
 # Arguments that may have a value for each sample although their annotations do not say so.
-_NODES = {"normalize": ("mean", "stddev"), "random.uniform": ("values",)}
+_NODES: dict[str, tuple[str, ...]] = {
+    "normalize": ("mean", "stddev"),
+    "random.uniform": ("values",),
+    "readers.numpy": ("rel_roi_end", "rel_roi_shape", "rel_roi_start", "roi_end", "roi_shape", "roi_start"),
+    "readers.video_resize": torch_ndd.readers.VideoResize.PER_SAMPLE,
+}
 
 # Parts of names that do not become Capitalized in the names of classes.
 _CAPITALS = {

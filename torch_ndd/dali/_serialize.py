@@ -5,7 +5,7 @@ Loading makes the operators again by the functions that made them, which check t
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,8 +141,17 @@ def load(cls: "type[Pipeline]", data: bytes | None, filename: str | None, argume
 
 
 def load_into(pipeline: "Pipeline", data: bytes) -> None:
-    """Define a pipeline by a serialized graph, and build it. Raise RuntimeError for anything else than a result of :func:`save`."""
-    _define(pipeline, _read(data))
+    """Define a pipeline by a serialized graph, and build it. Raise RuntimeError for anything else than a result of :func:`save`.
+
+    Arguments that its constructor was not given, or given with their default, are those that were stored.
+    """
+    content = _read(data)
+    try:
+        stored = {key: _values.decoded(value) for key, value in content["arguments"].items()}
+        pipeline._configure(stored)
+    except (TypeError, ValueError) as error:
+        raise RuntimeError(f"Pipeline.deserialize_and_build: this is no pipeline: 'arguments': {error}") from error
+    _define(pipeline, content)
     pipeline.build()
 
 
@@ -210,6 +219,8 @@ def _operator(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[st
     schema = schemas()[one["schema"]]
     if one["seed"] is not None and "seed" in schema.accepted:
         given["seed"] = one["seed"]
+    if schema.name == "batch_permutation":  # its input, if it has one, is the branch that it permutes
+        return _calls.call(schema, one["title"], [], given, branch=inputs)
     return _calls.call(schema, one["title"], inputs, given)
 
 
@@ -223,7 +234,22 @@ def _arithmetic(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[
 
 
 def _subscript(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    return _operators.subscript(inputs[0], constants["key"])
+    key = constants["key"]
+    # Of a key defined in a branch the inputs are the samples of that branch, the nodes in the key all samples.
+    if not isinstance(key, tuple) or sum(map(_nodes_in, key)) != len(inputs) - 1:
+        raise ValueError(f"an index must have as many nodes as there are inputs after the first one, got {key!r:.60}")
+    nodes = iter(inputs[1:])
+    return _operators.subscript(inputs[0], tuple([_with_nodes(part, nodes) for part in key]))
+
+
+def _nodes_in(part: Any) -> int:
+    return sum(map(_nodes_in, (part.start, part.stop, part.step))) if isinstance(part, slice) else isinstance(part, DataNode)
+
+
+def _with_nodes(part: Any, nodes: Iterator[DataNode]) -> Any:
+    if isinstance(part, slice):
+        return slice(*[_with_nodes(bound, nodes) for bound in (part.start, part.stop, part.step)])
+    return next(nodes) if isinstance(part, DataNode) else part
 
 
 def _shapes(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:

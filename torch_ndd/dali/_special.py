@@ -109,7 +109,7 @@ def ssd_random_crop(
     """
     deprecated("fn.ssd_random_crop is deprecated; use fn.random_bbox_crop")
     crop = {
-        **{"thresholds": _SSD_OVERLAPS, "scaling": [0.3, 1.0], "aspect_ratio": [0.5, 2.0], "ltrb": True, "bbox_layout": "xyXY"},
+        **{"thresholds": _SSD_OVERLAPS, "scaling": [0.3, 1.0], "aspect_ratio": [0.5, 2.0], "bbox_layout": "xyXY"},
         **{"allow_no_crop": True, "num_attempts": num_attempts, "seed": seed, "name": name, "preserve": preserve, "device": device},
     }
     begin, size, boxes, labels = _calls.call(schemas()["random_bbox_crop"], "fn.ssd_random_crop", [input_1, input_2], crop)

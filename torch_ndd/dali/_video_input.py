@@ -31,6 +31,7 @@ class VideoInputOperation(Operation):
     """An input of encoded videos."""
 
     pulls = True
+    fed = True
     frames: int
     pads: bool
 
@@ -49,7 +50,7 @@ class VideoInputOperation(Operation):
             raise RuntimeError(f"{self.title}: a video is fed as a batch of one sample, the bytes of its file: uint8 (1, length)")
         self._fed.append(made.select(0).torch())  # type: ignore[union-attr]
 
-    def check(self, step: Step) -> None:
+    def check(self, step: Step, wait: bool) -> None:
         """Raise IndexError if there is no video."""
         if self._video is None and not self._fed:
             raise NotFedError(f"{self.title}: no video was fed to the input {self.name!r} for this iteration; use Pipeline.feed_input")

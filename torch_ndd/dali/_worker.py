@@ -171,7 +171,7 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
 
 
 def _ask(called: Called) -> Callable[..., Any]:
-    from .external_source import described
+    from ._sources import described
 
     made = described("external_source", called.source, called.cycle)
     assert made is not None

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker processes of a pipeline's parallel sources, as the parent sees them."""
 
+import atexit
 import contextlib
 import gc
 import multiprocessing
 import multiprocessing.connection
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -16,11 +18,13 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
+from .._core.weak import WeakValues
 from . import pickling
 from ._worker import Called, Memory, Placed, Result, Task, run, view
 
 START_METHODS = ("fork", "spawn")
 _GRACE_SECONDS = 0.5  # for a worker to end by itself when the connection is closed
+_KILLED_SECONDS = 5  # for the system to end one that was killed: one that waits for a broken disk may stay
 
 # The parent's ends of all connections. A process forked from the parent must not keep them open: the workers would not notice the parent's end.
 _ends: "weakref.WeakSet[Connection]" = weakref.WeakSet()
@@ -33,6 +37,16 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
+
+_pools: "WeakValues[WorkerPool]" = WeakValues()  # by id
+
+
+# Before the exit function of multiprocessing, which was registered earlier: that sends SIGTERM and waits without end, and a worker may ignore the
+# signal, by a handler of its source or because it was forked within a lock.
+@atexit.register
+def _at_exit() -> None:
+    for one in _pools:
+        one.close()
 
 
 class Layout(NamedTuple):
@@ -82,6 +96,7 @@ class WorkerPool:
         if start_method not in START_METHODS:
             raise ValueError(f'Pipeline: py_start_method must be "fork" or "spawn", got {start_method!r}')
         self._process = os.getpid()
+        self._closing = threading.Lock()  # the program's end, and the thread that ends the workers of pipelines that are gone
         self._broken: str | None = None
         self._arrived: dict[tuple[int, int, int, int], Result] = {}
         self._expected: set[tuple[int, int, int, int]] = set()
@@ -91,6 +106,7 @@ class WorkerPool:
         self._count = workers
         self._workers: list[BaseProcess] = []
         self._connections: list[Connection] = []
+        _pools[id(self)] = self
         try:
             for layout in layouts:
                 self._first.append(len(self._memories))
@@ -211,6 +227,10 @@ class WorkerPool:
         """End the processes: those that do not end by themselves at once are killed."""
         if self._process != os.getpid():
             return
+        with self._closing:
+            self._close()
+
+    def _close(self) -> None:
         if self._broken is None:
             self._broken = "the worker processes of parallel sources have ended"
         for one in self._connections:
@@ -222,7 +242,9 @@ class WorkerPool:
         for process in self._workers:
             if process.is_alive():
                 process.kill()
-                process.join()
+        end = time.monotonic() + _KILLED_SECONDS
+        for process in self._workers:
+            process.join(max(0.0, end - time.monotonic()))
         self._workers.clear()  # with them go their descriptors
         self._arrived.clear()
         for one in self._memories:

@@ -64,16 +64,21 @@ class DataNode:
         self.layout = layout
 
     def gpu(self) -> "DataNode":
-        """Return the values on the GPU: this node if they are there."""
-        from ._operators import moved
-
-        return self if self.device == "gpu" else moved(self, "gpu")
+        """Return the values on the GPU: this node if they are there, otherwise one of the same name."""
+        return self._on("gpu")
 
     def cpu(self) -> "DataNode":
-        """Return the values in host memory: this node if they are there."""
+        """Return the values in host memory: this node if they are there, otherwise one of the same name."""
+        return self._on("cpu")
+
+    def _on(self, device: str) -> "DataNode":
         from ._operators import moved
 
-        return self if self.device == "cpu" else moved(self, "cpu")
+        if self.device == device:
+            return self
+        made = moved(self, device)
+        made.name = self.name  # under which feed_input and programs know the values
+        return made
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> "DataNode":
         """Return the shapes of the samples: a one-dimensional node of ``dtype``, by default ``INT64``."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Pipeline``: a graph of operators, defined once and run batch by batch."""
 
+import inspect
 import types as _types
 import warnings
 from collections.abc import Mapping
@@ -54,6 +55,7 @@ class Pipeline(Running):
     """
 
     _node_type = DataNode
+    _at_once = False  # debug mode: operators run when the definition calls them
     _iterator_state: Any = None
     _is_pipeline_def = False
 
@@ -120,6 +122,12 @@ class Pipeline(Running):
         self._executor: Executor | None = None
         self._building = False
         self._api = Api()
+
+    def _configure(self, stored: Mapping[str, Any]) -> None:
+        """Begin anew, with stored arguments of the constructor where its own are the default ones."""
+        parameters = inspect.signature(Pipeline.__init__).parameters
+        given = {key: value for key, value in self._arguments.items() if value != parameters[key].default}
+        Pipeline.__init__(self, **{**stored, **given})
 
     # What was given.
 
@@ -274,6 +282,10 @@ class Pipeline(Running):
     def add_sink(self, edge: DataNode) -> None:
         """Run the operator of a node although nothing uses its results."""
         self._sinks.append(edge)
+
+    def _given(self, title: str, value: Any) -> Any:
+        """Return an input or a per-sample argument of an operator; in debug mode a node of it, if it is a batch."""
+        return value
 
     def _next_number(self) -> int:
         self._numbers += 1

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoders of files in memory."""
 
+from ._cache import Cache as Cache
+from ._cache import CacheStats as CacheStats
+from ._cache import cache as cache
 from ._library import engine_counts as engine_counts
 from .audio import audio as audio
 from .image import image as image

@@ -16,7 +16,8 @@ from .._core.extents import Fixed
 from .._core.operator import OPERATORS, launch
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
-from . import _jpeg2000, _library
+from . import _jpeg2000, _library, _scale
+from ._cache import CacheArguments, reduced_shapes
 
 # The parameters that the kernels fill: the errors, and the output.
 FILLS = (-6, -2)
@@ -66,6 +67,8 @@ class DecodeArguments(NamedTuple):
     max_pixels: int
     on_error: str
     target: Target
+    caching: CacheArguments
+    at_least: Any = None  # one or two numbers, or a tensor with those of each sample
 
 
 class Options(NamedTuple):
@@ -93,13 +96,19 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
     if given.max_pixels < 1:
         raise ValueError(f"{op}: max_pixels must be positive, got {given.max_pixels}")
+    cache = given.caching.chosen(op, given.dtype, on_gpu)
     check_files(op, files)
     _library.load()
     if on_gpu:
         _library.load_gpu()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
-    files, shapes = image_shapes(files, options, given.max_pixels, failures)
+    files, shapes, table = image_shapes(files, options, given.max_pixels, failures)
+    least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
+    if cache is not None:
+        if least is not None:
+            raise ValueError(f"{op}: at_least and a cache do not go together; decoders.cache(shorter=...) keeps reduced images")
+        shapes = reduced_shapes(shapes, cache.shorter)
     windows = None
     fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
     if windows_of is not None:
@@ -107,8 +116,18 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         windows = window if isinstance(window, torch.Tensor) else _window_rows(window, files.batch_size)
         if not isinstance(window, torch.Tensor):
             fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
-        _check_inside(op, files, windows, shapes, failures)
-        shapes = torch.cat([windows[:, 2:], shapes[:, 2:]], 1)
+        # A drawn window lies inside of its image, unless that has no pixels.
+        if not isinstance(window, torch.Tensor) or torch.compiler.is_compiling() or not windows.numpy()[:, 2:].all():
+            _check_inside(op, files, windows, shapes, failures)
+    if least is not None and not on_gpu:
+        kinds = table[:, 3]
+        windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
+        fixed = (None, None, fixed[2])
+    if windows is not None:
+        if torch.compiler.is_compiling():
+            shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
+        else:
+            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # our own table: image_shapes has copied it
     if torch.compiler.is_compiling() and None not in fixed:
         out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
     else:
@@ -116,8 +135,9 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     out._sources, out._failures = files._sources, failures
     event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
-    table = None if failures is None else failures.table
-    arguments = [windows, *options, bool(given.use_fast_idct), table, given.target.options, given.target.hw_decoder_load, done]
+    failed = None if failures is None else failures.table
+    number = 0 if cache is None else cache._number
+    arguments = [windows, *options, bool(given.use_fast_idct), number, failed, given.target.options, given.target.hw_decoder_load, done]
     if given.on_error != "skip" or failures is None:
         return launch(out, arguments, inputs=(files,), event=event)
     submit(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
@@ -149,27 +169,31 @@ def sizes_of(shapes: torch.Tensor) -> Batch:
     return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
 
 
-def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor]:
-    """Return the files, with JPEG 2000 decoded to the raw format, and heights, widths, channels (N, 3).
+def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """Return the files, with JPEG 2000 decoded to the raw format, heights, widths, channels (N, 3), and the same with the kinds of the files (N, 4).
 
     A sample that cannot be read gets the median height, width and channels of the others.
     """
-    table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-    read_headers(files, options, max_pixels, failures, table)
     if torch.compiler.is_compiling():
-        return files, table[:, :3].contiguous()
-    # NumPy: with caches cold from the threads' work, a torch operation takes 10 us, a NumPy one 3 us.
-    jpeg2000 = table.numpy()[:, 3]
-    if jpeg2000.any():
-        files = _with_jpeg2000_decoded(options.op, files, np.flatnonzero(jpeg2000).tolist(), max_pixels, failures)
+        table = torch.empty((files.batch_size, 4), dtype=torch.int64)
         read_headers(files, options, max_pixels, failures, table)
-    shapes = torch.from_numpy(table.numpy()[:, :3].copy())
+        return files, table[:, :3].contiguous(), table
+    # NumPy: with caches cold from the threads' work, a torch operation takes 10 us, a NumPy one 3 us.
+    values = np.empty((files.batch_size, 4), np.int64)
+    table = torch.from_numpy(values)
+    read_headers(files, options, max_pixels, failures, table)
+    if _scale.JPEG2000 in (kinds := values[:, 3].tolist()):
+        jpeg2000 = [k for k, kind in enumerate(kinds) if kind == _scale.JPEG2000]
+        files = _with_jpeg2000_decoded(options.op, files, jpeg2000, max_pixels, failures)
+        read_headers(files, options, max_pixels, failures, table)
+    shapes = torch.from_numpy(values[:, :3].copy())
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
         if not kept:
             shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
-    return files, shapes
+        table[failed, 3] = table[kept, 3].median() if kept else 0
+    return files, shapes, table
 
 
 def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
@@ -188,7 +212,7 @@ def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels
 
 
 def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor, complete: bool = True) -> None:
-    """Fill a table (N, 4) with height, width, channels and whether the sample is JPEG 2000, which leaves the others 0.
+    """Fill a table (N, 4) with height, width, channels and the kind of the file; JPEG 2000 leaves the others 0.
 
     Files that are not ``complete`` may lack their pixels.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from .._core import native
+from .._core.dynamo import assume_constant_result
 
 # The CPU extensions with decoders. The GPU ones print to stderr on machines without a GPU. nvbmp supports neither top-down rows nor padding, and
 # reads past the end of a short file.
@@ -28,7 +29,7 @@ _loaded = False
 _gpu_loaded = False
 
 
-@torch.compiler.assume_constant_result  # also called while tracing a graph
+@assume_constant_result  # also called while tracing a graph
 def load() -> bool:
     """Load the codecs once, before the first image. Raise RuntimeError if they are not installed."""
     global _loaded
@@ -38,7 +39,7 @@ def load() -> bool:
     return _loaded
 
 
-@torch.compiler.assume_constant_result
+@assume_constant_result
 def load_gpu() -> bool:
     """Load the GPU codecs, after :func:`load`. Raise RuntimeError if nvJPEG is not installed."""
     global _gpu_loaded

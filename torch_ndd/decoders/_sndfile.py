@@ -6,9 +6,8 @@ import ctypes.util
 import importlib.util
 from pathlib import Path
 
-import torch
-
 from .._core import native
+from .._core.dynamo import assume_constant_result
 
 # Inspected releases. libmpg123, which is in them, prints about damaged files; the text goes into the error.
 CHECKED = ("libsndfile-1.2.2",)
@@ -18,7 +17,7 @@ _loaded = False
 _patched = False
 
 
-@torch.compiler.assume_constant_result  # also called while tracing a graph
+@assume_constant_result  # also called while tracing a graph
 def load() -> bool:
     """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
     global _loaded, _patched

@@ -137,4 +137,6 @@ def codec() -> Any:
     except ImportError:
         raise RuntimeError("videos need the package torchcodec: pip install torch_ndd[video]") from None
     except RuntimeError as error:  # raised at import if FFmpeg's libraries are missing
-        raise RuntimeError(f"torchcodec does not find FFmpeg's libraries; install FFmpeg (apt-get install ffmpeg): {error}") from None
+        raise RuntimeError(
+            "videos need FFmpeg's libraries, which torchcodec does not find.\nInstall FFmpeg: apt-get install ffmpeg, or conda install ffmpeg"
+        ) from error

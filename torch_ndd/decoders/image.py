@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from .. import types
-from .._core.operator import DeviceLike, Hint, Random, T, operator
+from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, operator
 from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
+from ._cache import Cache, CacheArguments
 from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode
 
 
@@ -20,11 +21,13 @@ def image(
     device: DeviceLike | None = None,
     adjust_orientation: bool = True,
     affine: Hint[bool] = True,
+    at_least: ShapeArg[Sequence[int] | int] | None = None,
+    cache: Cache | None = None,
     cache_batch_copy: Hint[bool] = True,
-    cache_debug: Hint[bool] = False,
-    cache_size: Hint[int] = 0,
-    cache_threshold: Hint[int] = 0,
-    cache_type: Hint[str] = "",
+    cache_debug: bool = False,
+    cache_size: int = 0,
+    cache_threshold: int = 0,
+    cache_type: str = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -54,6 +57,20 @@ def image(
     Args:
         input: contents of the files, uint8 (length,), in host memory.
         adjust_orientation: apply the EXIF orientation.
+        at_least: a height and a width, or one number for both, for a following resize to no more than that. JPEGs are decoded at the smallest of an
+            eighth, a quarter and a half of their size that has at least so many rows and columns, rounded up, after the orientation; 0 leaves an axis
+            free. Other files, lossless and 12-bit JPEGs, and images that would become too small, are decoded whole, as is everything on a GPU, and
+            where the library was built without libjpeg-turbo (``python -m torch_ndd`` says so). The pixels are not those of the whole image reduced
+            by averaging, but within a few levels of them: blocks of 8x8 samples are reduced one by one, by leaving out their high frequencies, and
+            an eighth of a file with 4:2:2 chroma repeats its columns. A JPEG that libjpeg gives up, but that can be decoded whole, is reduced by
+            averaging. Files with hundreds of scans are refused.
+        cache: keeps decoded images for the next epochs, see :func:`decoders.cache`; not on a GPU.
+        cache_size: keep decoded images in memory, this many MB at most, in one cache of the process for all calls with equal ``cache_size``,
+            ``cache_threshold`` and ``cache_type``. No effect on a GPU.
+        cache_threshold: keep only images of at least this many bytes.
+        cache_type: "threshold" (or "") keeps what is decoded first, "largest" replaces smaller images by larger ones.
+        cache_debug: print what the cache has done when the process ends.
+        cache_batch_copy: accepted; the threads copy the images of a batch at the same time in any case.
         dtype: an integer type represents [0, 1] by its full range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16. The same
             holds for the depth of the file: the largest sample of 5 or 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535
             in uint16 and 1.0 in floats; uint8 rounds samples of more than 8 bits.
@@ -76,7 +93,8 @@ def image(
     Raises:
         RuntimeError: a file that is not an image, is damaged or has too many pixels; the message names the sample and the file. A damaged header
             raises at the call, damaged pixels when the image is used.
-        ValueError: an unknown ``on_error``, ``max_pixels`` that is not positive, or ``hw_decoder_load`` outside 0 to 1.
+        ValueError: an unknown ``on_error`` or ``cache_type``, ``max_pixels`` that is not positive, ``hw_decoder_load`` outside 0 to 1, or ``cache``
+            together with ``cache_size`` or on a GPU.
 
     >>> import io
     >>> import numpy as np
@@ -87,7 +105,8 @@ def image(
     (2, 4, 3)
     """
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
+    caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
     return decode("decoders.image", input, given)
 
 
@@ -100,6 +119,13 @@ def image_random_crop(
     device: DeviceLike | None = None,
     adjust_orientation: bool = True,
     affine: Hint[bool] = True,
+    at_least: ShapeArg[Sequence[int] | int] | None = None,
+    cache: Cache | None = None,
+    cache_batch_copy: Hint[bool] = True,
+    cache_debug: bool = False,
+    cache_size: int = 0,
+    cache_threshold: int = 0,
+    cache_type: str = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -129,6 +155,8 @@ def image_random_crop(
     images per second for half the height and half the width of 500x375 files.
 
     Args:
+        at_least: the least height and width of the region's result: it is taken from the image at the smallest scale that has them, as with
+            :func:`image`, at positions rounded to that image's pixels. Regions that are not larger are decoded at their full size.
         rng: random generator; by default this thread's.
 
     All other arguments are those of :func:`image`.
@@ -149,5 +177,6 @@ def image_random_crop(
         return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
+    caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
     return decode(name, input, given, windows)

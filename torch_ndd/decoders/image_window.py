@@ -9,6 +9,7 @@ from .. import types
 from .._core.operator import DeviceLike, Hint, ShapeArg, T, operator
 from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
+from ._cache import Cache, CacheArguments
 from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
 
 
@@ -21,6 +22,12 @@ def image_crop(
     device: DeviceLike | None = None,
     adjust_orientation: bool = True,
     affine: Hint[bool] = True,
+    cache: Cache | None = None,
+    cache_batch_copy: Hint[bool] = True,
+    cache_debug: bool = False,
+    cache_size: int = 0,
+    cache_threshold: int = 0,
+    cache_type: str = "",
     crop: ShapeArg[Sequence[float]] | None = None,
     crop_d: ShapeArg[float] | None = None,
     crop_h: ShapeArg[float] | None = None,
@@ -78,7 +85,8 @@ def image_crop(
         return crop_window(name, sizes_of(shapes), arguments)
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
+    caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
     return decode(name, input, given, windows)
 
 
@@ -95,6 +103,12 @@ def image_slice(
     affine: Hint[bool] = True,
     axes: ShapeArg[Sequence[int]] | None = None,
     axis_names: str | None = None,
+    cache: Cache | None = None,
+    cache_batch_copy: Hint[bool] = True,
+    cache_debug: bool = False,
+    cache_size: int = 0,
+    cache_threshold: int = 0,
+    cache_type: str = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -157,5 +171,6 @@ def image_slice(
         return slice_window(name, sizes_of(shapes), arguments, "pad")
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target)
+    caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
+    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
     return decode(name, data, given, windows)

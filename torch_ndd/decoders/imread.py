@@ -12,6 +12,7 @@ from .._core.batch import Batch, batch
 from .._core.operator import DeviceLike
 from .._core.tensor import Tensor, as_tensor
 from ..io.file import read
+from ._cache import Cache
 from .image import image
 
 
@@ -22,6 +23,8 @@ def imread(
     device: DeviceLike = "cpu",
     adjust_orientation: bool | None = None,
     affine: bool | None = None,
+    at_least: Any = None,
+    cache: Cache | None = None,
     cache_batch_copy: bool | None = None,
     cache_debug: bool | None = None,
     cache_size: int | None = None,
@@ -72,6 +75,8 @@ def imread(
     options = {
         "adjust_orientation": adjust_orientation,
         "affine": affine,
+        "at_least": at_least,
+        "cache": cache,
         "cache_batch_copy": cache_batch_copy,
         "cache_debug": cache_debug,
         "cache_size": cache_size,

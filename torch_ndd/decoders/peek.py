@@ -9,6 +9,7 @@ from .._core.batch import Batch, new_batch
 from .._core.operator import DeviceLike, T, launch, operator
 from . import _jpeg2000, _library
 from ._decode import Options, check_files, output_type_name, read_headers, sample_name
+from ._scale import JPEG2000
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
 _ANY_SIZE = 2**62
@@ -57,7 +58,7 @@ def peek_image_shape(
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
     read_headers(files, options, _ANY_SIZE, None, table, complete=False)
     if not torch.compiler.is_compiling():
-        for i in np.flatnonzero(table[:, 3].numpy()).tolist():
+        for i in np.flatnonzero(table[:, 3].numpy() == JPEG2000).tolist():
             try:
                 height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)).tobytes())
             except RuntimeError as error:

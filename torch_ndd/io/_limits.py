@@ -3,8 +3,6 @@
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -56,14 +54,17 @@ def current() -> UrlLimits:
     return _limits.get()
 
 
-@contextmanager
-def using(limits: UrlLimits) -> Iterator[None]:
-    """Apply limits to reads from URLs within this block."""
-    token = _limits.set(limits)
-    try:
-        yield
-    finally:
-        _limits.reset(token)
+class using:
+    """``with using(limits):`` applies limits to reads from URLs within the block."""
+
+    def __init__(self, limits: UrlLimits) -> None:
+        self._given = limits
+
+    def __enter__(self) -> None:
+        self._token = _limits.set(self._given)
+
+    def __exit__(self, *error: object) -> None:
+        _limits.reset(self._token)
 
 
 class LimitError(Exception):

@@ -14,6 +14,8 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._core import native
+from .._core.dynamo import allow_in_graph
+from .._core.graph_results import in_pool, stacked
 from . import _formulas
 
 _kernel = native.kernel("byte_chain", writes=(-1,))
@@ -103,7 +105,7 @@ def one_a_sample(argument: torch.Tensor | float) -> torch.Tensor:
     return argument.reshape(-1).to(torch.float32) if isinstance(argument, torch.Tensor) else torch.full((1,), float(argument))
 
 
-@torch.compiler.allow_in_graph
+@allow_in_graph
 def staged(input: torch.Tensor, stage: torch.Tensor) -> torch.Tensor:
     """Add a stage to a chain.
 
@@ -114,7 +116,7 @@ def staged(input: torch.Tensor, stage: torch.Tensor) -> torch.Tensor:
     return _image(replace(chain, stages=(*chain.stages, stage)))
 
 
-@torch.compiler.allow_in_graph
+@allow_in_graph
 def flipped(input: torch.Tensor, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
     """Mirror where the numbers, (rows,) if they are tensors, are not 0."""
     return _image(_flipped(_known.of(input), horizontal, vertical))
@@ -132,7 +134,7 @@ def _exclusive(all_samples: bool, each: torch.Tensor | None, wanted: torch.Tenso
     return all_samples, (wanted if each is None else (each != 0) != wanted).to(torch.int64)
 
 
-@torch.compiler.allow_in_graph
+@allow_in_graph
 def normalized(
     input: torch.Tensor,
     mirror: torch.Tensor | int,
@@ -159,7 +161,9 @@ def normalized(
             plane = _formulas.mirrored(plane, axis, all_samples if each is None else ((each != 0) != all_samples).reshape(-1, 1, 1))
         normal = (plane.float() - _of_channel(mean, c)) * (scale / _of_channel(std, c)) + shift
         planes.append(_formulas.saturate(normal.permute(0, *(1 + _LAYOUT.index(letter) for letter in kept)), dtype))
-    return torch.stack(planes, 1 + output_layout.index("C"))
+    made = stacked(planes, 1 + output_layout.index("C"))
+    in_pool[made] = None
+    return made
 
 
 def _of_channel(values: torch.Tensor | float, channel: int) -> torch.Tensor | float:
@@ -176,6 +180,7 @@ def _rows(values: torch.Tensor | float) -> torch.Tensor:
 def _image(chain: _Chain) -> torch.Tensor:
     made = _computed(chain, None, None, 1.0, 0.0, _LAYOUT, chain.base.dtype)
     _known.chains[made] = chain, made._version
+    in_pool[made] = None
     return made
 
 

@@ -2,7 +2,6 @@
 """Checks of the number of channels."""
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from .._core.batch import Batch
 
@@ -26,6 +25,8 @@ def is_other(found: int, *wanted: int) -> bool:
     """Return whether a number is none of these. An unknown number in a graph is not; the graph checks it if only one is allowed."""
     if not torch.compiler.is_compiling():
         return found not in wanted
+    from torch.fx.experimental.symbolic_shapes import guard_or_false  # imports sympy, 0.7 s
+
     other = all(guard_or_false(found != one) for one in wanted)
     if not other and len(wanted) == 1:
         torch._check(found == wanted[0])

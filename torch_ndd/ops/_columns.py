@@ -23,6 +23,14 @@ def extents_of(input: Batch) -> tuple[Column, ...]:
     return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
 
 
+def extent_of(input: Batch, axis: int) -> Column:
+    """Return one extent of a batch's samples: a number if it is known to be equal."""
+    if input._shapes is None:
+        return input._values.shape[axis + 1]
+    known = None if input._fixed is None else input._fixed[axis]
+    return input._shapes[:, axis] if known is None else known
+
+
 def holds(condition: bool | torch.Tensor) -> bool:
     """Return whether a condition holds for every sample; values of a graph that is being traced are unknown."""
     if isinstance(condition, torch.Tensor):
@@ -85,6 +93,11 @@ def nearest(x: Column) -> Column:
     if isinstance(x, torch.Tensor):
         return (torch.sign(x) * (abs(x) + 0.5).floor()).to(torch.int64)
     return int(math.copysign(math.floor(abs(x) + 0.5), x))
+
+
+def nearest_even(x: Column) -> Column:
+    """Round to an integer, half to the even one."""
+    return x.round().to(torch.int64) if isinstance(x, torch.Tensor) else round(x)
 
 
 def float32(x: float) -> float:

@@ -18,6 +18,7 @@ from ._columns import (
     holds,
     larger,
     nearest,
+    nearest_even,
     real,
     rows,
     shown,
@@ -26,7 +27,7 @@ from ._columns import (
 )
 
 POLICIES = ("error", "pad", "trim_to_shape")
-ROUNDING = ("round", "truncate")
+ROUNDING = ("round", "truncate", "half_to_even")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
@@ -98,7 +99,7 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             if not holds((position >= 0) & (position <= 1)):
                 raise RuntimeError(f"{op}: {name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
             room = position * real(length - size)
-            begin = nearest(room) if rounding == "round" else whole(room)
+            begin = nearest(room) if rounding == "round" else whole(room) if rounding == "truncate" else nearest_even(room)
         if axis and policy == "trim_to_shape":
             begin, size = trimmed(begin, size, length)
         elif axis and policy == "error":

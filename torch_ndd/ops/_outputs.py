@@ -10,7 +10,7 @@ from .. import types
 from .._core.batch import Batch, empty_batch, new_batch
 from .._core.native import empty
 from ._channels import is_other
-from ._columns import extents_of
+from ._columns import extent_of
 
 
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
@@ -30,9 +30,8 @@ def resized(
 
     ``frames`` is added in front of samples that had none.
     """
-    shape: list[int | torch.Tensor] = list(extents_of(input))
-    for axis, extent in zip(axes, extents, strict=True):
-        shape[axis] = extent
+    given = {axis % input.ndim: extent for axis, extent in zip(axes, extents, strict=True)}
+    shape = [given[axis] if axis in given else extent_of(input, axis) for axis in range(input.ndim)]
     layout = input._layout
     if frames is not None:
         shape, layout = [frames, *shape], layout and "F" + layout

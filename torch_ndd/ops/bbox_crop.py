@@ -44,7 +44,7 @@ def random_bbox_crop(
     thresholds: float | Sequence[float] = 0.0,
     total_num_attempts: int | None = None,
     rng: Random = None,
-) -> Any:
+) -> T | tuple[T, ...]:
     """Draw a window of an image that shows its bounding boxes well enough, and transform the boxes to it: the SSD crop (Liu et al., 2016).
 
     A threshold is drawn, or no crop. Then up to ``num_attempts`` windows are drawn, until one has an allowed aspect ratio, overlaps the boxes by at
@@ -158,7 +158,8 @@ def random_bbox_crop(
         rows = on_host(labels)  # type: ignore[arg-type]
         out.append(kept.of(rows._values, rows, target))
     if output_bbox_indices:
-        numbered = new_batch(indices.view(count, -1) if host._shapes is None else indices, None if host._shapes is None else host._shapes[:, :1])
+        counts = None if host._shapes is None else host._shapes[:, :1].contiguous()  # kernels read the rows one after another
+        numbered = new_batch(indices.view(count, -1) if counts is None else indices, counts)
         out.append(kept.of(indices, numbered, target))
     for one in out:
         one._layout = None

@@ -126,7 +126,7 @@ def bbox_rotate(
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,
-) -> Any:
+) -> T | tuple[T, ...]:
     """Rotate bounding boxes like :func:`rotate` rotates their image, clip them to it and drop those of which too little remains.
 
     Args:
@@ -204,7 +204,7 @@ def bbox_transform(
     output_shape: ShapeArg[Sequence[int]] | None = None,
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
-) -> Any:
+) -> T | tuple[T, ...]:
     """Transform bounding boxes with their image: each becomes the box around its mapped corners.
 
     It is clipped to the new image, and dropped if too little of it remains. ``transforms.of`` returns the map of a pixel operator. Not in DALI.

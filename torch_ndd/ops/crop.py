@@ -44,7 +44,7 @@ def crop(
         crop: height and width in pixels, or depth, height and width; fractions are truncated. 0 or less means the whole axis.
         crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (left, top, front) to 1.
-        rounding: rounding of the start: "round" (half away from zero) or "truncate".
+        rounding: rounding of the start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
         out_of_bounds_policy: what to do with a window that leaves the image: "error", "pad" with ``fill_values``, or "trim_to_shape".
         fill_values: one number, or one per channel.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.

@@ -51,6 +51,7 @@ def resize(
     rule: str = "dali",
     save_attrs: bool = False,
     size: ShapeArg[Sequence[float]] | None = None,
+    size_rounding: str = "round",
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
 ) -> T:
@@ -68,6 +69,7 @@ def resize(
         max_size: limit of the output's extents.
         mode: how to derive missing sizes: "default", "stretch", "not_larger" or "not_smaller".
         roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is behind the end.
+        size_rounding: rounding of the extents: "round" (half up), "truncate" or "ceil"; they are at least 1.
         subpixel_scale: adjust the source region when the size is rounded, so that the scale stays exact.
         interp_type, min_filter, mag_filter: kernel for both directions, for reduction (widened with ``antialias``), for enlargement.
         rule: ``"dali"``, as above; or ``"torch"``, the arithmetic of ``torch.nn.functional.interpolate`` and torchvision: weights outside the source
@@ -78,7 +80,7 @@ def resize(
         image_type, minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
-        RuntimeError: no size or several forms of it, a wrong number of elements, an unknown mode or kernel, another dtype.
+        RuntimeError: no size or several forms of it, a wrong number of elements, an unknown mode, rounding or kernel, another dtype.
         ValueError: a layout other than the above, a size that is not finite, another ``rule``.
 
     >>> resize(torch.zeros(480, 640, 3), resize_shorter=256).shape
@@ -87,6 +89,7 @@ def resize(
     sizes = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
     sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
     sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
+    sizes["size_rounding"] = size_rounding
     return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
 
 
@@ -139,7 +142,7 @@ def resize_crop_mirror(
             the image repeats border pixels.
         crop_d, crop_h, crop_w: the sizes separately.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (first pixels) to 1 (last pixels).
-        rounding: rounding of the window's start: "round" (half away from zero) or "truncate".
+        rounding: rounding of the window's start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
         mirror: sum of 1 for left and right, 2 for top and bottom, 4 for front and back.
         minibatch_size, temp_buffer_hint: ignored.
 
@@ -299,23 +302,33 @@ def random_resized_crop(
     """
     images: Batch = input  # type: ignore[assignment]
     first, _ = spatial_axes(images._layout or "")
-    extents = _extents(images, first, 2)
     height, width = _height_and_width("random_resized_crop", size)
     compiling = torch.compiler.is_compiling()
     if images._shapes is None:
+        extents = _extents(images, first, 2)
         shapes = torch.tensor([extents], dtype=torch.int64).expand(images.batch_size, 2)
         empty = not compiling and 0 in extents
     else:
-        shapes = images._shapes[:, first : first + 2]
-        empty = not compiling and not bool(shapes.all())
+        shapes = images._shapes[:, first:] if first else images._shapes
+        empty = not compiling and not shapes.numpy()[:, :2].all()
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
     words: Any = rng
-    windows = random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op="random_resized_crop").to(torch.float32)
-    windows[:, 2:] += windows[:, :2]  # starts, then ends
+    windows = _as_roi(random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op="random_resized_crop"))
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
     return launch(out, [windows, *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first])
+
+
+def _as_roi(windows: torch.Tensor) -> torch.Tensor:
+    """Return windows of starts and extents, int64 (N, 4), as starts and ends, float32."""
+    if torch.compiler.is_compiling():
+        made = windows.to(torch.float32)
+        made[:, 2:] += made[:, :2]
+        return made
+    values = windows.numpy().astype(np.float32)  # NumPy: as in decoders/_decode.py
+    values[:, 2:] += values[:, :2]
+    return torch.from_numpy(values)
 
 
 def _resized(
@@ -350,13 +363,22 @@ def _resampled(
 ) -> Launch:
     """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes."""
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
+    find = _changed if torch.compiler.is_compiling() else _cached_changed
+    changed, bits = find(op, tuple(dimensions), tuple(kept))
+    roi = None if plan.whole else plan.roi(input.batch_size, changed)
+    return launch(out, [roi, *_filters(op, *filters), bool(antialias), torch_rule, bits])
+
+
+def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
+    """Return which of the axes change, in the order of their dimensions, and these dimensions as bits."""
     changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
     runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
     if runs > 3:
         raise ValueError(f"{op}: at most three axes can change, or two with others in between; got the axes {[d for d, _ in changed]}")
-    roi = plan.roi(input.batch_size, [axis for _, axis in changed])
-    arguments = [roi, *_filters(op, *filters), bool(antialias), torch_rule, sum(1 << d for d, _ in changed)]
-    return launch(out, arguments)
+    return [axis for _, axis in changed], sum(1 << d for d, _ in changed)
+
+
+_cached_changed = functools.lru_cache(maxsize=1024)(_changed)
 
 
 def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> ResizePlan:
@@ -391,8 +413,11 @@ def _sequence(value: Any) -> Any:
 
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
-    """Return the spatial extents: numbers, or int64 (N,) with one per sample."""
-    return list(extents_of(images)[first : first + axes])
+    """Return the spatial extents: numbers, or int64 (N,) with one per sample: arrays, and tensors while a graph is traced."""
+    if images._shapes is None or torch.compiler.is_compiling():
+        return list(extents_of(images)[first : first + axes])
+    table, known = images._shapes.numpy(), images._fixed or (None,) * images.ndim
+    return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
 
 
 def _result_type(op: str, given: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
@@ -405,7 +430,8 @@ def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
     if images._shapes is None:
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
-        values = rows(extents).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
+        columns = [torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in extents]
+        values = rows(columns).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
     return new_batch(values.to(images._values.device))
 
 

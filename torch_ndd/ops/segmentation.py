@@ -132,7 +132,7 @@ def random_object_bbox(
     output_class: bool = False,
     threshold: PerSample[Sequence[int]] | None = None,
     rng: Random = None,
-) -> Any:
+) -> T | tuple[T, ...]:
     """Draw a random object of a label mask and return its bounding box; an object is a set of pixels of one label, connected by their sides.
 
     First a label is drawn, then one of its objects, all equally likely. Labels without a large enough object do not count. With a probability of ``1

@@ -71,7 +71,7 @@ def _check_frames(op: str, argument: str, table: torch.Tensor, frames: Column) -
 
 
 @operator()
-def element_extract(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, element_map: Any) -> Any:
+def element_extract(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, element_map: Any) -> T | tuple[T, ...]:
     """Extract single frames of a sequence: ``out_k = in[element_map[k]]``.
 
     Args:

@@ -19,6 +19,7 @@ from .._core.bad_samples import BadSample
 from .._core.batch import Batch
 from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
+from .._core.html import table
 from .._core.states import parsed, whole
 from .._core.tensor import Tensor
 from ..io._limits import UrlLimits, using
@@ -40,6 +41,7 @@ class UnreadableSamples(Exception):
         self.reasons, self.causes = dict(reasons), dict(causes or {})
 
 
+_NO_CONTEXT = nullcontext()
 _MOST_AHEAD = 1000  # batches
 _MOST_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
 # A damaged disk may yield millions; only the latest are kept.
@@ -224,7 +226,7 @@ class Reader(IterableDataset):
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
         """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end."""
         count = self._batch_size(batch_size)
-        with self._lock, ctx or nullcontext(), using(self._url_limits):
+        with self._lock, ctx or _NO_CONTEXT, using(self._url_limits):
             order = self._prepared()
             if not walk and count > _MOST_PASSES * max(1, order.size // order.num_shards):
                 raise ValueError(
@@ -465,7 +467,15 @@ class Reader(IterableDataset):
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"<{self._op}>"
+        size = "" if self._size is None else f", {self._size} samples"  # not scanned for this
+        shard = f", shard {self._shard_id} of {self._num_shards}" if self._num_shards > 1 else ""
+        return f"<{self._op}{size}{shard}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, Any]] = [("samples", "not scanned yet" if self._size is None else self._size)]
+        rows += [("shard", f"{self._shard_id} of {self._num_shards}"), ("shuffled", self._random_shuffle or self._shuffle_after_epoch)]
+        rows += [("batch size", self._max_batch_size)] if self._max_batch_size else []
+        return table(self._op, rows)
 
     def _whole(self, options: LoaderOptions, argument: str, default: int) -> int:
         value: Any = options.get(argument)

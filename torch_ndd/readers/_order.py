@@ -41,6 +41,16 @@ class Blocks(NamedTuple):
 
 
 ALL_BLOCKS = Blocks()
+_KNOWN_SPANS = 8
+
+
+class _Span(NamedTuple):
+    """A shard's part of a pass: where it begins and ends, how many samples are delivered of it, and whether no other shards have begun the pass."""
+
+    begin: int
+    end: int
+    delivered: int
+    whole: bool
 
 
 def shard_of_pass(passes: int, shard_id: int, num_shards: int, sticks: bool) -> int:
@@ -85,6 +95,7 @@ class Order:
     history_pass: int = 0
     history: tuple[Taken, ...] = ()
     _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two shuffled passes
+    _spans: dict[int, "_Span"] = field(default_factory=dict, compare=False, repr=False)  # of the latest passes
 
     def shard(self, passes: int) -> int:
         """Return the shard of a pass."""
@@ -128,7 +139,7 @@ class Order:
             parts.append(part)
             count -= len(part)
             offset += len(part)
-            if offset >= self._delivered(passes):
+            if offset >= self._span(passes).delivered:
                 passes, offset = passes + 1, 0
         return parts[0] if len(parts) == 1 else np.concatenate(parts), Position(passes, offset)
 
@@ -138,9 +149,22 @@ class Order:
         The offset counts the samples of the worker described by ``blocks``.
         """
         passes, offset = position
+        span = self._span(passes)
+        if blocks.workers == 1 and span.whole and span.begin + offset + count <= span.end:  # nearly always: no table of places is needed
+            begin = span.begin + offset
+            return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
         places = blocks.places(offset, count)
         inside = places < self._delivered(passes)
         return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
+
+    def _span(self, passes: int) -> "_Span":
+        """Return this shard's part of a pass."""
+        found = self._spans.get(passes)
+        if found is None:
+            if len(self._spans) >= _KNOWN_SPANS:
+                self._spans.clear()
+            found = self._spans[passes] = _Span(*self._bounds(passes), self._delivered(passes), self._begun(passes) is None)
+        return found
 
     def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
         # A shard left empty, because few samples remained for many shards, repeats the sample before it.
@@ -175,11 +199,14 @@ class Order:
         begun = self._begun(passes)
         if begun is not None and len(places):
             places = _places(*begun, places)
-        if self.random_shuffle or self.shuffle_after_epoch:
-            return self._shuffled_pass(passes)[places]
-        return places
+        return self._table(passes)[places] if self._has_table else places
 
-    def _shuffled_pass(self, passes: int) -> np.ndarray:
+    @property
+    def _has_table(self) -> bool:
+        """Whether the samples of a pass are not in the order of their numbers, but in that of :meth:`_table`."""
+        return self.random_shuffle or self.shuffle_after_epoch
+
+    def _table(self, passes: int) -> np.ndarray:
         found = self._passes.get(passes)
         if found is None:
             found = np.arange(self.size)

@@ -42,6 +42,7 @@ class Ranges:
         length: np.ndarray | None = None,
     ) -> None:
         self.root, self.paths, self.path_offsets = root, paths, np.ascontiguousarray(path_offsets, np.int64)
+        self.offsets_address = self.path_offsets.ctypes.data
         self.file, self.begin, self.length = file, begin, length
         self._files: OpenFiles | None = None
 
@@ -75,6 +76,10 @@ class Ranges:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.offsets_address = self.path_offsets.ctypes.data
 
 
 class OpenFiles:
@@ -150,8 +155,8 @@ class RangeRequest(Parts, NativeRequest):
     def _native_ranges(self) -> tuple[Any, ...]:
         """Return the arguments of the native functions."""
         ranges, given = self._ranges, self._given
-        addresses = (None if one is None else one.ctypes.data for one in given)
-        return ranges.files(), ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, *addresses, self._components * self.samples
+        addresses = [None if one is None else _address(one) for one in given]
+        return ranges.files(), ranges.root, ranges.paths, ranges.offsets_address, *addresses, self._components * self.samples
 
     def _begin(self) -> int:
         return native.ranges_start(*self._native_ranges(), self._components)
@@ -159,9 +164,12 @@ class RangeRequest(Parts, NativeRequest):
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
         self.wait()
-        lengths, offsets = np.empty((2, self._components, self.samples), np.int64)
-        native.ranges_parts(self._handle, lengths.ctypes.data, offsets.ctypes.data)
+        lengths, offsets = tables = np.empty((2, self._components, self.samples), np.int64)
+        address = _address(tables)
+        native.ranges_parts(self._handle, address, address + lengths.nbytes)
         data = _range_bytes(self._handle)
+        if self._components == 1:
+            return [(data, lengths[0])]
         begins, ends = offsets[:, 0].tolist(), (offsets[:, -1] + lengths[:, -1]).tolist()
         return [(data[begin:end], row) for begin, end, row in zip(begins, ends, lengths, strict=True)]
 
@@ -199,9 +207,13 @@ class Sources(Sequence[str]):
         return repr(tuple(self))
 
 
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]  # `array.ctypes` is an object of Python, which takes ten times as long to make
+
+
 def packed_batch(values: torch.Tensor, lengths: np.ndarray) -> Batch:
     """Return a Batch of one-dimensional samples that are contiguous in memory."""
-    if len(lengths) and (lengths == lengths[0]).all():
+    if len(lengths) and lengths.item(0) == lengths.item(-1) and (lengths == lengths[0]).all():
         return new_batch(values.view(len(lengths), int(lengths[0])))
     return new_batch(values, torch.from_numpy(lengths[:, None].copy()))
 

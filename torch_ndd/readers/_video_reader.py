@@ -35,6 +35,7 @@ class SequenceOptions(LoaderOptions, total=False):
     filenames: Path | Sequence[Path] | None
     image_type: types.DALIImageType | None
     labels: Any
+    scalar_labels: bool
     step: int | None
     stride: int | None
 
@@ -70,6 +71,7 @@ class VideoReader(ThreadedReader):
         if sum(map(bool, (self._file_list, self._file_root, self._filenames))) != 1:
             raise RuntimeError(f"{self._op}: one of file_list, file_root and filenames must be given, and only one")
         self._labels = None if labels is None else self._checked_labels(labels)
+        self._scalar_labels = bool(options.get("scalar_labels"))
         stride = options.get("stride")
         self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(options.get("step") or -1)
         if self._frames < 1 or self._stride < 1:
@@ -78,6 +80,10 @@ class VideoReader(ThreadedReader):
             self._advance = self._frames * self._stride
         self._index: VideoIndex | None = None
         self._opened = threading.local()
+
+    def _advice(self) -> tuple[str, str]:
+        fewer = "read fewer frames (sequence_length, a larger step), store smaller videos with more key frames"
+        return "frames to be decoded", f"{fewer}, or read further ahead (prefetch_queue_depth)"
 
     def _checked_labels(self, labels: Any) -> np.ndarray:
         values = np.asarray(labels)
@@ -141,7 +147,7 @@ class VideoReader(ThreadedReader):
         frames, seconds = video.frames(numbers, self._fill)
         outputs: list[Array] = [frames]
         if self._labels is not None or not self._filenames:
-            outputs.append(np.array([listed.label], np.int32))
+            outputs.append(np.array(listed.label, np.int64) if self._scalar_labels else np.array([listed.label], np.int32))
         if self._frame_numbers != "none":
             outputs.append(np.array([start], np.int32) if self._frame_numbers == "scalar" else numbers.astype(np.int32))
         if self._timestamps:

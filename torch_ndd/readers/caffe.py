@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from .._core.device import DeviceLike
 from ._base import LoaderOptions
+from ._labels import class_number
 from ._lmdb import LmdbReader
 from ._protobuf import BYTES, FIXED32, fields, int32, packed_float, packed_int32
 from ._ranges import Path
@@ -20,7 +21,7 @@ class Caffe(LmdbReader):
     """Read LMDB databases of Caffe, whose values are ``Datum`` messages.
 
     Outputs: the image as stored, uint8: the bytes of a file (length,), or (height, width, channels) if the message is marked as not encoded; the
-        label, int32 (1,), or (0,) if the message has none. Samples are in key order.
+        label, int32 (1,), or (0,) if the message has none, or int64 () with ``scalar_labels``. Samples are in key order.
 
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
@@ -29,6 +30,7 @@ class Caffe(LmdbReader):
         path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
         image_available: Deliver images; True by default.
         label_available: Deliver labels; True by default.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -48,11 +50,13 @@ class Caffe(LmdbReader):
         image_available: bool | None = None,
         label_available: bool | None = None,
         path: Path | Sequence[Path],
+        scalar_labels: bool = False,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, path, loader)
         self._image = image_available is None or bool(image_available)
         self._label = label_available is None or bool(label_available)
+        self._scalar_labels = bool(scalar_labels)
 
     def _scan(self) -> int:
         if not self._image and not self._label:
@@ -80,7 +84,9 @@ class Caffe(LmdbReader):
                     raise ValueError(f"the image has {len(image)} bytes, but height, width and channels are {shape}")
                 image = image.reshape(shape)
             outputs.append(image)
-        return [*outputs, label] if self._label else outputs
+        if not self._label:
+            return outputs
+        return [*outputs, class_number(label) if self._scalar_labels else label]
 
 
 SINGLE_LABEL, MULTI_LABEL_SPARSE, MULTI_LABEL_DENSE, MULTI_LABEL_WEIGHTED_SPARSE, NO_LABEL = range(5)
@@ -104,6 +110,7 @@ class Caffe2(LmdbReader):
             vector as stored. 3: indices of classes and, in another tensor, their weights, delivered as float32 (num_labels,). 4: no label.
         num_labels: Number of classes for types 1 and 3.
         path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
+        scalar_labels: Deliver labels of type 0 as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -126,6 +133,7 @@ class Caffe2(LmdbReader):
         label_type: int | None = None,
         num_labels: int | None = None,
         path: Path | Sequence[Path],
+        scalar_labels: bool = False,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, path, loader)
@@ -133,6 +141,7 @@ class Caffe2(LmdbReader):
         self._label_type = SINGLE_LABEL if label_type is None else operator.index(label_type)
         self._labels = 1 if num_labels is None else operator.index(num_labels)
         self._box = bool(bbox)
+        self._scalar_labels = bool(scalar_labels)
         self._image = image_available is None or bool(image_available)
 
     def _scan(self) -> int:
@@ -140,6 +149,8 @@ class Caffe2(LmdbReader):
             raise RuntimeError(f"{self._op}: label_type must be from 0 to 4, got {self._label_type}")
         if self._additional < 0 or self._labels < 1:
             raise RuntimeError(f"{self._op}: additional_inputs must not be negative and num_labels must be positive")
+        if self._scalar_labels and self._label_type != SINGLE_LABEL:
+            raise RuntimeError(f"{self._op}: scalar_labels is for label_type 0, one number; got label_type {self._label_type}")
         if not (self._image or self._label_type != NO_LABEL or self._additional or self._box):
             raise RuntimeError(f"{self._op}: there is nothing to deliver: no image, no label, no box and no additional tensors")
         return super()._scan()
@@ -173,6 +184,8 @@ class Caffe2(LmdbReader):
         label = proto.numbers()
         if self._label_type == SINGLE_LABEL and len(label) != 1:
             raise ValueError(f"a label is one number, not {len(label)}; label_type has other kinds")
+        if self._label_type == SINGLE_LABEL and self._scalar_labels:
+            return class_number(label)
         if self._label_type in (SINGLE_LABEL, MULTI_LABEL_DENSE):
             return label
         if proto.kind != _INT32:

@@ -210,10 +210,11 @@ class SampledOrder(Order):
 
     indices: Callable[[int], np.ndarray] = field(default=lambda epoch: np.zeros(0, np.int64), compare=False)
 
-    def _samples(self, passes: int, places: np.ndarray) -> np.ndarray:
-        return self._shuffled_pass(passes)[super()._samples(passes, places)]
+    @property
+    def _has_table(self) -> bool:
+        return True
 
-    def _shuffled_pass(self, passes: int) -> np.ndarray:
+    def _table(self, passes: int) -> np.ndarray:
         found = self._passes.get(passes)
         if found is None:
             found = self.indices(passes)

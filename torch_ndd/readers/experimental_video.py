@@ -19,7 +19,8 @@ class Video(VideoReader):
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``; videos are decoded on the CPU.
-        sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, image_type: See :class:`readers.Video`.
+        sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, scalar_labels, image_type: See
+            :class:`readers.Video`.
         file_list: Text file of lines ``path label [start [end]]``; ``end`` is exclusive.
         file_list_format: "timestamps", in seconds, or "frames"; negative frame numbers count from the end of the video.
         file_list_rounding: Which frame a time between two frames means: "start_down_end_up", "start_up_end_down", "all_up" or "all_down".

@@ -146,10 +146,9 @@ class File(Reader):
         assert index is not None
         files = request.finish()
         files._sources = Sources(index.ranges.path, samples)
-        labels = samples if index.labels is None else index.labels[samples]
-        if self._scalar_labels:
-            return files, new_batch(torch.from_numpy(labels.astype(np.int64)))
-        return files, new_batch(torch.from_numpy(labels.astype(np.int32)[:, None]))
+        kind = np.int64 if self._scalar_labels else np.int32
+        labels = samples.astype(kind) if index.labels is None else index.labels[samples].astype(kind, copy=False)
+        return files, new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
 
     @property
     def classes(self) -> list[str]:

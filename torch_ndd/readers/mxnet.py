@@ -9,16 +9,18 @@ import torch
 from typing_extensions import Unpack
 
 from .._core import native
-from .._core.batch import Batch
+from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
-from ._base import LoaderOptions, Reader
+from ._base import LoaderOptions, Reader, UnreadableSamples
+from ._labels import class_number
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._remote import native_request
 from ._scan import RECORDIO, columns, record_ranges, refuse
 
 
 class MXNet(Reader):
-    """Read the images of RecordIO files: tuples of their bytes, uint8 (length,), and labels, float32 (labels,).
+    """Read the images of RecordIO files: tuples of their bytes, uint8 (length,), and labels, float32 (labels,), or int64 ()
+    with ``scalar_labels``.
 
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
@@ -27,6 +29,7 @@ class MXNet(Reader):
         path: The files (``.rec``).
         index_path: Their indices (``.idx``), written by ``im2rec``, ``rec2idx`` or ``python -m torch_ndd.index recordio``: only the records listed
             there are read, in file order. Without an index, all records are found by their headers.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -44,10 +47,12 @@ class MXNet(Reader):
         *,
         path: Path | Sequence[Path],
         index_path: Path | Sequence[Path] | None = None,
+        scalar_labels: bool = False,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._paths, self._indices = as_paths(path), as_paths(index_path or [])
+        self._scalar_labels = bool(scalar_labels)
         self._ranges: Ranges | None = None
         self._damaged: dict[int, str] = {}
 
@@ -67,9 +72,22 @@ class MXNet(Reader):
         request.wait()
         images = packed_batch(*request.output(0))
         values, lengths = request.output(1)
-        labels = packed_batch(values.view(torch.float32), lengths // 4)
+        labels = self._scalars(values, lengths // 4) if self._scalar_labels else packed_batch(values.view(torch.float32), lengths // 4)
         images._sources = Sources(self._written_source, samples)
         return images, labels
+
+    @staticmethod
+    def _scalars(values: torch.Tensor, lengths: np.ndarray) -> Batch:
+        """Return labels of one number each as int64 ()."""
+        made, reasons = np.zeros(len(lengths), np.int64), {}
+        for k, label in enumerate(np.split(values.view(torch.float32).numpy(), np.cumsum(lengths)[:-1])):
+            try:
+                made[k] = class_number(label)
+            except ValueError as error:
+                reasons[k] = str(error)
+        if reasons:
+            raise UnreadableSamples(reasons)
+        return new_batch(torch.from_numpy(made))
 
     def _written_source(self, sample: int) -> str:
         return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording

@@ -100,6 +100,9 @@ class NemoAsr(ThreadedReader):
         self._with_number = bool(read_idxs)
         self._index: _Index | None = None
 
+    def _advice(self) -> tuple[str, str]:
+        return "sounds to be decoded", "store them at the sample rate that is used (sample_rate), or read further ahead (prefetch_queue_depth)"
+
     def _scan(self) -> int:
         if self._index is None:
             if self._dtype not in _DTYPES:

@@ -122,10 +122,12 @@ class Numpy(Reader):
         with self._lock:
             self._now = {key: _values(self._op, key, value) for key, value in limits.items()}
             self._ahead.clear()  # what was read ahead has other windows
+            self._prepared()
+            depth, self._depth = self._depth, 0  # what would be read ahead now, too
             try:
                 return super().__call__(batch_size=batch_size)
             finally:
-                self._now = {}
+                self._now, self._depth = {}, depth
                 self._ahead.clear()
 
     def _scan(self) -> int:

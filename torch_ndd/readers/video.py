@@ -3,7 +3,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import Unpack
@@ -39,7 +39,7 @@ class Video(VideoReader):
     - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are in seconds, or frame numbers with ``file_list_frame_num``,
       negative ones counting from the end of the video; ``end`` is exclusive. If the list is at a URL, relative paths start there.
 
-    The labels, int32 (1,), are an output unless only ``filenames`` is given.
+    The labels, int32 (1,), or int64 () with ``scalar_labels``, are an output unless only ``filenames`` is given.
 
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
@@ -58,6 +58,7 @@ class Video(VideoReader):
         normalized: Scale to float32 from 0 to 1.
         channels: 3.
         labels: One per file of ``filenames``.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
@@ -97,8 +98,14 @@ class Video(VideoReader):
 class VideoResize(Video):
     """Read sequences of frames like :class:`Video` and resize them like :func:`resize`, whose arguments it also takes.
 
-    Floating-point frames are not rounded to uint8: with ``dtype=float32`` the result of resizing keeps its fractions.
+    Floating-point frames are not rounded to uint8: with ``dtype=float32`` the result of resizing keeps its fractions. A call may give the arguments
+    in ``PER_SAMPLE`` for its batch only, also with a value per sample: ``reader(batch_size=8, size=sizes)``.
     """
+
+    PER_SAMPLE: ClassVar[tuple[str, ...]] = (
+        *("interp_type", "mag_filter", "min_filter", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z"),
+        *("roi_end", "roi_start", "size"),
+    )
 
     def __init__(
         self,
@@ -147,6 +154,21 @@ class VideoResize(Video):
             "size": size,
             "subpixel_scale": subpixel_scale,
         }
+        self._now: dict[str, Any] = {}  # those of a call
+
+    def __call__(self, *, batch_size: int | None = None, **arguments: Any) -> Any:
+        """Return one batch or sample, resized as the call says."""
+        for key in arguments:
+            if key not in self.PER_SAMPLE:
+                raise TypeError(f"{self._op}: got an unexpected keyword argument {key!r}")
+            if self._resizing[key] is not None:
+                raise ValueError(f"{self._op}: Keyword argument {key!r} cannot be passed both in the constructor and __call__.")
+        with self._lock:
+            self._now = arguments
+            try:
+                return super().__call__(batch_size=batch_size)
+            finally:
+                self._now = {}
 
     def _resized(self, frames: Batch) -> Batch:
-        return resize(frames, dtype=self._dtype, **self._resizing)  # type: ignore[arg-type]
+        return resize(frames, dtype=self._dtype, **{**self._resizing, **self._now})  # type: ignore[arg-type]

@@ -12,10 +12,11 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._core.batch import Batch
 from .._core.device import DeviceLike
 from ..io._urls import read_all
+from ._archive_paths import expanded
 from ._base import LoaderOptions, Reader, UnreadableSamples
+from ._decoded import decoded, decoder_of
 from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
 from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
@@ -38,10 +39,13 @@ class Webdataset(Reader):
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
-        paths: The archives, uncompressed: ustar, or with long names of GNU tar or pax.
-        ext: Extensions of each output, without the first dot; alternatives are separated by ``;``, and the first file in the archive that has one of
-            them is taken.
+        paths: The archives, uncompressed: ustar, or with long names of GNU tar or pax. ``{000..127}`` and ``{a,b}`` stand for several names,
+            wildcards for the files that match, a folder for its ``*.tar``.
+        ext: Extensions of each output, with or without the first dot; alternatives are separated by ``;``, and the first file in the archive that
+            has one of them is taken.
         case_sensitive_extensions: Match extensions case-sensitively, so that ``jpg`` does not match ``A.JPG``.
+        decode: Decode ``cls``, ``id`` and ``index`` to int64 of shape (), ``txt`` to a list of str, and ``json`` to a list of objects. Encoded images
+            and sounds remain bytes, for the decoders.
         dtypes: Dtypes of the outputs, by default uint8.
         index_paths: Indices of the archives, written by ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds``. Without indices, the files
             are found by their headers, in 1 us per file.
@@ -63,6 +67,9 @@ class Webdataset(Reader):
     >>> reader = Webdataset(paths=[path], ext=["jpg;png", "cls"])
     >>> [tuple(bytes(one.torch().tolist()) for one in sample) for sample in reader.next_epoch()]
     [(b'image', b'7'), (b'other', b'8')]
+    >>> reader = Webdataset(paths=path[:-9] + "/*.tar", ext=[".jpg;png", ".cls"], decode=True)
+    >>> [labels.torch().tolist() for _, labels in reader.next_epoch(batch_size=2)]
+    [[7, 8]]
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class Webdataset(Reader):
         paths: Path | Sequence[Path],
         ext: str | Sequence[str],
         case_sensitive_extensions: bool | None = None,
+        decode: bool = False,
         dtypes: Any = None,
         index_paths: Path | Sequence[Path] | None = None,
         missing_component_behavior: str | None = None,
@@ -82,7 +90,8 @@ class Webdataset(Reader):
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._paths, self._indices = as_paths(paths), as_paths(index_paths or [])
-        self._ext = [ext] if isinstance(ext, str) else list(ext)
+        self._ext = [";".join(part.removeprefix(".") for part in one.split(";")) for one in ([ext] if isinstance(ext, str) else ext)]
+        self._decoders = [decoder_of(one) if decode else None for one in self._ext]
         self._case_sensitive = case_sensitive_extensions is None or bool(case_sensitive_extensions)
         given = [] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
         self._dtypes = [types.to_dtype(one) for one in given] or [torch.uint8] * len(self._ext)
@@ -96,6 +105,8 @@ class Webdataset(Reader):
     def _scan(self) -> int:
         if self._ranges is None:
             self._check()
+            if not self._indices:
+                self._paths = expanded(self._op, self._paths)
             self._ranges, self._components, self._names, self._damaged = self._found()
         return self._components.shape[1]
 
@@ -168,10 +179,17 @@ class Webdataset(Reader):
         assert self._ranges is not None
         return self._ranges.start(np.ascontiguousarray(self._components[:, samples]))
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+    def _first(self, outputs: Any) -> Any:
+        return tuple(one[0] if isinstance(one, list) else one._nth(0) for one in outputs)
+
+    def _finish(self, request: Any, samples: np.ndarray) -> Any:
         refuse(self._damaged, samples)
-        outputs, bad = [], {}
+        outputs: list[Any] = []
+        bad: dict[int, str] = {}
         for k, (values, lengths) in enumerate(request.parts()):
+            if (decoder := self._decoders[k]) is not None:
+                outputs.append(decoded(decoder, np.asarray(values), np.asarray(lengths), bad, self._ext[k]))
+                continue
             dtype = self._dtypes[k]
             if dtype != torch.uint8:
                 for i in np.flatnonzero(lengths % dtype.itemsize).tolist():

@@ -82,8 +82,10 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
 
 
 def holds(condition: Any) -> bool:
-    """Return whether a condition holds for every sample."""
-    return bool(condition.all()) if isinstance(condition, torch.Tensor) else bool(condition)
+    """Return whether a condition holds for every sample; values of a graph that is being traced are unknown."""
+    if isinstance(condition, torch.Tensor):
+        return torch.compiler.is_compiling() or bool(condition.all())
+    return bool(condition)
 
 
 def first_failure(condition: Any) -> str:

@@ -2,21 +2,25 @@
 """Steps of a translated transform that do the work of several: they decode only the crop, and flip, convert and normalize in one pass."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torchvision import tv_tensors as single
+from torchvision.transforms import InterpolationMode
 
 from .._core.batch import Batch, as_batch, new_batch
 from ..decoders.image import image as decode
 from ..decoders.image_window import image_slice
 from ..decoders.peek import peek_image_shape
+from ..ops._fill_windows import fill_windows, takes
 from ..ops.crop import crop_mirror_normalize
 from ..ops.shape import transpose
 from ._draws import Draws
 from ._sample import check_type, flatten, kind_of, unflatten
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
+_SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear", "bicubic")
 
 
 def is_encoded(leaf: Any) -> bool:
@@ -27,8 +31,32 @@ def is_encoded(leaf: Any) -> bool:
 def planned(steps: Sequence[Any]) -> list[Any]:
     """Return steps with the same result on batches of uint8 images, of which some do the work of several.
 
-    Images stay HWC as long as possible: what makes CHW of them moves into the normalization, or to the end.
+    Images stay HWC as long as possible: what makes CHW of them moves into the normalization, or to the end. So do horizontal flips before a resize,
+    where nothing else in the sample turns with the images.
     """
+    whole, resized_first = _planned(steps), _with_flips_last(steps)
+    if resized_first is None:
+        return whole
+    shorter, same = _planned(resized_first), 0
+    while same < min(len(whole), len(shorter)) and whole[same] is shorter[same]:
+        same += 1
+    return [*whole[:same], ImagesAlone(shorter[same:], whole[same:])]
+
+
+def _with_flips_last(steps: Sequence[Any]) -> list[Any] | None:
+    """Return the steps with a flip after the resize that followed it: it mirrors fewer pixels, or none by itself. None if there is no such pair."""
+    for k, (flip, resize) in enumerate(pairwise(steps)):
+        if _named(flip, "RandomHorizontalFlip") and _named(resize, "Resize") and _is_symmetric(resize):
+            return [*steps[:k], resize, flip, *steps[k + 2 :]]
+    return None
+
+
+def _is_symmetric(resize: Any) -> bool:
+    """Return whether a resized mirror image is the mirror of the resized image: not with torch's nearest pixels."""
+    return bool(resize.antialias) and resize.interpolation in _SYMMETRIC
+
+
+def _planned(steps: Sequence[Any]) -> list[Any]:
     made: list[Any] = []
     waiting = False  # a conversion to CHW
     converted = False  # to floats
@@ -47,7 +75,10 @@ def planned(steps: Sequence[Any]) -> list[Any]:
         if tail is not None:
             (flip, scale, normalize, planar), k = tail
             planar, waiting, converted = planar or waiting, False, True
-            made.append(Normalized(flip, scale, normalize, planar))
+            erasing = None
+            if k < len(steps) and _named(steps[k], "RandomErasing") and getattr(steps[k], "value", None) is not None and hasattr(steps[k], "windows"):
+                erasing, k = steps[k], k + 1
+            made.append(Normalized(flip, scale, normalize, planar, erasing))
             continue
         converted |= _named(step, "ToDtype", "ConvertImageDtype")
         waiting = waiting and not _named(step, "PerSample")  # which takes and returns CHW
@@ -88,6 +119,22 @@ def _to_floats(step: Any) -> bool:
     return plain and (_named(step, "ConvertImageDtype") or (_named(step, "ToDtype") and bool(step.scale)))
 
 
+class ImagesAlone:
+    """Runs the shorter steps on images alone, and all steps where boxes, points or masks move with them."""
+
+    def __init__(self, shorter: Sequence[Any], whole: Sequence[Any]) -> None:
+        self.shorter, self.whole = shorter, whole
+
+    def __call__(self, sample: Any) -> Any:
+        moving = any(check_type(leaf, _MOVING) for leaf in flatten(sample)[0])
+        for step in self.whole if moving else self.shorter:
+            sample = step(sample)
+        return sample
+
+    def __repr__(self) -> str:
+        return f"ImagesAlone({', '.join(map(repr, self.shorter))})"
+
+
 class Planar:
     """Makes CHW of HWC images."""
 
@@ -103,10 +150,10 @@ class Planar:
 
 
 class Normalized:
-    """Flips with a probability, converts to float32 from 0 to 1, normalizes and makes CHW, in one pass over uint8 images."""
+    """Flips with a probability, converts to float32 from 0 to 1, normalizes and makes CHW, in one pass over uint8 images; erases in the result."""
 
-    def __init__(self, flip: Any, scale: Any, normalize: Any, planar: bool) -> None:
-        self.flip, self.scale, self.normalize, self.planar = flip, scale, normalize, planar
+    def __init__(self, flip: Any, scale: Any, normalize: Any, planar: bool, erasing: Any = None) -> None:
+        self.flip, self.scale, self.normalize, self.planar, self.erasing = flip, scale, normalize, planar, erasing
         mean, std = (normalize.mean, normalize.std) if normalize is not None else ([0.0], [1.0])
         self._mean, self._std = [255.0 * one for one in mean], [255.0 * one for one in std]
 
@@ -124,6 +171,13 @@ class Normalized:
                 mirror = new_batch(Draws(size).happens(self.flip.p).to(torch.int32))
         for k in images:
             leaves[k] = self._image(leaves[k], mirror)
+        if self.erasing is None:
+            return unflatten(leaves, spec)
+        if len(images) > 1 or any(check_type(leaf, _MOVING) for leaf in leaves) or not takes(leaves[images[0]]):
+            return self.erasing(unflatten(leaves, spec))
+        made = leaves[images[0]]  # nobody else has it yet
+        params = self.erasing.windows([made], size)
+        fill_windows(made, torch.stack([params[key] for key in ("i", "j", "h", "w")], 1), params["v"].flatten().tolist())
         return unflatten(leaves, spec)
 
     def _image(self, images: Batch, mirror: Any) -> Batch:
@@ -136,13 +190,13 @@ class Normalized:
         return made
 
     def _one_by_one(self, sample: Any) -> Any:
-        for step in (self.flip, Planar() if self.planar else None, self.scale, self.normalize):
+        for step in (self.flip, Planar() if self.planar else None, self.scale, self.normalize, self.erasing):
             if step is not None:
                 sample = step(sample)
         return sample
 
     def __repr__(self) -> str:
-        return f"Normalized({', '.join(repr(one) for one in (self.flip, self.scale, self.normalize) if one is not None)})"
+        return f"Normalized({', '.join(repr(one) for one in (self.flip, self.scale, self.normalize, self.erasing) if one is not None)})"
 
 
 def decoded(files: Batch, device: Any, adjust_orientation: bool) -> Batch:

@@ -165,18 +165,14 @@ def _colors(
     interpolation: str,
     mean: Sequence[float],
 ) -> list[Any]:
-    from . import _timm_policies as policies
     from . import v2
+    from ._timm_policies import policy_of
 
     made: list[Any] = []
     if auto_augment:
-        hints = policies.Hints(
-            translate_const=float(int(min(size) * 0.45)),
-            translate_pct=0.3 if auto_augment.startswith("augmix") else 0.45,
-            img_mean=tuple(min(255, round(255 * one)) for one in mean),
-            nearest=interpolation == "nearest",
-        )
-        made.append(policies.parsed(auto_augment, hints))
+        pct = 0.3 if auto_augment.startswith("augmix") else 0.45
+        fill = [min(255, round(255 * one)) for one in mean]
+        made.append(policy_of(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
     if jitter is not None and (not auto_augment or "3a" in auto_augment):
         strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(one) for one in jitter]
         if len(strengths) not in (3, 4):

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from .._core.batch import Batch, new_batch
-from ..augment._mixing import _pasted
-from ..ops.permute import permute_batch
+from ..augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
 from ._draws import Draws
 
 _MODES = ("batch", "pair", "elem")
@@ -74,34 +73,23 @@ class Mixup:
         if not isinstance(images, Batch) or images._shapes is not None or images.layout not in ("CHW", "HWC"):
             raise ValueError("Mixup: images must be a Batch CHW or HWC of equal shapes; resize or crop them first")
         size = images.batch_size
+        soft = soft_labels("Mixup", labels, self.num_classes, size)
+        assert soft is not None
         boxed, share, boxes = self._drawn(images)
-        mixed = images
-        order = np.arange(size)[::-1].copy()
-        if boxed.any():
-            layout = images.layout or ""
-            channels, height, width = (images._extent(layout.index(letter)) or 0 for letter in "CHW")
-            planes = channels if layout == "CHW" else 1
-            mixed = _pasted(images, torch.from_numpy(order), boxes, planes, height, width)
+        order = torch.arange(size).flip(0)
+        mixed = pasted(images, order, boxes) if boxed.any() else images
         if bool((share[~boxed] != 1.0).any()):
-            weight = new_batch(torch.from_numpy(np.where(boxed, 1.0, share).astype(np.float32))).to_device(images.device)
-            mixed = mixed * weight + permute_batch(images, indices=order.tolist()) * (1.0 - weight)
-        return mixed, new_batch(self._targets(labels, size, share))
-
-    def _targets(self, labels: Any, size: int, share: np.ndarray) -> torch.Tensor:
-        values = labels.torch() if isinstance(labels, Batch) else torch.as_tensor(labels)
-        values = values.reshape(-1).cpu()
-        if len(values) != size or values.is_floating_point():
-            raise ValueError(f"Mixup: labels must be {size} integers, got {tuple(values.shape)} {values.dtype}")
-        off = self.label_smoothing / self.num_classes
-        hot = torch.full((size, self.num_classes), off)
-        hot.scatter_(1, values.long()[:, None], 1.0 - self.label_smoothing + off)
-        weight = torch.from_numpy(share.astype(np.float32))[:, None]
-        return hot * weight + hot.flip(0) * (1.0 - weight)
+            mixed = blended(mixed, order, np.where(boxed, 1.0, share), images)
+        if self.label_smoothing:
+            soft = smoothed("Mixup", soft, self.label_smoothing)
+            assert soft is not None
+        targets = mixed_labels(soft, order, torch.from_numpy(share))
+        return mixed, new_batch(targets)
 
     def _drawn(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return for each sample whether a box is replaced, how much of it remains, and the box: left, top, right, bottom."""
-        size, layout = images.batch_size, images.layout or ""
-        height, width = (images._extent(layout.index(letter)) or 0 for letter in "HW")
+        size = images.batch_size
+        height, width = (images._values.shape[1 + (images.layout or "").index(letter)] for letter in "HW")
         count = 1 if self.mode == "batch" else size // 2 if self.mode == "pair" else size
         draws = Draws(count)
         both = self.mixup_alpha > 0 and self.cutmix_alpha > 0

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from ..augment._steps import Operation
+from ..augment._timm import LARGEST, named
 from . import _timm_policies as policies
 from . import _timm_transforms as transforms
 
@@ -40,13 +42,14 @@ def of_timm(transform: Any) -> Any:
             **{key: getattr(transform, key) for key in keys}, min_aspect=low, max_aspect=high, mode=transform.mode or "const"
         )
     if name == "RandAugment":
-        weights = transform.choice_weights
-        return policies.RandAugment([_operator(one) for one in transform.ops], transform.num_layers, None if weights is None else list(weights))
+        weights = None if transform.choice_weights is None else list(transform.choice_weights)
+        return policies.RandAugment([_operation(one) for one in transform.ops], transform.num_layers, weights, **_looks(transform.ops[0]))
     if name == "AutoAugment":
-        return policies.AutoAugment([[_operator(one) for one in row] for row in transform.policy])
+        rows = [[_operation(one) for one in row] for row in transform.policy]
+        return policies.AutoAugment(rows, **_looks(transform.policy[0][0]))
     if name == "AugMixAugment":
-        ops = [_operator(one) for one in transform.ops]
-        return policies.AugMixAugment(ops, transform.alpha, transform.width, transform.depth, transform.blended)
+        ops = [_operation(one) for one in transform.ops]
+        return policies.AugMixAugment(ops, transform.alpha, transform.width, transform.depth, **_looks(transform.ops[0]))
     return None
 
 
@@ -54,14 +57,12 @@ def _interpolation(given: Any) -> str:
     return _RANDOM if isinstance(given, list | tuple) else given.value
 
 
-def _operator(one: Any) -> policies.Operator:
-    hints, resample = one.hparams, one.kwargs.get("resample")
-    made = policies.Hints(
-        translate_const=float(hints.get("translate_const", 250)),
-        translate_pct=float(hints.get("translate_pct", 0.45)),
-        img_mean=tuple(one.kwargs["fillcolor"]),
-        magnitude_std=float(one.magnitude_std),
-        magnitude_max=one.magnitude_max,
-        nearest=not isinstance(resample, list | tuple) and int(resample) == 0,
-    )
-    return policies.Operator(one.name, float(one.prob), float(one.magnitude), made)
+def _operation(one: Any) -> Operation:
+    hints = one.hparams
+    augmentation = named(one.name, float(hints.get("translate_const", 250)), float(hints.get("translate_pct", 0.45)))
+    return Operation(augmentation, float(one.magnitude), LARGEST, float(one.prob), float(one.magnitude_std), one.magnitude_max or LARGEST)
+
+
+def _looks(one: Any) -> dict[str, Any]:
+    resample = one.kwargs.get("resample")
+    return {"fill": one.kwargs["fillcolor"], "nearest": not isinstance(resample, list | tuple) and int(resample) == 0}

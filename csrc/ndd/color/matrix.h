@@ -99,8 +99,8 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatri
 // Applies the ColorMatrix make_matrix(i, f) to frame f of sample i, which has one or three channels, as the output has. `arguments` are those
 // that may have a column for each frame.
 template <class Make>
-void color_matrix(const std::string& op, const Samples& in, const Samples& out, int in_channels, int out_channels,
-                  std::initializer_list<const Args<float>*> arguments, Make make_matrix) {
+static void color_matrix(const std::string& op, const Samples& in, const Samples& out, int in_channels, int out_channels,
+                         std::initializer_list<const Args<float>*> arguments, Make make_matrix) {
   using namespace color_matrix_detail;
   const Channels channels{in_channels, out_channels};
   const int64_t columns = pointwise_detail::frame_arguments(arguments);
@@ -109,7 +109,7 @@ void color_matrix(const std::string& op, const Samples& in, const Samples& out, 
     if (found != channels.in) fail(op, ": the image must have ", channels.in == 1 ? "1 channel" : "3 channels", ", sample ", i, " has ", found);
     pointwise_detail::for_each_run(op, in, out, i, columns, make_matrix, visit);
   };
-#ifdef __CUDACC__
+#ifdef NDD_CUDA
   if (in.values().is_cuda()) {
     std::vector<PointwiseRun<ColorMatrix>> runs;
     for (int64_t i = 0; i < in.size(); ++i) visit_runs(i, [&](const auto& run) { runs.push_back(run); });

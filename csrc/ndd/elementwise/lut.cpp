@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/elementwise/lut.h"
 
+#include <cstring>
+
 #include "ndd/elementwise/lut_x86.h"
 
 namespace ndd {
@@ -39,6 +41,75 @@ NDD_VBMI void map_vbmi(const uint8_t* src, int64_t bytes, const uint8_t* given, 
     const __mmask64 present = first_bytes(bytes - i);
     _mm512_mask_storeu_epi8(dst + i, present, tables.map(v, _mm512_maskz_loadu_epi8(present, src + i)));
   }
+}
+
+// As many bytes as fit in whole pairs of registers; returns their number.
+NDD_LUT_AVX2 int64_t map_avx2(const uint8_t* src, int64_t bytes, const uint8_t* given, uint8_t* dst) {
+  const TableOfHalves table = table_in_halves(given);
+  int64_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    __m256i levels[2] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)),
+                         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i + 32))};
+    look_up(table, levels);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i), levels[0]);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i + 32), levels[1]);
+  }
+  return i;
+}
+
+// Which bytes of register v, of three, become the bytes of channel c, and the other way round: 16 pixels of three bytes.
+struct ColorOrder {
+  alignas(16) uint8_t split[3][3][16], join[3][3][16];
+
+  constexpr ColorOrder() : split(), join() {
+    for (int c = 0; c < 3; ++c)
+      for (int v = 0; v < 3; ++v)
+        for (int i = 0; i < 16; ++i) {
+          const int from = 3 * i + c - 16 * v, at = 16 * v + i;
+          split[c][v][i] = static_cast<uint8_t>(from >= 0 && from < 16 ? from : 0x80);
+          join[v][c][i] = static_cast<uint8_t>(at % 3 == c ? at / 3 : 0x80);
+        }
+  }
+};
+constexpr ColorOrder kColorOrder;
+
+NDD_LUT_AVX2 inline __m256i picked(const __m256i (&from)[3], const uint8_t (&order)[3][16]) {
+  __m256i made = _mm256_setzero_si256();
+  for (int v = 0; v < 3; ++v)
+    made =
+        _mm256_or_si256(made, _mm256_shuffle_epi8(from[v], _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(order[v])))));
+  return made;
+}
+
+// Pixels of three bytes, 64 at a time, with a table for each channel; returns how many pixels were mapped.
+NDD_LUT_AVX2 int64_t map_colors_avx2(const uint8_t* src, int64_t count, const uint8_t* given, uint8_t* dst) {
+  const TableOfHalves tables[3] = {table_in_halves(given), table_in_halves(given + kLevels), table_in_halves(given + 2 * kLevels)};
+  int64_t i = 0;
+  for (; i + 64 <= count; i += 64) {
+    __m256i mapped[2][3];
+    for (int half = 0; half < 2; ++half) {  // 16 pixels in each lane
+      const auto* from = reinterpret_cast<const __m128i*>(src + 3 * (i + 32 * half));
+      __m256i bytes[3];
+      for (int v = 0; v < 3; ++v)
+        bytes[v] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(from + v)), _mm_loadu_si128(from + 3 + v), 1);
+      for (int c = 0; c < 3; ++c) mapped[half][c] = picked(bytes, kColorOrder.split[c]);
+    }
+    for (int c = 0; c < 3; ++c) {
+      __m256i levels[2] = {mapped[0][c], mapped[1][c]};
+      look_up(tables[c], levels);
+      mapped[0][c] = levels[0];
+      mapped[1][c] = levels[1];
+    }
+    for (int half = 0; half < 2; ++half) {
+      auto* to = reinterpret_cast<__m128i*>(dst + 3 * (i + 32 * half));
+      for (int v = 0; v < 3; ++v) {
+        const __m256i made = picked(mapped[half], kColorOrder.join[v]);
+        _mm_storeu_si128(to + v, _mm256_castsi256_si128(made));
+        _mm_storeu_si128(to + 3 + v, _mm256_extracti128_si256(made, 1));
+      }
+    }
+  }
+  return i;
 }
 
 // A table of wider entries is a table for each of their bytes. Levels are put in such an order that the bytes found for them can be interleaved within
@@ -128,6 +199,12 @@ void map_levels(const uint8_t* src, int64_t count, int64_t channels, const uint8
   if (has_vbmi() && channels == 3) return map_vbmi<3>(src, 3 * count, tables, dst);
   if (has_vbmi() && channels == 4) return map_vbmi<4>(src, 4 * count, tables, dst);
 #endif
+#if defined(__x86_64__)
+  if (cpu_isa() != Isa::base && (channels == 1 || channels == 3) && count >= 2 * kLevels) {
+    const int64_t done = channels == 1 ? map_avx2(src, count, tables, dst) : map_colors_avx2(src, count, tables, dst);
+    src += done * channels, dst += done * channels, count -= done;
+  }
+#endif
   switch (channels) {
     case 1: return map_interleaved<1>(src, count, tables, dst);
     case 2: return map_interleaved<2>(src, count, tables, dst);
@@ -146,6 +223,13 @@ void map_levels_to(const uint8_t* src, int64_t count, const Entry* table, Entry*
     if (has_vbmi() && count >= 4 * kLevels) i = map_wide_vbmi(src, count, table, dst);
   }
 #endif
+  // Eight at a time: with the loop of one uint8 to float32 took 1.7 times as long in a library where that loop crossed a cache line of code, with this 1.3.
+  for (; i + 8 <= count; i += 8) {
+    uint64_t keys;
+    std::memcpy(&keys, src + i, 8);
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; ++k, keys >>= 8) dst[i + k] = table[keys & 255];
+  }
   for (; i < count; ++i) dst[i] = table[src[i]];
 }
 

@@ -2,13 +2,16 @@
 // Pointwise driver: out[i] = f(in[i]) in float for every pair of element types, on the device of the tensors.
 //
 // f is a small struct with `float operator()(float) const` marked NDD_HD, shared by CPU and CUDA, and holds the arguments of one run of elements:
-// a sample, or a frame of it where there are arguments for each frame.
+// a sample, or a frame of it where there are arguments for each frame. On the CPU `uint8_t of_byte(uint8_t) const`, if f has it, does the same of bytes
+// in whole numbers, and `static constexpr bool kCostly = true` says that bytes are better looked up.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ndd/args.h"
@@ -50,8 +53,31 @@ void direct(const void* in, void* out, int64_t n, const F& functor) {
   });
 }
 
+template <class F, class = void>
+inline constexpr bool has_bytes = false;
+template <class F>
+inline constexpr bool has_bytes<F, std::void_t<decltype(std::declval<const F&>().of_byte(uint8_t{}))>> = true;
+
+template <class F, class = void>
+inline constexpr bool is_costly = false;
+template <class F>
+inline constexpr bool is_costly<F, std::void_t<decltype(F::kCostly)>> = F::kCostly;
+
+// 32 bytes at a time: a VGA image takes 20 us.
+template <class F>
+void direct_bytes(const void* in, void* out, int64_t n, const F& functor) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const uint8_t* __restrict src = static_cast<const uint8_t*>(in);
+    uint8_t* __restrict dst = static_cast<uint8_t*>(out);
+    const int64_t count = n;
+    const F f = functor;
+    for (int64_t i = 0; i < count; ++i) dst[i] = f.of_byte(src[i]);
+  });
+}
+
 // A function of a byte is a table of 256: a VGA image takes 30 us through it, 75 us by arithmetic.
 constexpr int64_t kTableFrom = 4096;  // elements
+constexpr int64_t kCostlyTableFrom = 512;
 
 template <class F>
 void through_table(const PointwiseRun<F>& run) {
@@ -64,7 +90,11 @@ void through_table(const PointwiseRun<F>& run) {
 // The common pairs of types in one loop; the others through rows of floats in the first-level cache, so that a functor costs five loops and not 169.
 template <class F>
 void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {
-  if (in == DType::uint8 && out == DType::uint8 && run.count >= kTableFrom && maps_levels_in_registers()) return through_table(run);
+  if constexpr (has_bytes<F>) {
+    if (in == DType::uint8 && out == DType::uint8) return direct_bytes(run.in, run.out, run.count, run.f);
+  }
+  const bool looked_up = is_costly<F> ? run.count >= kCostlyTableFrom : run.count >= kTableFrom && maps_levels_in_registers();
+  if (in == DType::uint8 && out == DType::uint8 && looked_up) return through_table(run);
   if (in == DType::uint8 && out == DType::uint8) return direct<uint8_t, uint8_t>(run.in, run.out, run.count, run.f);
   if (in == DType::uint8 && out == DType::float32) return direct<uint8_t, float>(run.in, run.out, run.count, run.f);
   if (in == DType::float32 && out == DType::float32) return direct<float, float>(run.in, run.out, run.count, run.f);
@@ -107,6 +137,20 @@ void for_each_run(const std::string& op, const Samples& in, const Samples& out, 
 constexpr int kThreads = 256;
 constexpr int kPerThread = 16;  // a vector of the narrowest type; of wider ones a thread takes two or four
 
+// Tiles of any pair of types.
+template <class F>
+__device__ __forceinline__ void run_tiles(const PointwiseRun<F>& run, DType in, DType out) {
+  tiles::for_each<2>(run.out, item_bytes(out), run.count, [&](auto at) {
+    float values[decltype(at)::kRows][decltype(at)::kElements];
+    tiles::load(run.in, in, at, values, tiles::AsFloat{});
+#pragma unroll
+    for (auto& row : values)
+#pragma unroll
+      for (float& value : row) value = run.f(value);
+    tiles::store(values, run.out, out, at, tiles::Saturated{});
+  });
+}
+
 template <class F>
 __global__ void __launch_bounds__(kThreads) run_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -118,15 +162,17 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const PointwiseRun<F>* runs,
                       [&](In value) { return saturate<Out>(run.f(static_cast<float>(value))); });
     };
     if (for_common_pair(in, out, vectors)) continue;
-    tiles::for_each<2>(run.out, item_bytes(out), run.count, [&](auto at) {
-      float values[decltype(at)::kRows][decltype(at)::kElements];
-      tiles::load(run.in, in, at, values, tiles::AsFloat{});
-#pragma unroll
-      for (auto& row : values)
-#pragma unroll
-        for (float& value : row) value = run.f(value);
-      tiles::store(values, run.out, out, at, tiles::Saturated{});
-    });
+    run_tiles(run, in, out);
+  }
+}
+
+// Where the arithmetic takes longer than the memory, whatever the width of its accesses: one loop for all types, not one for each common pair with the
+// functor unrolled 49 times for bytes.
+template <class F>
+__global__ void __launch_bounds__(kThreads) run_costly_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const PointwiseRun<F> run = runs[k];
+    run_tiles(run, in, out);
   }
 }
 
@@ -140,7 +186,11 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs,
   const CudaTable<PointwiseRun<F>> table(runs);
   const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * kPerThread - 1) / (kThreads * kPerThread);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
+  const auto kernel = [] {
+    if constexpr (is_costly<F>) return run_costly_gpu<F>;
+    else return run_gpu<F>;
+  }();
+  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
   check_launch(op.c_str());
 }
 #endif
@@ -149,7 +199,8 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs,
 
 // Applies make_functor(i, f) to frame f of sample i. `arguments` are those that may have a column for each frame.
 template <class Make>
-void pointwise(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments, Make make_functor) {
+static void pointwise(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments,
+                      Make make_functor) {
   using namespace pointwise_detail;
   const int64_t columns = frame_arguments(arguments);
 #ifdef __CUDACC__

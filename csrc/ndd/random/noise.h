@@ -134,7 +134,7 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 
 // Applies make_functor(i) to sample i. `words` are those that the call drew, `nanoseconds` is the cost of an element.
 template <class Make>
-void add_noise(const std::string& op, const Tensor& words, const Samples& in, const Samples& out, double nanoseconds, Make make_functor) {
+static void add_noise(const std::string& op, const Tensor& words, const Samples& in, const Samples& out, double nanoseconds, Make make_functor) {
   using namespace noise_detail;
   const int64_t* drawn = drawn_words(op, words);
 #ifdef __CUDACC__

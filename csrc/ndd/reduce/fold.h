@@ -24,7 +24,14 @@ constexpr int64_t kShortRun = 32, kWhole = 64;
 using StageElements = void (*)(const void* from, int64_t n, void* to);
 
 // How elements of type T are folded. Total: what a lane holds. Partial: a narrower type that holds `rows` elements, of which more fit in a register;
-// 0 rows where there is none.
+// 0 rows where there is none. Merged: how totals become one.
+
+// Of all sums: one loop for each type of totals.
+template <class T>
+struct Plus {
+  using Total = T;
+  static NDD_HD Total merge(Total a, Total b) { return a + b; }
+};
 
 // Sums. `exact` ones are of integers modulo 2^64; for a mean, 64-bit integers become doubles instead, which do not overflow.
 template <class T, bool exact>
@@ -38,7 +45,7 @@ struct Add {
   static NDD_HD Lane take(Lane lane, T value, double) {
     return static_cast<Lane>(lane + widened<Lane>(value));
   }
-  static NDD_HD Total merge(Total a, Total b) { return a + b; }
+  using Merged = Plus<Total>;
 };
 
 // Sums of squares: whole for up to 16 bits, else in double.
@@ -54,7 +61,7 @@ struct AddSquare {
     const Lane v = widened<Lane>(value);
     return static_cast<Lane>(lane + v * v);
   }
-  static NDD_HD Total merge(Total a, Total b) { return a + b; }
+  using Merged = Plus<Total>;
 };
 
 // Sums of squared distances from a number for each output.
@@ -69,7 +76,7 @@ struct AddSquaredDistance {
     const double distance = widened<double>(value) - centre;
     return lane + distance * distance;
   }
-  static NDD_HD double merge(double a, double b) { return a + b; }
+  using Merged = Plus<Total>;
 };
 
 // The smallest or largest, past NaN.
@@ -78,6 +85,7 @@ struct Extreme {
   static constexpr bool centred = false;
   using Total = T;
   using Partial = Total;
+  using Merged = Extreme;
   using Limits = std::numeric_limits<Total>;
   static constexpr int64_t rows = 0;
   static constexpr Total identity =
@@ -155,24 +163,24 @@ void fold_rows(const Elements<T>& rows, int64_t count, int64_t stride, int64_t w
 }
 
 // Total k of the lanes is that of `group` neighbours.
-template <class F>
-void fold_groups(typename F::Total* lanes, int64_t totals, int64_t group) {
+template <class Merged>
+void fold_groups(typename Merged::Total* lanes, int64_t totals, int64_t group) {
   for (int64_t k = 0; k < totals; ++k) {
-    typename F::Total total = lanes[k * group];
-    for (int64_t r = 1; r < group; ++r) total = F::merge(total, lanes[k * group + r]);
+    typename Merged::Total total = lanes[k * group];
+    for (int64_t r = 1; r < group; ++r) total = Merged::merge(total, lanes[k * group + r]);
     lanes[k] = total;
   }
 }
 
 // Folds `rows` rows of `columns` lanes into the first one, halving them.
-template <class F>
-void fold_lanes(typename F::Total* lanes, int64_t rows, int64_t columns) {
+template <class Merged>
+void fold_lanes(typename Merged::Total* lanes, int64_t rows, int64_t columns) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     for (int64_t left = rows; left > 1;) {
       const int64_t keep = (left + 1) / 2, n = (left - keep) * columns;
-      typename F::Total* __restrict to = lanes;
-      const typename F::Total* __restrict from = lanes + keep * columns;
-      for (int64_t j = 0; j < n; ++j) to[j] = F::merge(to[j], from[j]);
+      typename Merged::Total* __restrict to = lanes;
+      const typename Merged::Total* __restrict from = lanes + keep * columns;
+      for (int64_t j = 0; j < n; ++j) to[j] = Merged::merge(to[j], from[j]);
       left = keep;
     }
   });
@@ -234,7 +242,7 @@ void fold_elements(const Reduction& shape, const Elements<T>& in, Centres centre
           const Elements<T> start = in + shape.of_output(o, 1) + first * rows;
           for (int64_t e = 0; e < repeats; ++e)
             fold_rows<F>(start + shape.of_element(e, 2), count, shape.reduced_stride[1], part * rows, centres, lanes);
-          fold_groups<F>(lanes, part, rows);
+          fold_groups<typename F::Merged>(lanes, part, rows);
           take(o * columns + first, part, lanes);
         }
       return;
@@ -260,7 +268,7 @@ void fold_elements(const Reduction& shape, const Elements<T>& in, Centres centre
         fold_rows<F>(slab + first, rows / together, columns * together, width, centres, lanes);
         if (rest) fold_rows<F>(slab + (rows - rest) * columns, 1, 0, rest * columns, centres, lanes);
       }
-      fold_lanes<F>(lanes, together, part);
+      fold_lanes<typename F::Merged>(lanes, together, part);
       take(o * columns + first, part, lanes);
     }
 }

@@ -6,8 +6,9 @@ namespace {
 
 template <class T>
 using ExactSum = Add<T, true>;
+// The same loops but of 64-bit integers: other sums do not overflow, and have the same bits with and without a sign.
 template <class T>
-using MeanSum = Add<T, false>;
+using MeanSum = Add<T, !std::is_same_v<T, int64_t>>;
 
 }  // namespace
 

@@ -26,20 +26,22 @@ double kernel(Filter filter, double x) {
 
 struct Weights {
   int64_t start;
-  std::vector<double> weight;
+  std::vector<double>& weight;
 };
 
-// Of output element i, for `in` source elements.
-Weights weights_of(const Axis& a, int64_t i, int64_t in) {
+// Of output element i, for `in` source elements, in memory that is used again.
+Weights weights_of(const Axis& a, int64_t i, int64_t in, std::vector<double>& memory) {
   const double scale = static_cast<double>(in) / static_cast<double>(a.out);
-  if (in == a.out) return {i, {1.0}};
+  memory.assign(1, 1.0);
+  if (in == a.out) return {i, memory};
   if (a.filter == Filter::nearest) {
-    if (a.out == 2 * in) return {i / 2, {1.0}};
+    if (a.out == 2 * in) return {i / 2, memory};
     const float at = std::floor(static_cast<float>(i) * (static_cast<float>(in) / static_cast<float>(a.out)));
-    return {std::min(static_cast<int64_t>(at), in - 1), {1.0}};
+    return {std::min(static_cast<int64_t>(at), in - 1), memory};
   }
   const bool is_cubic = a.filter == Filter::cubic;
-  Weights made{0, {}};
+  memory.clear();
+  Weights made{0, memory};
   if (a.antialias || a.filter == Filter::lanczos3) {
     const double stretch = std::max(scale, 1.0), support = support_radius(a.filter) * stretch, center = scale * (static_cast<double>(i) + 0.5);
     made.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
@@ -73,28 +75,31 @@ void AxisTable::build_by_torch_rule() {
   const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.out);
   const bool mirrored = axis.scale < 0.0f;
   const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
-  std::vector<Weights> made;
-  made.reserve(axis.out);
+  // All weights one after the other, then in rows of the longest.
+  static thread_local std::vector<double> all, memory;
+  all.clear();
+  start.resize(axis.out);
+  count.resize(axis.out);
   double largest = 0.0;
   for (int64_t i = 0; i < axis.out; ++i) {
-    made.push_back(weights_of(axis, mirrored ? axis.out - 1 - i : i, in));
-    most = std::max(most, static_cast<int32_t>(made.back().weight.size()));
-    for (const double weight : made.back().weight) largest = std::max(largest, weight);
+    const Weights made = weights_of(axis, mirrored ? axis.out - 1 - i : i, in, memory);
+    start[i] = static_cast<int32_t>(begin + made.start);
+    count[i] = static_cast<int32_t>(made.weight.size());
+    most = std::max(most, count[i]);
+    for (const double weight : made.weight) largest = std::max(largest, weight);
+    all.insert(all.end(), made.weight.begin(), made.weight.end());
   }
   stride = (most + 7) / 8 * 8;
   // As many bits as 16-bit numbers hold.
   for (precision = 0; precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
     ++precision;
-  start.resize(axis.out);
-  count.resize(axis.out);
   weight.assign(axis.out * stride, 0.0f);
   weight16.assign(axis.out * stride, 0);
   weight14.clear();
+  const double* next = all.data();
   for (int64_t i = 0; i < axis.out; ++i) {
-    start[i] = static_cast<int32_t>(begin + made[i].start);
-    count[i] = static_cast<int32_t>(made[i].weight.size());
     for (int32_t k = 0; k < count[i]; ++k) {
-      const double w = made[i].weight[k];
+      const double w = *next++;
       weight[i * stride + k] = static_cast<float>(w);
       weight16[i * stride + k] = static_cast<int16_t>(w * static_cast<double>(1 << precision) + (w < 0.0 ? -0.5 : 0.5));
     }

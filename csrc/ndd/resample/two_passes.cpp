@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "ndd/resample/plane.h"
 #include "ndd/simd.h"
@@ -34,7 +35,14 @@ void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, i
 
 #if defined(__x86_64__)
 
-// Four neighbours of three or four channels a step, of two rows side by side: pairs of bytes become pairs of 16-bit numbers.
+// Two rows side by side.
+__attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, const uint8_t* lower) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper))),
+                                 _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower)), 1);
+}
+
+// Four neighbours of three or four channels a step, of four rows, which share the weights: pairs of bytes become pairs of 16-bit numbers. A pixel of three
+// bytes is stored as four, of which the last one is overwritten by the next pixel.
 template <int C>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
   constexpr char x = -1;
@@ -46,40 +54,142 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
   const __m256i second = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kSecond[C - 3])));
   const __m128i shift = _mm_cvtsi32_si128(h.precision);
   const __m256i half = _mm256_set1_epi32(h.precision > 0 ? 1 << (h.precision - 1) : 0);
-  for (int64_t r = 0; r < p.rows; r += 2) {
-    const bool two = r + 1 < p.rows;
-    const uint8_t *upper = p.in + r * p.in_row, *lower = two ? upper + p.in_row : upper;
-    uint8_t* const to = p.out + r * p.out_row;
-    for (int64_t x = 0; x < h.axis.out; ++x) {
-      const int32_t steps = (h.count[x] + 3) / 4;
-      const int64_t at = int64_t{h.start[x]} * C;
-      if (lower + at + (steps - 1) * 4 * C + 16 > p.end) {
-        one_pixel(p, h, C, x, r);
-        if (two) one_pixel(p, h, C, x, r + 1);
+  const int64_t width = h.axis.out, in_row = p.in_row, out_row = p.out_row, stride = h.stride;
+  const int32_t* const starts = h.start.data();
+  const int32_t* const counts = h.count.data();
+  const uint8_t* const end = p.end;
+  for (int64_t next = 0; next < p.rows; next += 4) {
+    const int64_t r = std::min(next, p.rows - 4);  // the last ones once more
+    const uint8_t* const from = p.in + r * in_row;
+    uint8_t* to = p.out + r * out_row;
+    const int16_t* weights = h.weight16.data();
+    for (int64_t x = 0; x < width; ++x, to += C, weights += stride) {
+      const int32_t steps = (counts[x] + 3) / 4;
+      const uint8_t* at = from + int64_t{starts[x]} * C;
+      if (at + 3 * in_row + (steps - 1) * 4 * C + 16 > end) {
+        for (int64_t k = 0; k < 4; ++k) one_pixel(p, h, C, x, r + k);
         continue;
       }
-      const auto* weights = reinterpret_cast<const int64_t*>(h.weight16.data() + x * h.stride);
-      __m256i sum = half;
-      for (int32_t s = 0; s < steps; ++s) {
-        const __m256i bytes =
-            _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper + at + s * 4 * C))),
-                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower + at + s * 4 * C)), 1);
-        int64_t four;
-        std::memcpy(&four, weights + s, 8);
-        const __m256i w = _mm256_set1_epi64x(four);
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, first), _mm256_shuffle_epi32(w, 0x00)));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, second), _mm256_shuffle_epi32(w, 0x55)));
+      __m256i upper = half, lower = half;
+      for (int32_t s = 0; s < steps; ++s, at += 4 * C) {
+        int32_t pairs[2];
+        std::memcpy(pairs, weights + 4 * s, 8);
+        const __m256i a = _mm256_set1_epi32(pairs[0]), b = _mm256_set1_epi32(pairs[1]);
+        const __m256i over = load_rows(at, at + in_row), under = load_rows(at + 2 * in_row, at + 3 * in_row);
+        upper = _mm256_add_epi32(
+            upper, _mm256_add_epi32(_mm256_madd_epi16(_mm256_shuffle_epi8(over, first), a), _mm256_madd_epi16(_mm256_shuffle_epi8(over, second), b)));
+        lower = _mm256_add_epi32(lower, _mm256_add_epi32(_mm256_madd_epi16(_mm256_shuffle_epi8(under, first), a),
+                                                         _mm256_madd_epi16(_mm256_shuffle_epi8(under, second), b)));
       }
-      const __m256i level = _mm256_sra_epi32(sum, shift), words = _mm256_packs_epi32(level, level), packed = _mm256_packus_epi16(words, words);
-      const int32_t a = _mm256_extract_epi32(packed, 0), b = _mm256_extract_epi32(packed, 4);
-      std::memcpy(to + x * C, &a, C);
-      if (two) std::memcpy(to + p.out_row + x * C, &b, C);
+      const __m256i words = _mm256_packs_epi32(_mm256_sra_epi32(upper, shift), _mm256_sra_epi32(lower, shift));
+      const __m256i packed = _mm256_packus_epi16(words, words);
+      const __m128i even = _mm256_castsi256_si128(packed), odd = _mm256_extracti128_si256(packed, 1);
+      const auto store = [&](int64_t row, int32_t pixel) NDD_ALWAYS_INLINE {
+        if (C == 4 || x + 1 < width) std::memcpy(to + row, &pixel, 4);
+        else std::memcpy(to + row, &pixel, C);
+      };
+      store(0, _mm_cvtsi128_si32(even));
+      store(out_row, _mm_cvtsi128_si32(odd));
+      store(2 * out_row, _mm_extract_epi32(even, 1));
+      store(3 * out_row, _mm_extract_epi32(odd, 1));
     }
   }
 }
 
+// Where the neighbours of each of four pixels of one channel, eight at most, lie within 16 bytes, as they do unless an image shrinks much: the shuffles that
+// bring those of one pixel, or up to four each of two, together as 16-bit numbers, and their weights.
+struct PixelGroups {
+  struct Group {
+    alignas(16) int8_t order[4][16];
+    alignas(16) int16_t weights[4][8];
+    int32_t start;
+  };
+  Axis axis{};
+  std::vector<Group> groups;
+  int32_t taps = 0;  // for each pixel: 4 or 8; 0 where there are no groups
+
+  void build(const AxisTable& h) {
+    axis = h.axis;
+    const int64_t count = h.axis.out / 4;
+    taps = h.most <= 4 ? 4 : h.most <= 8 ? 8 : 0;
+    groups.resize(taps > 0 ? count : 0);
+    for (int64_t g = 0; g < static_cast<int64_t>(groups.size()); ++g) {
+      Group& group = groups[g];
+      int32_t low = h.start[4 * g], high = low;
+      for (int64_t x = 4 * g; x < 4 * g + 4; ++x) {
+        low = std::min(low, h.start[x]);
+        high = std::max(high, h.start[x] + h.count[x]);
+      }
+      if (high - low > 16) {
+        groups.clear();
+        taps = 0;
+        return;
+      }
+      group.start = low;
+      for (int32_t k = 0; k < 4 * taps; ++k) {
+        const int64_t x = 4 * g + k / taps;
+        const int32_t tap = k % taps;
+        const bool used = tap < h.count[x];
+        group.order[k / 8][k % 8 * 2] = static_cast<int8_t>(used ? h.start[x] - low + tap : -1);
+        group.order[k / 8][k % 8 * 2 + 1] = -1;
+        group.weights[k / 8][k % 8] = used ? h.weight16[x * h.stride + tap] : int16_t{0};
+      }
+    }
+  }
+};
+
+// Kept per thread, as the table is.
+const PixelGroups& pixel_groups(const AxisTable& h) {
+  static thread_local PixelGroups made;
+  if (!same_axis(h.axis, made.axis)) made.build(h);
+  return made;
+}
+
+// Sums of pairs of neighbours, in both halves.
+__attribute__((target("avx2"))) inline __m256i pair_sums(__m256i bytes, const PixelGroups::Group& group, int k) {
+  const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.order[k])));
+  return _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, order),
+                           _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.weights[k]))));
+}
+
+// Four pixels of two rows a step; returns how many pixels of each row are done.
+template <int taps>
+__attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, const AxisTable& h, const uint8_t* upper, const uint8_t* lower,
+                                                     uint8_t* to_upper, uint8_t* to_lower, const uint8_t* end) {
+  const __m128i shift = _mm_cvtsi32_si128(h.precision);
+  const __m256i half = _mm256_set1_epi32(h.precision > 0 ? 1 << (h.precision - 1) : 0);
+  const auto count = static_cast<int64_t>(table.groups.size());
+  int64_t g = 0;
+  for (; g < count; ++g) {
+    const PixelGroups::Group& group = table.groups[g];
+    if (lower + group.start + 16 > end) break;
+    const __m256i bytes = load_rows(upper + group.start, lower + group.start);
+    __m256i sums = _mm256_hadd_epi32(pair_sums(bytes, group, 0), pair_sums(bytes, group, 1));
+    if (taps == 8) sums = _mm256_hadd_epi32(sums, _mm256_hadd_epi32(pair_sums(bytes, group, 2), pair_sums(bytes, group, 3)));
+    const __m256i levels = _mm256_sra_epi32(_mm256_add_epi32(sums, half), shift), words = _mm256_packs_epi32(levels, levels);
+    const __m256i packed = _mm256_packus_epi16(words, words);
+    const int32_t above = _mm_cvtsi128_si32(_mm256_castsi256_si128(packed)), below = _mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1));
+    std::memcpy(to_upper + 4 * g, &above, 4);
+    std::memcpy(to_lower + 4 * g, &below, 4);
+  }
+  return 4 * g;
+}
+
 // Eight neighbours of one channel a step, of four rows.
 __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h) {
+  const PixelGroups& table = pixel_groups(h);
+  if (table.taps > 0) {
+    for (int64_t r = 0; r < p.rows; r += 2) {
+      const int64_t other = std::min(r + 1, p.rows - 1);
+      const auto rows = table.taps == 4 ? grouped_rows<4> : grouped_rows<8>;
+      const int64_t done = rows(table, h, p.in + r * p.in_row, p.in + other * p.in_row, p.out + r * p.out_row, p.out + other * p.out_row, p.end);
+      for (int64_t x = done; x < h.axis.out; ++x) {
+        one_pixel(p, h, 1, x, r);
+        one_pixel(p, h, 1, x, other);
+      }
+    }
+    return;
+  }
   const __m128i shift = _mm_cvtsi32_si128(h.precision), half = _mm_set1_epi32(h.precision > 0 ? 1 << (h.precision - 1) : 0);
   for (int64_t r = 0; r < p.rows; r += 4) {
     const int64_t count = std::min<int64_t>(4, p.rows - r);
@@ -141,8 +251,8 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 #if defined(__x86_64__)
   if (cpu_isa() != Isa::base) {
     if (channels == 1) return gray_rows(p, h);
-    if (channels == 3) return color_rows<3>(p, h);
-    if (channels == 4) return color_rows<4>(p, h);
+    if (channels == 3 && p.rows >= 4) return color_rows<3>(p, h);
+    if (channels == 4 && p.rows >= 4) return color_rows<4>(p, h);
   }
 #endif
   for (int64_t r = 0; r < p.rows; ++r)

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ndd/cuda.h"
 #include "ndd/slice/layers.h"
 
 namespace ndd {

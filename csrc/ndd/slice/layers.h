@@ -9,9 +9,6 @@
 
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/slice/slice.h"
-#ifdef __CUDACC__
-#include "ndd/cuda.h"
-#endif
 
 namespace ndd {
 
@@ -59,15 +56,15 @@ struct Layers {
 
 // csrc/ndd/slice/layers.cpp
 void run_layers_cpu(const Layers& stack, DType in, DType out);
-#ifdef __CUDACC__
+#ifdef NDD_CUDA
 // csrc/ndd/slice/layers.cu
 void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, DType in, DType out);
 #endif
 
 // make(i) gives the layers of sample i; the lowest one is all of the output.
 template <class Make>
-void run_layers(const std::string& op, const Samples& in, const Samples& out, Make make) {
-#ifdef __CUDACC__
+static void run_layers(const std::string& op, const Samples& in, const Samples& out, Make make) {
+#ifdef NDD_CUDA
   if (in.values().is_cuda()) {
     std::vector<Layers> stacks;
     for (int64_t i = 0; i < out.size(); ++i) stacks.push_back(make(i));

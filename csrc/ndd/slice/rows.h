@@ -48,6 +48,17 @@ __attribute__((target("avx2"))) inline int64_t reverse_16(const char* src_end, c
   return bytes - left;
 }
 
+// The same of items that fill 16 bytes, 32 bytes at a time.
+__attribute__((target("avx2"))) inline int64_t reverse_32(const char* src_end, char* dst, int64_t bytes, int64_t item) {
+  const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kReverse16.order[item])));
+  int64_t left = bytes;
+  for (; left >= 32; left -= 32, src_end -= 32, dst += 32) {
+    const __m256i halves = _mm256_shuffle_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(src_end - 32)), order);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst), _mm256_permute2x128_si256(halves, halves, 1));
+  }
+  return bytes - left;
+}
+
 // The same with 21 RGB pixels at a time.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline int64_t reverse_64(const char* src_end, char* dst, int64_t bytes, int64_t item) {
   const __m512i order = _mm512_load_si512(kReverse64.order[item]);
@@ -78,18 +89,54 @@ __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* 
 // n times the same item.
 inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
   if (n <= 0) return;
+  const int64_t all = n * bytes;
+  if ((bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && all >= 8 && all <= 256) {  // short runs would wait for a call, or for each doubling
+    uint64_t pattern = 0;
+    if (bytes == 1) pattern = static_cast<uint8_t>(*item) * 0x0101010101010101u;
+    else if (bytes == 8) std::memcpy(&pattern, item, 8);
+    else {
+      uint32_t part = 0;
+      if (bytes == 2) std::memcpy(&part, item, 2), part *= 0x00010001u;
+      else std::memcpy(&part, item, 4);
+      pattern = part * 0x0000000100000001u;
+    }
+    for (int64_t done = 0; done + 8 <= all; done += 8) std::memcpy(dst + done, &pattern, 8);
+    std::memcpy(dst + all - 8, &pattern, 8);  // in phase: 8 bytes are whole items
+    return;
+  }
   if (bytes == 1) {
     std::memset(dst, *item, n);
     return;
   }
   std::memcpy(dst, item, bytes);
   constexpr int64_t kCached = 1 << 14;  // what is doubled stays in the first-level cache
-  const int64_t all = n * bytes;
   for (int64_t done = bytes; done < all;) {
     const int64_t step = std::min({done, all - done, std::max(kCached / bytes, int64_t{1}) * bytes});
     std::memcpy(dst + done, dst, step);
     done += step;
   }
+}
+
+// Whether items are mirrored by mirror_items, which wants wide vectors that permute bytes; steps are in bytes.
+inline bool mirrors(int64_t in_step, int64_t out_step, int64_t bytes) {
+#if defined(__x86_64__)
+  return in_step == -bytes && out_step == bytes && bytes <= 8 && has_byte_permutation();
+#else
+  static_cast<void>(in_step), static_cast<void>(out_step), static_cast<void>(bytes);
+  return false;
+#endif
+}
+
+// The n items that end with the one at `last`, the last one first.
+inline void mirror_items(const char* last, char* dst, int64_t n, int64_t bytes) {
+#if defined(__x86_64__)
+  const int64_t done = reverse_64(last + bytes, dst, n * bytes, bytes);
+  if (done == n * bytes) return;
+  last -= done, dst += done;
+  const int64_t more = reverse_16(last + bytes, dst, n * bytes - done, bytes);
+  last -= more, dst += more, n -= (done + more) / bytes;
+#endif
+  for (int64_t i = 0; i < n; ++i, last -= bytes, dst += bytes) std::memcpy(dst, last, bytes);
 }
 
 // n items of `bytes` bytes; steps are in bytes.
@@ -101,7 +148,9 @@ inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_
   if (in_step == 0 && out_step == bytes) return repeat_item(src, dst, n, bytes);
 #if defined(__x86_64__)
   if (in_step == -bytes && out_step == bytes && bytes <= 8 && cpu_isa() != Isa::base) {
-    int64_t done = has_byte_permutation() ? reverse_64(src + bytes, dst, n * bytes, bytes) : 0;
+    int64_t done = has_byte_permutation() ? reverse_64(src + bytes, dst, n * bytes, bytes)
+                   : 16 % bytes == 0      ? reverse_32(src + bytes, dst, n * bytes, bytes)
+                                          : 0;
     done += reverse_16(src + bytes - done, dst + done, n * bytes - done, bytes);
     src -= done, dst += done, n -= done / bytes;
   }

@@ -116,6 +116,13 @@ void copy_box(const Box& box, int64_t item, bool cached) {
     });
     return slice::finish_stream();
   }
+  if (slice::mirrors(axis.in * item, axis.out * item, bytes)) {  // without the choice for every row: short ones take half as long
+    for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
+      if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
+      slice::mirror_items(box.src + from * item, box.dst + to * item, axis.extent, bytes);
+    });
+    return;
+  }
   for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
     if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
     slice::move_items(box.src + from * item, axis.in * item, box.dst + to * item, axis.out * item, axis.extent, bytes);
@@ -170,6 +177,12 @@ void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   const LoadRow load = row_loader(in);
   const StoreRow store = row_storer(out);
   const bool direct_in = axis.in == width && channel_in == 1, direct_out = axis.out == width;
+  if (direct_in && direct_out && !channels_last && in == DType::float32 && out == DType::float32) {
+    for_each_row(box, std::max(row, 0), [&](int64_t from, int64_t to, int64_t channel) {
+      normalize(reinterpret_cast<const float*>(box.src) + from, axis.extent * width, channels[channel], reinterpret_cast<float*>(box.dst) + to);
+    });
+    return;
+  }
   for_each_row(box, std::max(row, 0), [&](int64_t from, int64_t to, int64_t channel) {
     for (int64_t x = 0; x < axis.extent; x += chunk) {
       const int64_t pixels = std::min(chunk, axis.extent - x), n = pixels * width;
@@ -266,10 +279,22 @@ class Outside {
   void fill(int d, int64_t start, int64_t channel) const {
     const int64_t begin = slice_.begin[d], end = slice_.end[d], step = inner_[d];
     if (covers_ && d == deepest_) return write(d, start, 0, slice_.extent[d], channel);
+    if (d + 1 == deepest_ && !covers_ && (channel_ < 0 || d > channel_) && begin < end) return fill_between_rows(d, start, channel);
     write(d, start, 0, begin, channel);
     if (d < deepest_)
       for (int64_t k = begin; k < end; ++k) fill(d + 1, start + k * step, d == channel_ ? k : channel);
     write(d, start, end, slice_.extent[d], channel);
+  }
+
+  // The same where the rows are those of the deepest axis, with one value: the end of a row and the beginning of the next one are one run.
+  void fill_between_rows(int d, int64_t start, int64_t channel) const {
+    const int64_t row = inner_[d], before = slice_.begin[d + 1] * inner_[d + 1], after = row - slice_.end[d + 1] * inner_[d + 1];
+    const int64_t first = slice_.begin[d] * row + before, last = slice_.end[d] * row - after, all = slice_.extent[d] * row;
+    const char* const item = reinterpret_cast<const char*>(&items_[channel]);
+    char* const out = static_cast<char*>(slice_.out) + start * bytes_;
+    slice::repeat_item(item, out, first, bytes_);
+    for (int64_t at = first + row - before - after; at < last; at += row) slice::repeat_item(item, out + at * bytes_, before + after, bytes_);
+    slice::repeat_item(item, out + last * bytes_, all - last, bytes_);
   }
 
   // The positions [first, last) of axis d.

@@ -137,8 +137,8 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
 // The slices of every sample: make(i, batch) appends those of sample i, and those of different samples do not overlap. Where `copies` the elements
 // are only moved.
 template <class Make>
-void run_slices(const std::string& op, int64_t samples, const Samples& in, const Samples& out, bool copies, Make make) {
-#ifdef __CUDACC__
+static void run_slices(const std::string& op, int64_t samples, const Samples& in, const Samples& out, bool copies, Make make) {
+#ifdef NDD_CUDA
   if (in.values().is_cuda()) {
     SliceBatch batch;
     for (int64_t i = 0; i < samples; ++i) make(i, batch);
@@ -161,7 +161,7 @@ void run_slices(const std::string& op, int64_t samples, const Samples& in, const
 }
 
 template <class Make>
-void run_slices(const std::string& op, const Samples& in, const Samples& out, bool copies, Make make) {
+static void run_slices(const std::string& op, const Samples& in, const Samples& out, bool copies, Make make) {
   run_slices(op, out.size(), in, out, copies, make);
 }
 

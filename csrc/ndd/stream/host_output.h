@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "ndd/stream/stream.h"
-#ifdef __CUDACC__
-#include "ndd/cuda.h"
-#endif
 
 namespace ndd {
 
+// cuda.h has it too, and CUDA's own headers.
+void upload(void* to, const void* from, size_t bytes, const char* what);
+
 // work(i, data) for i below `tasks`; `data` is the start of the output. `inputs` are kept alive until then.
 template <class T, class Work>
-void compute_on_host(const std::string& op, int64_t tasks, double nanoseconds, const std::vector<Tensor>& inputs, const Tensor& output, Work work) {
-#ifdef __CUDACC__
+static void compute_on_host(const std::string& op, int64_t tasks, double nanoseconds, const std::vector<Tensor>& inputs, const Tensor& output,
+                            Work work) {
+#ifdef NDD_CUDA
   if (output.is_cuda()) {
     if (output.numel() == 0) return;
     std::vector<T> made(output.numel());

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -48,6 +49,13 @@ struct Failure {
   uint64_t origin;  // id of the operation that failed first
 };
 
+// A piece of work that a thread has done.
+struct Span {
+  const char* op;
+  int thread;
+  int64_t begin, end;  // nanoseconds of the steady clock
+};
+
 struct Operation {
   enum State { held, queued, done };
 
@@ -65,6 +73,7 @@ struct Operation {
   int64_t unfinished = 0;  // chunks
   std::map<int64_t, Failure> failures;  // by chunk; the first sample of a chunk that fails ends it
   bool failed_at_call = false;
+  bool external = false;  // done by threads of Python, which report each sample
 
   // What makes `result` (its first byte), for a later call to do itself; null for most operations, and when it is done.
   FormulaPtr formula;
@@ -102,13 +111,15 @@ class Scheduler {
   enum InChild { in_child };
 
   explicit Scheduler(int cores) : cores_(cores), default_pool_(std::make_shared<Pool>(cores)) {}
-  Scheduler(const Scheduler& parent, InChild);  // after a fork
+  Scheduler(Scheduler& parent, InChild);  // after a fork
 
   uint64_t next_id() { return ++last_id_; }
   bool ready(const std::vector<Dependency>& reads);
   void submit(const OperationPtr& operation);  // and whatever it reads
   // The same in a moment, unless somebody needs it before: the next call may compute it itself.
   void submit_later(const OperationPtr& operation);
+  // Samples of an external operation are done; they failed with `failure`, or with what the operation reads where that is null and `failed`.
+  void report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure, std::chrono::nanoseconds took);
   // The formula of an operation, null when it has none or has begun.
   FormulaPtr formula(const Operation& operation);
   // Has `operation` read `reads`; instead of the results in `computed` it reads what they are made of.
@@ -117,6 +128,9 @@ class Scheduler {
   void release(const OperationPtr& operation);
   // Helps until the operation is done, or until `end`: then false.
   bool wait(const OperationPtr& operation, Time end = Time::max());
+  // Has the caller, who would wait for it at once, do work of a pool for one thread by itself, when nothing else of the pool is to be done: waking a
+  // thread and back takes longer than many a batch. False, and nothing happens, where the pool has more threads or other work.
+  bool run_now(const PoolPtr& pool, std::string_view op, int64_t samples, const Work& work);
   // Also nobody reads its inputs in its place any more: the user may overwrite them.
   bool done(const OperationPtr& operation);
   PoolPtr default_pool();
@@ -124,6 +138,8 @@ class Scheduler {
   int most_running(const Pool& pool);
   // How long all threads together have worked for each operator.
   std::map<std::string, std::chrono::nanoseconds> worked();
+  // What threads have done last, in order of the ends.
+  std::vector<Span> spans();
   // Ends the threads. Callers that wait then do the work themselves.
   void stop();
   // Runs everything that is queued; on return no thread works and the lock is held.
@@ -141,6 +157,7 @@ class Scheduler {
   bool run_one(std::unique_lock<std::mutex>& lock, const Pool* waiting);
   void finish(const OperationPtr& operation, int64_t chunk);
   void complete(const OperationPtr& operation);
+  void note(const std::string& op, Time end, std::chrono::nanoseconds took);
   const Failure* inherited_failure(const Operation& operation, int64_t chunk) const;
   bool wants_worker();
   int most_threads() const;
@@ -154,12 +171,15 @@ class Scheduler {
   std::vector<std::thread> workers_;
   ThreadStarter starter_;
   std::map<std::string, std::chrono::nanoseconds> worked_;
+  std::vector<Span> spans_;  // a ring
+  size_t next_span_ = 0;
   std::vector<Work> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;
   std::vector<FormulaPtr> finished_formulas_;
   int cores_, running_ = 0, idle_ = 0, asleep_ = 0;
   PoolPtr default_pool_;
   std::deque<std::pair<Time, OperationPtr>> later_;  // in order of their time
+  std::set<OperationPtr> external_;  // that have not ended
   bool stopping_ = false, looking_ = false, starting_ = false;
   std::atomic<uint64_t> last_id_{0}, completed_{0}, arrived_{0};
 };

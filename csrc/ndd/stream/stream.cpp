@@ -12,6 +12,8 @@ namespace {
 
 // Waking a thread and back costs 9 us; smaller work whose inputs are ready runs on the spot.
 constexpr double kInlineNanoseconds = 20'000;
+// More than this, by the kernel's rough estimate, is left to a thread even if the caller waits for it: Python looks for Ctrl-C meanwhile.
+constexpr double kHereNanoseconds = 50'000'000;
 // Chunks are made at least so large that taking one (0.3 us) does not count, and small enough to share out: cropping 16 images to 224 takes
 // 75 us; 95 with chunks of 6 or 25 us.
 constexpr double kChunkNanoseconds = 12'000;
@@ -46,13 +48,15 @@ void run_here(int64_t samples, const Work& work) {
   for (int64_t i = 0; i < samples; ++i) work(i);
 }
 
+PoolPtr current_pool() { return entered_pool ? entered_pool : scheduler().default_pool(); }
+
 void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion);
 
 OperationPtr make_operation(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work&& work) {
   auto operation = std::make_shared<Operation>();
   operation->id = scheduler().next_id();
   operation->op = op;
-  operation->pool = entered_pool ? entered_pool : scheduler().default_pool();
+  operation->pool = current_pool();
   operation->work = std::move(work);
   operation->inputs = inputs;
   operation->samples = samples;
@@ -86,6 +90,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
   if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
     if (small || samples == 1) return run_here(samples, work);
+    if (scheduler().run_now(current_pool(), op, samples, work)) return;
     const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
     scheduler().wait(operation);
     scheduler().free_finished();
@@ -95,10 +100,14 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   }
   if (call.operation) call.reads.assign(1, {call.operation, Dependency::all_samples});  // a kernel of several steps
   const bool ready = call.reads.empty() || scheduler().ready(call.reads);
-  if (small && ready && call.mode != Mode::deferred) {
+  const bool here = small && ready && call.mode != Mode::deferred;
+  const bool short_enough = nanoseconds * static_cast<double>(samples) < kHereNanoseconds;
+  if (here || (ready && short_enough && call.mode == Mode::sync)) {
+    bool done = true;
     try {
-      run_here(samples, work);
-      call.operation = nullptr;
+      if (here) run_here(samples, work);
+      else done = scheduler().run_now(current_pool(), op, samples, work);
+      if (done) call.operation = nullptr;
     } catch (const Error& e) {
       call.operation = failed_operation({e.kind(), e.what(), scheduler().next_id()});
     } catch (const std::bad_alloc&) {
@@ -106,7 +115,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
     } catch (const std::exception& e) {
       call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
     }
-    return;
+    if (done) return;
   }
   const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
   const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
@@ -162,6 +171,25 @@ NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
 
 NDD_EXPORT void ndd_depend(void* reads, int64_t sample) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
 
+// In place of a kernel: work that threads of Python do, and report with ndd_external_done. Not for calls without samples. They wait for the inputs, so
+// that it is submitted whatever the mode is.
+NDD_EXPORT void ndd_external(const char* op, int64_t samples) {
+  const OperationPtr operation = ndd::make_operation(op, samples, 1e9, {}, ndd::Work());
+  operation->external = true;
+  ndd::scheduler().connect(operation, std::move(ndd::call.reads), {});
+  ndd::call.reads.clear();
+  ndd::scheduler().submit(operation);
+  ndd::call.operation = operation;
+}
+
+// Samples of external work are done, in so many nanoseconds. `kind` is 0, 1 + the kind of the error in `message`, or -1: the inputs have failed.
+NDD_EXPORT void ndd_external_done(void* handle, int64_t first, int64_t count, int kind, const char* message, int64_t nanoseconds) {
+  const OperationPtr operation = *static_cast<OperationPtr*>(handle);
+  const ndd::Failure failure{kind - 1, message, operation->id};
+  ndd::scheduler().report(operation, first, count, kind != 0, kind > 0 ? &failure : nullptr, std::chrono::nanoseconds(nanoseconds));
+  ndd::scheduler().free_finished();
+}
+
 // Closes the call. Null when the work is done; else a handle, with its lowest bit set when the kernel failed at the call.
 NDD_EXPORT uintptr_t ndd_end() {
   ndd::Call& call = ndd::call;
@@ -203,6 +231,15 @@ NDD_EXPORT const char* ndd_worked() {
   thread_local std::string text;
   text.clear();
   for (const auto& [op, time] : ndd::scheduler().worked()) text += op + " " + std::to_string(time.count()) + "\n";
+  return text.c_str();
+}
+// What threads have done last: lines of a name, a thread, and two times of the steady clock in nanoseconds.
+NDD_EXPORT const char* ndd_spans() {
+  thread_local std::string text;
+  text.clear();
+  for (const ndd::Span& one : ndd::scheduler().spans()) {
+    text += std::string(one.op) + " " + std::to_string(one.thread) + " " + std::to_string(one.begin) + " " + std::to_string(one.end) + "\n";
+  }
   return text.c_str();
 }
 NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }

@@ -37,6 +37,18 @@ struct Fusion {
 // As launch_cpu, for work that others may do, or that does the work of others.
 void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion);
 
+#ifdef __NVCC__
+// nvcc compiles the CUDA half of a kernel (ndd/kernel.h): these are taken there, so that no code is made for the work of the CPU.
+template <class Function>
+[[noreturn]] void launch_cpu(std::string_view op, int64_t, double, const std::vector<Tensor>&, Function&&) {
+  fail(op, ": the CUDA half of the kernel was given tensors of the CPU");
+}
+template <class Function>
+[[noreturn]] void launch_fused(std::string_view op, int64_t, double, Function&&, const Fusion&) {
+  fail(op, ": the CUDA half of the kernel was given tensors of the CPU");
+}
+#endif
+
 // Keeps the error of a kernel that failed at the call, with its type, for the Python caller; false when this is no call from Python.
 bool keep_error_of_call(const Error& error);
 

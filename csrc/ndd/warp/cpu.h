@@ -12,6 +12,12 @@
 #include "ndd/warp/warp.h"
 
 namespace ndd {
+
+// The planes of an image, which are warped alike; an item is the first of them. Distances are in bytes.
+struct WarpPlanes {
+  int64_t count = 1, in_step = 0, out_step = 0;
+};
+
 namespace warp {
 
 constexpr int64_t kBlock = 512;  // pixels: coordinates and positions of a block stay in the first-level cache
@@ -63,26 +69,55 @@ const Map& host_map(const Map& map, const int64_t*, long) {
   return map;
 }
 
-// `size` is the output's. Compiled once in cpu.cpp, whatever the map.
+// Whether a map is affine; `made` is it.
+template <class Map>
+auto is_affine(const Map& map, AffineMap<2>* made, int) -> decltype(map.affine(made)) {
+  return map.affine(made);
+}
+
+template <class Map>
+bool is_affine(const Map&, AffineMap<2>*, long) {
+  return false;
+}
+
+inline bool moves_rows(const AffineMap<2>& map) { return map.m[0][0] == 1.0f && map.m[1][0] == 0.0f; }
+
+template <class Map>
+bool moves_rows(const Map&) {
+  return false;
+}
+
+// `size` is the output's. `moves`: the points of a row follow each other in a row. Compiled once in cpu.cpp, whatever the map.
 void warp_rows(const WarpSource<2>& src, void* out, const int64_t (&size)[2], DType in_type, DType out_type, Interp interp, const void* map,
-               MapBlock<2> block);
+               MapBlock<2> block, bool moves, const WarpPlanes& planes);
 void warp_rows(const WarpSource<3>& src, void* out, const int64_t (&size)[3], DType in_type, DType out_type, Interp interp, const void* map,
-               MapBlock<3> block);
+               MapBlock<3> block, bool moves, const WarpPlanes& planes);
+
+template <int D, class Item, class Map>
+void warp_mapped(const Item& item, DType in, DType out_type, const WarpPlanes& planes, const Map& map) {
+  warp_rows(
+      item.src, item.out, item.size, in, out_type, item.interp, &map,
+      [](const void* host, const Point<D>& first, int64_t n, Coordinates<D>& coords) {
+        map_block<D>(*static_cast<const Map*>(host), first, n, coords, 0);
+      },
+      moves_rows(map), planes);
+}
 
 }  // namespace warp
 
 template <int D, class Map>
-void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out) {
+void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out, const WarpPlanes& planes = {}) {
   if (item.interp == Interp::copy) {  // input and output are alike
-    std::memcpy(item.out, item.src.data, item.src.stride[D - 1] * item.src.size[D - 1] * item_bytes(in));
+    const int64_t bytes = item.src.stride[D - 1] * item.src.size[D - 1] * item_bytes(in);
+    for (int64_t p = 0; p < planes.count; ++p)
+      std::memcpy(static_cast<char*>(item.out) + p * planes.out_step, static_cast<const char*>(item.src.data) + p * planes.in_step, bytes);
     return;
   }
-  const auto& map = warp::host_map(item.map, item.size, 0);
-  using HostMap = std::decay_t<decltype(map)>;
-  warp::warp_rows(item.src, item.out, item.size, in, out, item.interp, &map,
-                  [](const void* host, const Point<D>& first, int64_t n, warp::Coordinates<D>& coords) {
-                    warp::map_block<D>(*static_cast<const HostMap*>(host), first, n, coords, 0);
-                  });
+  if constexpr (D == 2) {
+    AffineMap<2> affine;
+    if (warp::is_affine(item.map, &affine, 0)) return warp::warp_mapped<D>(item, in, out, planes, affine);
+  }
+  warp::warp_mapped<D>(item, in, out, planes, warp::host_map(item.map, item.size, 0));
 }
 
 }  // namespace ndd

@@ -83,6 +83,13 @@ class WarpImages {
     return item;
   }
 
+  // The planes of an item that is the first of them.
+  template <int D, class Map>
+  WarpPlanes steps(const WarpItem<D, Map>& item, int64_t planes) const {
+    const int64_t pixels = item.size[D - 1] * (D == 3 ? item.size[1] : 1) * item.size[0];
+    return {planes, item.src.stride[D - 1] * item.src.size[D - 1] * in_.item_bytes(), pixels * item.src.channels * out_.item_bytes()};
+  }
+
   // Of an argument with `given` values for the frames of sample i. Unless `exact` it may have more, which nothing reads: rows of a ragged batch.
   void check_frames(int64_t i, int64_t given, const char* argument, bool exact = false) const {
     if (given != 1 && (exact ? given != frames(i) : given < frames(i))) refuse(i, argument, " is for ", given, " frames, but there are ", frames(i));
@@ -118,7 +125,7 @@ void set_device_maps(const Maps&, Items*, const std::vector<int64_t>&, const std
 
 // `wide`: the operator has filters of more than two taps.
 template <int D, bool wide, class Maps>
-void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
+static void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
   using Map = typename Maps::Map;
   const Samples &in = images.in(), &out = images.out();
 #ifdef __CUDACC__
@@ -154,11 +161,11 @@ void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
   const double cost = kWarpNanoseconds * out.mean_volume() * (wide && interp > Interp::linear ? 8 : 1);
   launch_cpu(images.op(), in.size(), cost, {in.values()}, [=](int64_t i) {
     const std::vector<float> fills = images.fills(i);
-    const int64_t planes = images.planes(i), count = images.frames(i) * planes;
-    for (int64_t k = 0; k < count; ++k) {
-      WarpItem<D, Map> item = images.item<D, Map>(i, k, interp, fills.empty() ? nullptr : fills.data());
-      maps(item, i, k / planes);
-      warp_cpu(item, in.dtype(), out.dtype());
+    const int64_t planes = images.planes(i), frames = planes > 0 ? images.frames(i) : 0;
+    for (int64_t f = 0; f < frames; ++f) {
+      WarpItem<D, Map> item = images.item<D, Map>(i, f * planes, interp, fills.empty() ? nullptr : fills.data());
+      maps(item, i, f);
+      warp_cpu(item, in.dtype(), out.dtype(), images.steps(item, planes));
     }
   });
 }

@@ -65,6 +65,11 @@ struct AffineRule {
 struct PerspectiveMap {
   float m[3][3];
 
+  // Without the division, of which the points are the same.
+  bool affine(AffineMap<2>* made) const {
+    for (int k = 0; k < 6; ++k) made->m[k / 3][k % 3] = m[k / 3][k % 3];
+    return m[2][0] == 0.0f && m[2][1] == 0.0f && m[2][2] == 1.0f;
+  }
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     float v[3];
     for (int r = 0; r < 3; ++r) v[r] = m[r][0] * to.at[0] + (m[r][1] * to.at[1] + m[r][2]);

@@ -116,7 +116,7 @@ NDD_AVX2 inline PixelMasks pixel_masks(int channels) {
 }
 
 // Samples pixels [0, n) in groups of eight; `slow(j)` handles the eight pixels from j where a group meets the border. n >= 8.
-template <int channels, class Slow>
+template <int channels, bool exact, class Slow>
 NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float* ys, int64_t n, uint8_t* out, Slow slow) {
   const int32_t stride = image.width * channels;
   const PixelMasks masks = pixel_masks(channels);
@@ -151,7 +151,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
       slow(j);
       continue;
     }
-    if (image.exact) {
+    if constexpr (exact) {
       const __m256 right = _mm256_sub_ps(x, _mm256_cvtepi32_ps(ix)), below = _mm256_sub_ps(y, _mm256_cvtepi32_ps(iy));
       alignas(32) uint8_t dwords[32];
       _mm256_store_si256(reinterpret_cast<__m256i*>(dwords), blend8_exactly<channels>(image.data, stride, offset, right, below));
@@ -185,14 +185,21 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
 
 #undef NDD_AVX2
 
+// `exact` is not a branch of the loop, which most warps have no use for.
+template <bool exact, class Slow>
+void linear_u8_of(const U8Image& image, const float* xs, const float* ys, int64_t n, uint8_t* out, Slow slow) {
+  switch (image.channels) {
+    case 1: return linear_u8_avx2<1, exact>(image, xs, ys, n, out, slow);
+    case 2: return linear_u8_avx2<2, exact>(image, xs, ys, n, out, slow);
+    case 3: return linear_u8_avx2<3, exact>(image, xs, ys, n, out, slow);
+    default: return linear_u8_avx2<4, exact>(image, xs, ys, n, out, slow);
+  }
+}
+
 template <class Slow>
 void linear_u8(const U8Image& image, const float* xs, const float* ys, int64_t n, uint8_t* out, Slow slow) {
-  switch (image.channels) {
-    case 1: return linear_u8_avx2<1>(image, xs, ys, n, out, slow);
-    case 2: return linear_u8_avx2<2>(image, xs, ys, n, out, slow);
-    case 3: return linear_u8_avx2<3>(image, xs, ys, n, out, slow);
-    default: return linear_u8_avx2<4>(image, xs, ys, n, out, slow);
-  }
+  if (image.exact) linear_u8_of<true>(image, xs, ys, n, out, slow);
+  else linear_u8_of<false>(image, xs, ys, n, out, slow);
 }
 
 #else

@@ -38,14 +38,14 @@ struct AxisShape {
 
 // Applies bands_of(extent of the axis) to every sample. The tensors are of float32.
 void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of);
-#ifdef __CUDACC__
+#ifdef NDD_CUDA
 void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of);
 #endif
 
-inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
+static inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
   if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be of float32");
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
-#ifdef __CUDACC__
+#ifdef NDD_CUDA
   if (in.values().is_cuda()) return apply_bands_gpu(op, in, out, axis, bands_of);
 #endif
   apply_bands_cpu(op, in, out, axis, mean_weights, std::move(bands_of));

@@ -9,6 +9,7 @@
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ndd/stream/stream.h"
+#include "ops/color/bytes.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -75,6 +76,9 @@ void fold_lanes(int64_t lanes, int64_t channels, T* least, T* largest) {
   }
 }
 
+}  // namespace
+
+#ifndef __NVCC__  // of the CPU half alone
 void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) {
   const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels);
   std::vector<uint8_t> least(lanes, 255), largest(lanes, 0), tables(channels * kLevels);
@@ -86,6 +90,9 @@ void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t*
   }
   map_levels(in, pixels, channels, tables.data(), out);
 }
+#endif
+
+namespace {
 
 void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels, char* out) {
   const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels), item = item_bytes(dtype);

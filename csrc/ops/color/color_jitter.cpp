@@ -8,6 +8,7 @@
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ndd/stream/stream.h"
+#include "ops/color/bytes.h"
 
 namespace ndd {
 namespace {
@@ -71,6 +72,19 @@ void level_table(const Steps& steps, float mean, const Levels& levels, uint8_t* 
   }
 }
 
+// One step that does not mix channels needs no tiles.
+void blend_floats(const float* in, int64_t count, const Step& given, float mean, float most, float* out) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* from = in;  // may be the output
+    float* to = out;
+    const Step step = given;
+    const float middle = step.kind == kContrast ? mean : 0.0f, white = most;
+    const int64_t n = count;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = blend<false>(from[i], middle, step, white);
+  });
+}
+
 template <bool whole>
 void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, DType dtype, const void* in, void* out) {
   const ColorRows rows(dtype);
@@ -86,7 +100,7 @@ void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, D
   // Levels that are looked up take half of what arithmetic with them does.
   bool mixes = false;
   for (int k = 0; k < steps.count; ++k) mixes |= steps.step[k].kind > kContrast;
-  const bool looked_up = whole && dtype == DType::uint8 && !mixes && image.volume() >= 4096 && maps_levels_in_registers();
+  const bool looked_up = whole && dtype == DType::uint8 && !mixes && image.volume() >= 4096 && cpu_isa() != Isa::base;
   float mean = 0.0f;
   const void* from = in;
   int done = 0;
@@ -109,6 +123,10 @@ void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, D
     uint8_t table[kLevels];
     level_table(steps, mean, levels, table);
     return map_levels(static_cast<const uint8_t*>(in), image.volume(), 1, table, static_cast<uint8_t*>(out));
+  }
+  if (!whole && dtype == DType::float32 && steps.count - done == 1 && !mixes) {
+    blend_floats(static_cast<const float*>(from), image.volume(), steps.step[done], mean, levels.most, static_cast<float*>(out));
+    return;
   }
   for_tiles([&](int64_t first, int64_t n) {
     rows.load(image, from, first, n, tile);
@@ -140,5 +158,12 @@ void color_jitter_cpu(const Tensor& input, const MaybeTensor& input_shapes, cons
 }
 
 }  // namespace
+
+void jitter_bytes(const ColorImage& image, int32_t kind, double factor, const uint8_t* in, uint8_t* out) {
+  Steps steps;
+  if (add_step(steps, kind, factor, image.channels)) return jitter<true>(image, steps, Levels(DType::uint8), DType::uint8, in, out);
+  std::copy_n(in, image.volume(), out);
+}
+
 }  // namespace ndd
 NDD_KERNEL(color_jitter, CPU, ndd::color_jitter_cpu)

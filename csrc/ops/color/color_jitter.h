@@ -28,6 +28,15 @@ struct Steps {
   int32_t count = 0, contrast = 0;
 };
 
+// Adds a step; false if it would change nothing. Factors in double: 1 - factor is rounded only once.
+inline bool add_step(Steps& steps, int32_t kind, double factor, int64_t channels) {
+  const bool hue = kind == kHue;
+  if (factor == (hue ? 0.0 : 1.0) || (channels == 1 && kind > kContrast)) return false;
+  if (kind != kContrast && steps.contrast == steps.count) ++steps.contrast;
+  steps.step[steps.count++] = {kind, static_cast<float>(hue ? 6.0 * factor : factor), static_cast<float>(1.0 - factor)};
+  return true;
+}
+
 // The values of a type: the largest, and factors to 0 ... 1 and back.
 struct Levels {
   float most, to_unit, from_unit;
@@ -99,7 +108,7 @@ NDD_HD void apply(const Step& step, float mean, const Levels& levels, int64_t ch
   }
 }
 
-// The arguments. Factors in double: 1 - factor is rounded only once.
+// The arguments.
 class Arguments {
  public:
   Arguments(const MaybeTensor& brightness, const MaybeTensor& contrast, const MaybeTensor& saturation, const MaybeTensor& hue, const Tensor& order)
@@ -128,9 +137,7 @@ class Arguments {
       if (hue ? !(factor >= -0.5 && factor <= 0.5) : !(factor >= 0.0 && factor < 1e30))
         fail(Error::Value, "color_jitter: sample ", i, ": ", kNames[kind], hue ? " must be from -0.5 to 0.5" : " must not be negative", ", got ",
              factor);
-      if (factor == (hue ? 0.0 : 1.0) || (channels == 1 && kind > kContrast)) continue;
-      if (kind != kContrast && made.contrast == made.count) ++made.contrast;
-      made.step[made.count++] = {static_cast<int32_t>(kind), static_cast<float>(hue ? 6.0 * factor : factor), static_cast<float>(1.0 - factor)};
+      add_step(made, static_cast<int32_t>(kind), factor, channels);
     }
     return made;
   }

@@ -6,6 +6,7 @@
 #include "ndd/elementwise/lut.h"
 #include "ndd/hd.h"
 #include "ndd/kernel.h"
+#include "ops/color/bytes.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -270,6 +271,15 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
 }
 #endif
 
+void map_equalized(const uint8_t* in, int64_t pixels, int64_t channels, bool stepped, uint8_t* out) {
+  std::vector<uint32_t> counts(channels * kLevels);
+  std::vector<uint8_t> tables(channels * kLevels);
+  count_levels(in, pixels, channels, counts.data());
+  for (int64_t c = 0; c < channels; ++c)
+    (stepped ? stepped_table : equalizing_table)(counts.data() + c * kLevels, pixels, tables.data() + c * kLevels);
+  map_levels(in, pixels, channels, tables.data(), out);
+}
+
 void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, bool stepped, const Tensor& output,
               const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
@@ -278,20 +288,18 @@ void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t lead
 #endif
   launch_cpu("equalize", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     const Planes p = planes_of(in, i, leading, interleaved);
-    std::vector<uint32_t> counts(p.channels * kLevels);
-    std::vector<uint8_t> tables(p.channels * kLevels);
+    const int64_t bytes = p.pixels * p.channels;
     const uint8_t* from = static_cast<const uint8_t*>(in.data(i));
     uint8_t* to = static_cast<uint8_t*>(out.data(i));
-    for (int64_t k = 0; k < p.planes; ++k, from += p.pixels * p.channels, to += p.pixels * p.channels) {
-      std::fill(counts.begin(), counts.end(), 0);
-      count_levels(from, p.pixels, p.channels, counts.data());
-      for (int64_t c = 0; c < p.channels; ++c)
-        (stepped ? stepped_table : equalizing_table)(counts.data() + c * kLevels, p.pixels, tables.data() + c * kLevels);
-      map_levels(from, p.pixels, p.channels, tables.data(), to);
-    }
+    for (int64_t k = 0; k < p.planes; ++k, from += bytes, to += bytes) map_equalized(from, p.pixels, p.channels, stepped, to);
   });
 }
 
 }  // namespace
+
+#ifndef __NVCC__  // of the CPU half alone
+void equalize_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) { map_equalized(in, pixels, channels, true, out); }
+#endif
+
 }  // namespace ndd
 NDD_KERNELS(equalize, ndd::equalize)

@@ -10,18 +10,20 @@ namespace {
 
 // gain * v^gamma, at most `most`. Without branches on what is the same for all values: gcc would leave them in the loop, which then has no vectors.
 struct Power {
-  double gamma, at_zero;  // 0^gamma
+  static constexpr bool kCostly = true;
+  float gamma, at_zero, at_infinity;  // 0^gamma, infinity^gamma
   float gain, most;
 
-  Power(float gamma, float gain, float most) : gamma(gamma), at_zero(gamma == 0.0f ? 1.0 : 0.0), gain(gain), most(most) {}
+  Power(float gamma, float gain, float most)
+      : gamma(gamma), at_zero(gamma == 0.0f ? 1.0f : 0.0f), at_infinity(gamma == 0.0f ? 1.0f : INFINITY), gain(gain), most(most) {}
 
   NDD_HD float operator()(float v) const {
 #ifdef __CUDA_ARCH__
-    const float made = powf(v > 0.0f ? v : 0.0f, static_cast<float>(gamma)) * gain;
+    const float made = powf(v > 0.0f ? v : 0.0f, gamma) * gain;
 #else
     using namespace float_functions;
-    const double positive = select(v > 0.0f, static_cast<double>(v), 1.0), power = exp_of(log_of(positive) * gamma);
-    const float made = static_cast<float>(select(v > 0.0f, power, at_zero)) * gain;
+    const float power = power_of(select(v > 0.0f, v, 1.0f), gamma);
+    const float made = select(v > 0.0f, select(v < INFINITY, power, at_infinity), at_zero) * gain;
 #endif
     return made < most ? made : most;
   }
@@ -29,6 +31,7 @@ struct Power {
 
 // The same of integers, as values from 0 to 1; fractions are cut off.
 struct WholePower {
+  static constexpr bool kCostly = true;
   Power power;
   float to_unit, from_unit;
   NDD_HD float operator()(float v) const { return static_cast<float>(static_cast<int32_t>(power(v * to_unit) * from_unit)); }

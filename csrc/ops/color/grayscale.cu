@@ -26,7 +26,23 @@ NDD_HD float gray_of(const float* color) {
   return color_jitter::gray<whole>(color[0], color[1], color[2]);
 }
 
+// Planes of float32, which need no tiles.
+void gray_planes(const Run& run) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const int64_t count = run.from.pixels;
+    const float* __restrict red = static_cast<const float*>(run.in);
+    const float* __restrict green = red + count;
+    const float* __restrict blue = green + count;
+    float* __restrict to = static_cast<float*>(run.out);
+    if (run.to.channels == 1)
+      for (int64_t i = 0; i < count; ++i) to[i] = color_jitter::gray<false>(red[i], green[i], blue[i]);
+    else
+      for (int64_t i = 0; i < count; ++i) to[i] = to[i + count] = to[i + 2 * count] = color_jitter::gray<false>(red[i], green[i], blue[i]);
+  });
+}
+
 void run_cpu(const Run& run, DType dtype) {
+  if (dtype == DType::float32 && run.from.planar && run.from.channels == 3) return gray_planes(run);
   const ColorRows rows(dtype);
   const bool whole = !is_floating_dtype(dtype);
   ColorTile tile;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "ndd/elementwise/pointwise.h"
@@ -10,6 +11,9 @@ namespace {
 // The step below a value, of `1 / inverse` width, and not above `most`.
 struct Steps {
   float inverse, step, least, most;
+  uint8_t mask;  // of bytes, the highest of whose bits are kept
+
+  NDD_HD uint8_t of_byte(uint8_t v) const { return v & mask; }
   NDD_HD float operator()(float v) const {
     const float level = floorf(v * inverse);
     return (level < least ? least : level > most ? most : level) * step;
@@ -20,9 +24,9 @@ constexpr float kUnlimited = 3.0e38f;
 
 // Integers keep their highest bits, without the sign; floats have 2^bits levels from 0 to 1.
 Steps steps_of(float bits, DType dtype) {
-  if (is_floating_dtype(dtype)) return {std::exp2(bits), std::exp2(-bits), 0.0f, std::exp2(bits) - 1.0f};
+  if (is_floating_dtype(dtype)) return {std::exp2(bits), std::exp2(-bits), 0.0f, std::exp2(bits) - 1.0f, 0};
   const float all = std::log2(value_range(dtype) + 1.0f), dropped = all > bits ? all - bits : 0.0f;
-  return {std::exp2(-dropped), std::exp2(dropped), -kUnlimited, kUnlimited};
+  return {std::exp2(-dropped), std::exp2(dropped), -kUnlimited, kUnlimited, static_cast<uint8_t>(0xFF00u >> std::min(static_cast<int>(bits), 8))};
 }
 
 void posterize(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& bits, const Tensor& output, const MaybeTensor& output_shapes) {

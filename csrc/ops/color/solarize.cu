@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // invert: what is left to full brightness; solarize: that of values from a threshold on.
+#include <cmath>
+
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 
@@ -9,6 +11,9 @@ namespace {
 // Negative numbers keep their sign: of signed integers the other bits are inverted.
 struct Inverted {
   float threshold, most, below;
+  uint8_t least_byte, flipped;  // bytes from the first one on have these bits inverted
+
+  NDD_HD uint8_t of_byte(uint8_t v) const { return static_cast<uint8_t>(v ^ (v >= least_byte ? flipped : 0)); }
   NDD_HD float operator()(float v) const {
     const float inverted = (v < 0.0f ? below : most) - v;
     return v >= threshold ? inverted : v;
@@ -18,7 +23,9 @@ struct Inverted {
 Inverted inverted_from(float threshold, DType dtype) {
   const float most = value_range(dtype);
   const bool is_signed = dtype == DType::int8 || dtype == DType::int16;
-  return {threshold, most, is_signed ? -most - 2.0f : most};
+  const bool any = threshold <= 255.0f;
+  const auto least_byte = static_cast<uint8_t>(any && threshold > 0.0f ? std::ceil(threshold) : 0.0f);
+  return {threshold, most, is_signed ? -most - 2.0f : most, least_byte, static_cast<uint8_t>(any ? 255 : 0)};
 }
 
 void invert(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {

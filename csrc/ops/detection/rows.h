@@ -43,7 +43,7 @@ __global__ void run_gpu(const RowsRun<F>* runs, int64_t count) {
 
 // make(i) is the function of sample i, width(i) how many floats its rows have. All samples in one launch.
 template <class Make, class Width>
-void map_rows(const std::string& op, const Samples& in, const Samples& out, Width width, Make make) {
+static void map_rows(const std::string& op, const Samples& in, const Samples& out, Width width, Make make) {
   const auto run_of = [=](int64_t i) {
     const int64_t n = width(i);
     return RowsRun<decltype(make(i))>{static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), n > 0 ? in.volume(i) / n : 0, n,
@@ -71,7 +71,7 @@ void map_rows(const std::string& op, const Samples& in, const Samples& out, Widt
 constexpr int64_t kBoxNumbers = 4;
 
 template <class Make>
-void map_boxes(const std::string& op, const Samples& in, const Samples& out, Make make) {
+static void map_boxes(const std::string& op, const Samples& in, const Samples& out, Make make) {
   map_rows(op, in, out, [](int64_t) { return kBoxNumbers; }, make);
 }
 

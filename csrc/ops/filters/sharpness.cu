@@ -11,6 +11,7 @@
 #include "ndd/simd.h"
 #include "ndd/stencil/stencil.h"
 #include "ndd/stream/stream.h"
+#include "ops/color/bytes.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -174,5 +175,14 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 }
 
 }  // namespace
+
+#ifndef __NVCC__  // of the CPU half alone
+void sharpen_bytes(const uint8_t* in, int64_t height, int64_t width, int64_t channels, double factor, uint8_t* out) {
+  const Run run{in, out, Grid{1, height, width, channels}, {static_cast<float>(1.0 - factor), 255.0f}};
+  if (has_inside(run.grid)) ndd::run_cpu<true>(run, DType::uint8);
+  else std::memcpy(out, in, run.grid.volume());
+}
+#endif
+
 }  // namespace ndd
 NDD_KERNELS(sharpness, ndd::sharpness)

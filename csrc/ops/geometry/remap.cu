@@ -3,6 +3,7 @@
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
+#include "ndd/simd.h"
 #include "ndd/warp/driver.h"
 
 namespace ndd {
@@ -37,11 +38,15 @@ struct TableMap {
     const int64_t i = index(first);
     row_loader(x_type)(static_cast<const char*>(x) + i * item_bytes(x_type), n, coords.at[0]);
     row_loader(y_type)(static_cast<const char*>(y) + i * item_bytes(y_type), n, coords.at[1]);
-    const float x_shift = relative ? first.at[0] : shift, y_shift = relative ? first.at[1] : shift, step = relative ? 1.0f : 0.0f;
-    for (int64_t j = 0; j < n; ++j) {
-      coords.at[0][j] += x_shift + step * static_cast<float>(j);
-      coords.at[1][j] += y_shift;
-    }
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      const float x_shift = relative ? first.at[0] : shift, y_shift = relative ? first.at[1] : shift, step = relative ? 1.0f : 0.0f;
+      float* __restrict xs = coords.at[0], * __restrict ys = coords.at[1];
+      const auto count = static_cast<int32_t>(n);
+      for (int32_t j = 0; j < count; ++j) {
+        xs[j] += x_shift + step * static_cast<float>(j);
+        ys[j] += y_shift;
+      }
+    });
   }
 
  private:

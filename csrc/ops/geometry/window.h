@@ -59,8 +59,9 @@ class Window {
 };
 
 // The kernel of what only copies a window and converts its elements. `layout` is empty where there are no channels.
-inline void copy_windows(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values,
-                         bool pad, const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
+static inline void copy_windows(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start,
+                                const Tensor& fill_values, bool pad, const std::string& layout, const Tensor& output,
+                                const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Window window(op, start, fill_values, pad, layout);
   const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(layout.find('C'));

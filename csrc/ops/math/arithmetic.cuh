@@ -148,11 +148,15 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
     const auto body = [&](auto at) {
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
       T a[rows][width], b[rows][width] = {};
-      load_operand(run.in[0], types.in[0], broadcasts, at, first, a);
 #pragma unroll 1
-      for (int n = 1; n < operands; ++n) {
+      for (int n = 0; n < operands; ++n) {
         if (n > 1) clamp_from_below(a, b);  // registers for two operands are enough
-        load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : second, b);
+        load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : n > 0 ? second : first, b);
+        if (n > 0) continue;
+#pragma unroll
+        for (int g = 0; g < rows; ++g)
+#pragma unroll
+          for (int e = 0; e < width; ++e) a[g][e] = b[g][e];
       }
       for_op(op, [&](auto constant) {
         constexpr Op kOp = decltype(constant)::value;

@@ -74,6 +74,54 @@ NDD_HD double log_of(double x) {
   return select(x > 0.0, select(x < kInfinity, regular, kInfinity), negative);
 }
 
+NDD_HD uint32_t bits_of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+
+NDD_HD float float_of(uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+NDD_HD float select(bool condition, float yes, float no) {
+  const uint32_t mask = condition ? ~uint32_t{0} : 0;
+  return float_of((bits_of(yes) & mask) | (bits_of(no) & ~mask));
+}
+
+// x to the power of y, for x above 0 and finite and y not negative. In floats alone, which takes a third of the time: the relative error is
+// 2e-7 (1 + |log2 of the result|), so values up to 1 are exact to 1e-7.
+NDD_HD float power_of(float x, float y) {
+  const bool tiny = x < 1.17549435e-38f;
+  const auto bits = static_cast<int32_t>(bits_of(select(tiny, x * 16777216.0f, x)));
+  const int32_t exponent = (bits - 0x3f3504f3) >> 23;  // with the rest from sqrt(1/2) to sqrt(2)
+  const float m = float_of(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(exponent) << 23));
+  const float f = (m - 1.0f) / (m + 1.0f), s = f * f;  // log m = 2 artanh f, s < 0.03
+  float sum = 1.0f / 9;
+  sum = sum * s + 1.0f / 7;
+  sum = sum * s + 1.0f / 5;
+  sum = sum * s + 1.0f / 3;
+  sum = sum * s;
+  const float of_rest = (f * sum + f) * 2.88539008f;
+  const float logarithm = static_cast<float>(exponent) + select(tiny, -24.0f, 0.0f) + of_rest;
+  const float product = y * logarithm, below = select(product > 129.0f, 129.0f, product), limited = select(below < -151.0f, -151.0f, below);
+  const float shifted = limited + 12582912.0f;  // 1.5 * 2^23: the lowest bits are the rounded exponent
+  const float r = (limited - (shifted - 12582912.0f)) * 0.693147181f;
+  float power = 1.0f / 5040;  // Taylor's series, |r| < 0.35
+  power = power * r + 1.0f / 720;
+  power = power * r + 1.0f / 120;
+  power = power * r + 1.0f / 24;
+  power = power * r + 1.0f / 6;
+  power = power * r + 0.5f;
+  power = power * r + 1.0f;
+  power = power * r + 1.0f;
+  const int32_t all = static_cast<int32_t>(bits_of(shifted)) - 0x4b400000, half = all >> 1;  // in two steps, which reach all floats
+  const float first = float_of(static_cast<uint32_t>(half + 127) << 23), second = float_of(static_cast<uint32_t>(all - half + 127) << 23);
+  return power * first * second;
+}
+
 // sin(x + quarter * pi / 2) for quarter 0 or 1 and |x| below 1e6. Error 7e-12.
 template <int quarter>
 NDD_HD double sin_of(double x) {

@@ -78,7 +78,7 @@ void run_cpu(const Run& run, DType dtype) {
   char* to = static_cast<char*>(run.out);
   for (int64_t begin = 0; begin < run.choices; begin += kRow, to += kRow * run.row_bytes) {
     const int64_t n = std::min(kRow, run.choices - begin);
-    run.stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
+    run.stream.fill(static_cast<uint32_t>(begin / 4), random_detail::blocks_for(n, 4), words);
     if (run.rows == nullptr) {
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;

@@ -81,7 +81,7 @@ static __global__ void run_chains(const AffineChain* chains, int64_t count) {
 
 // make(i, f) is the map of frame f of sample i. Inputs and output are (dims, dims + 1) or (frames, dims, dims + 1); the inputs have one type.
 template <class Make>
-void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Make& make) {
+static void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Make& make) {
   const auto chains = [=](int64_t i, std::vector<AffineChain>& made, std::vector<const void*>& parts) {
     const int64_t frames = out.ndim() == 3 ? out.shape(i)[0] : 1, dims = out.shape(i)[out.ndim() - 2], volume = dims * (dims + 1);
     for (int64_t f = 0; f < frames; ++f) {

@@ -435,3 +435,44 @@ def test_policies_are_serialized() -> None:
         for one, other in zip(pipe.run(x=given), again.run(x=given), strict=True):
             for k in range(3):
                 np.testing.assert_array_equal(one.at(k), other.at(k))
+
+
+@pytest.mark.parametrize("form", ["rand", "trivial", "auto"])
+def test_policies_of_own_augmentations_are_serialized(form: str) -> None:
+    """As trees of conditions: no function is stored."""
+    given = images(4)
+
+    def program(dali: Any) -> Any:
+        core, known = sub(dali, "auto_aug.core"), sub(dali, "auto_aug.augmentations")
+
+        @core.augmentation(mag_range=(0, 30), randomly_negate=True)
+        def tilt(data: Any, angle: Any) -> Any:
+            return dali.fn.rotate(data, angle=angle, fill_value=0, keep_size=True)
+
+        @core.augmentation
+        def mirrored(data: Any, _: Any) -> Any:
+            return dali.fn.flip(data)
+
+        def definition() -> Any:
+            x = dali.fn.external_source(name="x", layout="HWC")
+            if form == "rand":
+                return sub(dali, "auto_aug.rand_augment").apply_rand_augment([tilt, mirrored, known.invert], x, n=2, m=4, num_magnitude_bins=9)
+            if form == "trivial":
+                return sub(dali, "auto_aug.trivial_augment").apply_trivial_augment([tilt, mirrored, known.invert], x, num_magnitude_bins=9)
+            policy = core.Policy("mine", 9, [[(tilt, 0.5, 3), (known.invert, 1, None)], [(mirrored, 0.7, None)]])
+            return sub(dali, "auto_aug.auto_augment").apply_auto_augment(policy, x)
+
+        def made() -> Any:
+            options = {"batch_size": 4, "num_threads": 1, "device_id": None, "seed": 5, "prefetch_queue_depth": 1}
+            return dali.pipeline_def(definition, enable_conditionals=True)(**options)
+
+        pipes = made(), dali.Pipeline.deserialize(made().serialize())
+        results = []
+        for pipe in pipes:
+            for _ in range(3):
+                pipe.feed_input("x", given)
+                (made_of,) = pipe.run()
+                results.append(np.concatenate([np.array(made_of.at(k)).ravel() for k in range(4)]))
+        return [bool((one == other).all()) for one, other in zip(results[:3], results[3:], strict=True)]
+
+    assert both(program) == [True] * 3

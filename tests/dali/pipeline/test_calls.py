@@ -286,3 +286,21 @@ def test_a_pipeline_of_classes(tmp_path):
         return pipe.run(), pipe.run(), pipe.epoch_size("Reader"), pipe.epoch_size()
 
     both(program)
+
+
+def test_ssd_random_crop():
+    def program(dali):
+        boxes = np.float32([[0.0, 0.0, 1.0, 1.0]])
+
+        @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None, seed=1)
+        def cropped():
+            images = dali.types.Constant(np.zeros((40, 60, 3), np.uint8), device="cpu")
+            found = dali.fn.ssd_random_crop(
+                images, dali.types.Constant(boxes, device="cpu"), dali.types.Constant(np.int32([5]), device="cpu"), num_attempts=3
+            )
+            return tuple(found)
+
+        images, boxes_, labels = cropped().run()
+        return [np.array(images.at(0)).ndim, np.array(boxes_.at(0)).shape, np.array(labels.at(0)).tolist(), np.array(labels.at(1)).tolist()]
+
+    both(program)

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Debug mode. Without a GPU DALI cannot run an operator in it, so that the reference is the graph."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from torch_ndd.dali import fn, pipeline_def, types
 from torch_ndd.dali.pipeline import experimental
 from torch_ndd.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
+from torch_ndd.dali.tensors import TensorListCPU
 
 
 def same(one: Any, other: Any) -> None:
@@ -202,3 +207,117 @@ def test_errors() -> None:
 
     with pytest.raises(RuntimeError, match="Batch size clash"):
         clash().run()
+
+
+def test_operators_take_data() -> None:
+    """A list of arrays or tensors, one for each sample, and a tensor list, as input and as argument per sample."""
+    images = [np.full((4 + k, 6, 3), 10 * k, np.uint8) for k in range(5)]
+    angles = [np.array(15.0 * k, np.float32) for k in range(5)]
+
+    def graph() -> Any:
+        data = fn.external_source(source=lambda: images, batch=True)
+        return fn.rotate(data, angle=fn.external_source(source=lambda: angles), fill_value=0), fn.cast(data, dtype=types.INT32)
+
+    wanted = pipeline_def(graph)(batch_size=5, num_threads=2).run()
+    as_list = TensorListCPU(images)
+    for one, angle in (
+        (images, angles),
+        ([torch.from_numpy(k) for k in images], TensorListCPU(angles)),
+        (as_list, [torch.tensor(k) for k in angles]),
+    ):
+        seen: list[Any] = []
+
+        def given(data: Any = one, angle: Any = angle, seen: list[Any] = seen) -> Any:
+            rotated = fn.rotate(data, angle=angle, fill_value=0)
+            seen.append(rotated.get().shape())
+            return rotated, fn.cast(data, dtype=types.INT32)
+
+        pipe = experimental.pipeline_def(debug=True)(given)(batch_size=5, num_threads=2)
+        for _ in range(2):
+            same(pipe.run(), wanted)
+        assert seen[0] == seen[1] == wanted[0].shape()
+
+
+def test_given_data_has_the_size_of_the_batch() -> None:
+    """Constants and random numbers follow it, and other sizes in one iteration are refused."""
+    sizes = iter([3, 2, 5])
+
+    @experimental.pipeline_def(debug=True, batch_size=4)
+    def pipeline() -> Any:
+        data = fn.cast([np.full(2, k, np.uint8) for k in range(next(sizes))], dtype=types.INT32)
+        return data, fn.random.uniform(range=[0, 1]), data + fn.constant(idata=[7, 8])
+
+    pipe = pipeline()
+    for size in (3, 2):
+        data, random, sums = pipe.run()
+        assert len(data) == len(random) == len(sums) == size
+        assert [sums.at(k).tolist() for k in range(size)] == [[k + 7, k + 8] for k in range(size)]
+    with pytest.raises(RuntimeError, match="at most 4 samples"):
+        pipe.run()
+
+    def clash() -> Any:
+        return fn.cat([np.zeros(1)] * 3, [np.zeros(1)] * 2)
+
+    with pytest.raises(RuntimeError, match="Batch size clash"):
+        experimental.pipeline_def(debug=True)(clash)(batch_size=4).run()
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_parallel_sources_run_in_the_process(batch: bool) -> None:
+    """They give what they give in a graph, without workers."""
+    processes = set()
+
+    def source(info: Any) -> Any:
+        processes.add(os.getpid())
+        return [np.full(2, info, np.int32)] * 3 if batch else np.full(2, info.idx_in_epoch, np.int32)
+
+    @experimental.pipeline_def(debug=True, batch_size=3)
+    def pipeline() -> Any:
+        return fn.external_source(source=source, parallel=True, batch=batch)
+
+    pipe = pipeline()
+    results = [pipe.run()[0].as_array()[:, 0].tolist() for _ in range(2)]
+    assert results == ([[0, 0, 0], [1, 1, 1]] if batch else [[0, 1, 2], [3, 4, 5]])
+    assert processes == {os.getpid()}
+
+
+def test_given_input_sets() -> None:
+    """A list of tensor lists is one operator for each of them."""
+    lists = [TensorListCPU([np.full((2,), k + 10 * j, np.float32) for k in range(3)]) for j in range(2)]
+
+    @experimental.pipeline_def(debug=True, batch_size=3)
+    def pipeline() -> Any:
+        one, other = fn.noise.gaussian(lists, stddev=1.0)
+        return one, other - 10
+
+    one, other = pipeline().run()
+    np.testing.assert_allclose(one.as_array(), other.as_array(), rtol=0, atol=1e-5)
+
+
+def test_branches_take_no_data() -> None:
+    """It would have samples of the other branch."""
+
+    @experimental.pipeline_def(debug=True, enable_conditionals=True, batch_size=4)
+    def pipeline() -> Any:
+        value = fn.random.uniform(range=[0, 1])
+        if fn.random.coin_flip(dtype=types.BOOL):
+            result = fn.copy(value.get())
+        else:
+            result = value + 10
+        return result
+
+    with pytest.raises(ValueError, match=r"fn\.copy: with enable_conditionals=True"):
+        pipeline().run()
+
+
+def test_data_is_no_input_of_graphs() -> None:
+    """Only debug mode takes it: the error names the operator."""
+    with pytest.raises(TypeError, match=r"fn\.cast: input 0"):
+        pipeline_def(lambda: fn.cast([np.zeros(1)] * 3, dtype=types.INT32))(batch_size=3)
+
+
+def test_experimental_is_a_module() -> None:
+    """Its import in the form of a module finds it, though ``pipeline`` is no package."""
+    line = "import torch_ndd.dali.pipeline.experimental as a; from torch_ndd.dali.pipeline import experimental as b; print(a is b)"
+    made = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert made.stdout.strip() == "True", made.stderr

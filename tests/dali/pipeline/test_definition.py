@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from _pipelines import both, ours_raises, real, shown
+from _pipelines import both, define, ours_raises, real, shown
 
 import torch_ndd.dali as ours
 
@@ -352,6 +352,14 @@ def test_files_of_graphs(tmp_path):
         assert text.startswith("digraph")
         assert all(f'"{name}"' in text for name in ("zeros", "draw", "turn"))
         assert '[label="angle"]' in text
+    moved = ours.Pipeline(1, 1)
+    with moved:
+        moved.set_outputs(ours.fn.zeros(shape=[2], name="zeros").gpu())
+    moved.save_graph_to_dot_file(tmp_path / "moved.dot", show_tensors=True)
+    text = (tmp_path / "moved.dot").read_text()
+    assert text.count("shape=ellipse, label") == 2
+    assert '"zeros (0)" -> "__Copy_0"' in text
+    assert '"__Copy_0 (0)" -> "output 0"' in text
     pipe.save_graph_to_dot_file(tmp_path / "plain.dot")
     assert '"zeros" -> "turn"' in (tmp_path / "plain.dot").read_text()
 
@@ -394,3 +402,35 @@ def test_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours.pipeline_def(lambda: ours.fn.resize(ours.fn.zeros(shape=[4, 4, 3]), size=[2, 2]))(batch_size=2, num_threads=1).run()
+
+
+def test_definitions_are_not_marked_with_do_not_convert():
+    def program(dali):
+        @dali.pipeline_def(batch_size=1, num_threads=1, device_id=None)
+        @dali.pipeline.do_not_convert
+        def marked():
+            return 42
+
+        return marked
+
+    assert "do_not_convert" in str(both(program))
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("nested", [lambda node: [node], lambda node: ([node],), lambda node: [node, node], lambda node: (node, (1, [node]))])
+def test_a_list_is_one_output_so_that_it_must_not_contain_nodes(nested, conditional):
+    def program(dali):
+        return define(dali, lambda: nested(dali.fn.random.uniform(range=[0, 1])), enable_conditionals=conditional).run()
+
+    error = both(program)
+    assert "it contains a DataNode; pass the nodes themselves" in str(error)
+
+
+def test_a_list_among_the_outputs_must_not_contain_nodes():
+    def program(dali):
+        pipe = dali.Pipeline(3, 1, None)
+        with pipe:
+            pipe.set_outputs([dali.fn.random.uniform(range=[0, 1])])
+        pipe.build()
+
+    assert isinstance(both(program), TypeError)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""external_source in all its forms against DALI: sources, their arguments, forms of data, outputs, feeding, errors."""
+"""external_source in all its forms against DALI: sources, their arguments, forms of data, outputs, errors."""
 
 import functools
 import gc
-import threading
 import warnings
 import weakref
 
@@ -11,17 +10,9 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, full, iterations, ours_raises, plain, shown, sub
+from _sources import made
 
 import torch_ndd.dali as ours
-
-
-def made(dali, source=None, batch_size=3, depth=2, more=None, **options):
-    """Return a pipeline with one external source."""
-    pipe = dali.Pipeline(batch_size, 1, None, prefetch_queue_depth=depth, **(more or {}))
-    with pipe:
-        nodes = dali.fn.external_source(source, **options)
-        pipe.set_outputs(*(nodes if isinstance(nodes, list) else [nodes]))
-    return pipe
 
 
 def compared(source=None, count=3, **options):
@@ -120,6 +111,48 @@ def test_an_iterator_that_restarts():
 )
 def test_cycles(source, cycle):
     compared(source, 9, cycle=cycle)
+
+
+@pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("cycles", [("raise", "raise"), ("raise", True), (True, "raise"), ("raise", None)])
+def test_cycles_of_several_sources(lengths, cycles):
+    """All sources are asked in an iteration in which one ends: those of equal length begin again together."""
+
+    def program(dali):
+        pipe = dali.Pipeline(3, 1, None)
+        with pipe:
+            sources = [[full(k) for k in range(length)] for length in lengths]
+            pipe.set_outputs(*(dali.fn.external_source(one, cycle=cycle) for one, cycle in zip(sources, cycles, strict=True)))
+        return iterations(pipe, 14)
+
+    both(program)
+
+
+def test_a_source_of_several_outputs_is_asked_once_at_its_end():
+    asked = []
+
+    def source(number):
+        asked.append(number)
+        if number == 1:
+            raise StopIteration
+        return full(number), full(number)
+
+    log = iterations(made(ours, source, depth=1, num_outputs=2), 4)
+    assert [one == "stop" for one in log] == [False, True, False, True]
+    assert asked == [0, 1, 0, 1]
+
+
+def test_what_was_fed_is_kept_when_a_source_ends():
+    pipe = ours.Pipeline(3, 1, prefetch_queue_depth=1)
+    with pipe:
+        pipe.set_outputs(ours.fn.external_source(name="fed"), ours.fn.external_source([full(0)], cycle="raise"))
+    for k in range(2):
+        pipe.feed_input("fed", full(k))
+    assert int(pipe.run()[0].at(0)[0]) == 0
+    with pytest.raises(StopIteration):
+        pipe.run()
+    pipe.reset()
+    assert int(pipe.run()[0].at(0)[0]) == 1
 
 
 @pytest.mark.parametrize("cycle", [None, True, "raise"])
@@ -351,98 +384,6 @@ def test_data_errors_name_the_line():
     assert "nodes = dali.fn.external_source(source, **options)" in str(error)
 
 
-# Feeding.
-
-
-@pytest.mark.parametrize("fed", range(5))
-@pytest.mark.parametrize("depth", [1, 2])
-def test_feeding(depth, fed):
-    """What was fed is delivered; then IndexError."""
-
-    def program(dali):
-        pipe = made(dali, name="x", depth=depth)
-        for k in range(fed):
-            pipe.feed_input("x", full(k))
-        log = []
-        for _ in range(fed):
-            log.append(plain(pipe.run()))
-        try:
-            pipe.run()
-        except IndexError:
-            log.append("nothing fed")
-        return log
-
-    both(program)
-
-
-def test_feeding_after_the_error():
-    """DALI's pipeline is over then."""
-    pipe = made(ours, name="x")
-    pipe.feed_input("x", full(0))
-    assert pipe.run()[0].at(0)[0] == 0
-    with pytest.raises(IndexError, match=r"nothing was fed to the input 'x'.*Add more elements"):
-        pipe.run()
-    pipe.feed_input("x", full(1))
-    pipe.feed_input("x", full(2))
-    assert [pipe.run()[0].at(0)[0] for _ in range(2)] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        lambda pipe, dali: pipe.feed_input("y", full(1)),
-        lambda pipe, dali: pipe.feed_input("x", full(1, 9)),
-        lambda pipe, dali: pipe.feed_input("x", full(1), layout="AB"),
-        lambda pipe, dali: pipe.feed_input("x", [1, 2]),
-        lambda pipe, dali: pipe.feed_input("x", None),
-        lambda pipe, dali: pipe.feed_input("x", "abc"),
-        lambda pipe, dali: [pipe.feed_input("x", full(1), layout="B"), pipe.run()],
-        lambda pipe, dali: [pipe.feed_input("x", [np.float32([1]), np.float32([2, 3])]), pipe.run()],
-        lambda pipe, dali: [pipe.feed_input("x", sub(dali, "tensors").TensorListCPU(full(1), "B")), pipe.run()],
-        lambda pipe, dali: [[pipe.feed_input("x", one) for one in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()],
-        lambda pipe, dali: [pipe.input_feed_count("x"), pipe.run(x=full(1)), pipe.run(x=full(2))],
-    ],
-)
-def test_forms_of_feeding(program):
-    both(lambda dali: program(made(dali, name="x", depth=1), dali))
-
-
-def test_declared_layouts_and_types_of_inputs():
-    both(lambda dali: (pipe := made(dali, name="x", depth=1, layout="A"), pipe.feed_input("x", full(1)), pipe.run())[2])
-    both(lambda dali: (pipe := made(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2])
-    ours_raises(lambda dali: made(dali, name="x", layout="A").feed_input("x", full(1), layout="B"), RuntimeError, 'expected the layout "A"')
-
-
-def test_an_input_with_a_source_cannot_be_fed():
-    both(lambda dali: made(dali, lambda: full(1), name="x").feed_input("x", full(1)))
-
-
-def test_feeding_a_node():
-    def program(dali):
-        pipe = dali.Pipeline(3, 1, None, prefetch_queue_depth=1)
-        with pipe:
-            node = dali.fn.external_source()
-            pipe.set_outputs(node + 1)
-        pipe.feed_input(node, full(1))
-        return pipe.run()
-
-    both(program)
-
-
-@pytest.mark.parametrize("no_copy", [None, True])
-def test_copies(no_copy):
-    """With no_copy the memory is read when the iteration runs."""
-
-    def program(dali):
-        values = full(1)
-        pipe = made(dali, name="x", depth=1, no_copy=no_copy)
-        pipe.feed_input("x", values)
-        values[:] = 5
-        return pipe.run()
-
-    both(program)
-
-
 def test_sources_may_use_their_memory_again():
     def program(dali):
         values = full(0)
@@ -453,57 +394,6 @@ def test_sources_may_use_their_memory_again():
 
         pipe = made(dali, source)
         return [pipe.run() for _ in range(2)]
-
-    both(program)
-
-
-def test_repeat_last():
-    """DALI needs a GPU for it."""
-    pipe = made(ours, name="x", depth=1, repeat_last=True)
-    with pytest.raises(IndexError):
-        pipe.run()
-    for k in range(2):
-        pipe.feed_input("x", full(k))
-    assert [pipe.run()[0].at(0)[0] for _ in range(4)] == [0, 1, 1, 1]
-    pipe.feed_input("x", full(5))
-    assert pipe.run()[0].at(0)[0] == 5
-    ours_raises(lambda dali: made(dali, lambda: full(1), repeat_last=True), ValueError, "repeat_last is for inputs that are fed")
-
-
-def test_blocking_inputs_wait_for_another_thread():
-    pipe = made(ours, name="x", depth=1, blocking=True)
-    pipe.build()
-    thread = threading.Timer(0.05, lambda: pipe.feed_input("x", full(4)))
-    thread.start()
-    assert pipe.run()[0].at(0)[0] == 4
-    thread.join()
-
-
-def test_iter_setup():
-    def program(dali):
-        class Own(dali.Pipeline):
-            def __init__(self):
-                super().__init__(3, 1, None)
-                self.input = dali.ops.ExternalSource()
-                self.count = 0
-
-            def define_graph(self):
-                self.data = self.input()
-                return self.data
-
-            def iter_setup(self):
-                if self.count == 4:
-                    raise StopIteration
-                self.feed_input(self.data, full(self.count))
-                self.count += 1
-
-        pipe, log = Own(), []
-        for _ in range(6):
-            try:
-                log.append([plain(pipe.run()), pipe.count])
-            except StopIteration:
-                log.append("stop")
-        return log
 
     both(program)
 

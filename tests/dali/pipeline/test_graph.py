@@ -168,6 +168,20 @@ def test_attributes():
     both(program)
 
 
+def test_names_on_other_devices():
+    """Nodes on another device have the name of their origin."""
+
+    def program(dali):
+        with dali.Pipeline(2, 1, 0):
+            drawn = dali.fn.random.uniform(name="draw")
+            begin, length = dali.fn.nonsilent_region(dali.types.Constant(np.zeros(5, np.float32)))
+            nodes = [drawn.gpu(), length.gpu(), length.gpu().gpu(), drawn.gpu().cpu(), begin]
+        return [[node.name, node.device] for node in nodes]
+
+    got = both(program)
+    assert got[0] == ["draw", "gpu"]
+
+
 MATH = [
     *("sqrt", "rsqrt", "cbrt", "exp", "log", "log2", "log10", "abs", "fabs", "floor", "ceil", "sin", "cos", "tan", "asin", "acos", "atan", "sinh"),
     *("cosh", "tanh", "asinh", "acosh", "atanh"),

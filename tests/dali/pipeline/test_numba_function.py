@@ -50,15 +50,17 @@ def run(dali, run_fn, count=1, outputs=1, form="function", **options):
             "ins_ndim": [2] * count,
         }
         given = {**given, **options}
-        if form == "function":
-            nodes = made.fn.experimental.numba_function(*[data] * count, run_fn=run_fn, **given)
+        if form.endswith("function"):
+            module = made.fn if form == "function" else made.fn.experimental
+            nodes = module.numba_function(*[data] * count, run_fn=run_fn, **given)
         else:
-            nodes = sub(dali, "plugin.numba.experimental").NumbaFunction(run_fn=run_fn, **given)(*[data] * count)
+            module = made if form == "class" else sub(dali, "plugin.numba.experimental")
+            nodes = module.NumbaFunction(run_fn=run_fn, **given)(*[data] * count)
         pipe.set_outputs(*(nodes if isinstance(nodes, list | tuple) else [nodes]))
     return [plain(pipe.run()) for _ in range(2)]
 
 
-@pytest.mark.parametrize("form", ["function", "class"])
+@pytest.mark.parametrize("form", ["function", "class", "experimental function", "experimental class"])
 def test_shapes_of_the_inputs(form):
     both(lambda dali: run(dali, double, form=form))
 

@@ -77,12 +77,32 @@ def conditional(folder: Path) -> Any:
     return value, result
 
 
-GRAPHS: dict[str, Callable[[Path], Any]] = {one.__name__: one for one in (image_chain, arithmetic, indices, several_sets, classes, conditional)}
+def branches(folder: Path) -> Any:
+    number = fn.random.uniform(range=[0, 9], dtype=types.INT32, seed=5)
+    even, few = number % 2 == 0, number < 5
+    if even and not few:
+        order = fn.batch_permutation(seed=1)
+    elif few or number > 7:
+        order = fn.batch_permutation(seed=2) + number
+    else:
+        order = types.Constant(-1)
+    if even:
+        data = fn.random.normal(shape=[2, 3])
+        if few:
+            data = fn.stack(data, data + 1)[0]
+    else:
+        data = fn.random.normal(shape=[2, 3]) * 2
+    return order, data, number
+
+
+GRAPHS: dict[str, Callable[[Path], Any]] = {
+    one.__name__: one for one in (image_chain, arithmetic, indices, several_sets, classes, conditional, branches)
+}
 FED = {"indices": "__ExternalSource_0"}
 
 
 def factory(name: str, **options: Any) -> Any:
-    return ours.pipeline_def(batch_size=5, num_threads=1, enable_conditionals=name == "conditional", **options)(GRAPHS[name])
+    return ours.pipeline_def(batch_size=5, num_threads=1, enable_conditionals=name in ("conditional", "branches"), **options)(GRAPHS[name])
 
 
 def outputs(pipe: Any, steps: int = 4, feed: str | None = None) -> Any:
@@ -119,6 +139,37 @@ def test_the_loaded_pipeline_gives_the_same(name: str, images: Path) -> None:
     again = ours.Pipeline(batch_size=5, num_threads=1, seed=3)
     again.deserialize_and_build(data)
     assert_equal(outputs(again, feed=FED.get(name)), outputs(factory(name, seed=3)(images)))
+
+
+def test_deserialize_and_build_takes_the_stored_arguments_that_are_not_given(images: Path) -> None:
+    data = factory("image_chain", seed=3, prefetch_queue_depth=3)(images).serialize()
+    expected = outputs(factory("image_chain", seed=3)(images))
+    for given in ({}, {"num_threads": 2}):
+        again = ours.Pipeline(**given)
+        again.deserialize_and_build(data)
+        assert (again.max_batch_size, again.num_threads, again.seed, again.prefetch_queue_depth) == (5, given.get("num_threads", 1), 3, 3)
+        assert again.device_id is None
+        assert_equal(outputs(again), expected)
+    smaller = ours.Pipeline(batch_size=2, seed=4)
+    smaller.deserialize_and_build(data)
+    assert (smaller.max_batch_size, smaller.seed, len(smaller.run()[0])) == (2, 4, 2)
+
+
+def test_the_stored_arguments_are_checked(images: Path) -> None:
+    content = json.loads(factory("arithmetic")(images).serialize())
+    for wrong in ({"no_such": 1}, {"batch_size": {"is": "nothing"}}, {"prefetch_queue_depth": "a"}):
+        broken = json.dumps({**content, "arguments": {**content["arguments"], **wrong}}).encode()
+        with pytest.raises(RuntimeError, match="no pipeline"):
+            ours.Pipeline().deserialize_and_build(broken)
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+def test_the_nodes_of_an_index_are_counted(nodes: int, images: Path) -> None:
+    content = json.loads(factory("indices")(images).serialize())
+    one = next(each for each in content["operators"] if each["schema"] == "tensor_subscript" and len(each["inputs"]) == 2)
+    one["inputs"][1:] = one["inputs"][1:] * nodes
+    with pytest.raises(RuntimeError, match="as many nodes as there are inputs"):
+        ours.Pipeline.deserialize(json.dumps(content).encode())
 
 
 def test_the_pipeline_need_not_work_here(tmp_path: Path) -> None:

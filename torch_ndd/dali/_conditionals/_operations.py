@@ -7,7 +7,11 @@ import numpy as np
 import torch
 
 from ... import types
-from ..._core.batch import Batch, as_batch, new_batch
+from ..._core.batch import Batch, empty_packed, new_batch
+from ..._core.collect import pack
+from ..._core.dispatch import run
+from ..._core.extents import lasting
+from ..._core.pending import ALL_SAMPLES
 from .._graph import Operation, Step, create
 from ..data_node import DataNode
 
@@ -22,7 +26,7 @@ class _Split(Operation):
         values = inputs[0]
         if values.batch_size != len(truth):
             raise RuntimeError(f"{self.title}: the condition has {len(truth)} samples, but a value used in a branch has {values.batch_size}")
-        return tuple(values.select(np.flatnonzero(truth == side).tolist()) for side in (True, False))
+        return tuple(values._selected(np.flatnonzero(truth == side).tolist()) for side in (True, False))
 
 
 class _Merge(Operation):
@@ -53,9 +57,36 @@ class _Merge(Operation):
                     f"{self.title}: the branches of an `if` give the same variable values of different {what}: {values[0]!r} where "
                     f"the condition holds, {values[1]!r} elsewhere"
                 )
-        places = np.where(truth, np.cumsum(truth) - 1, np.cumsum(~truth) - 1).tolist()
-        samples = [(first if which else second).select(place) for which, place in zip(truth.tolist(), places, strict=True)]
-        return (as_batch(samples),)
+        return (interleaved(first, second, truth),)
+
+
+def interleaved(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
+    """Return the samples of two batches of one type in a common order: the next one of the first where the condition holds, else of the second.
+
+    One launch copies all of them, whatever their shapes.
+    """
+    layout, dtype, device = first.layout, first.dtype, first._values.device
+    shapes = np.empty((len(truth), first.ndim), np.int64)
+    for side, one in ((truth, first), (~truth, second)):
+        shapes[side] = one._extents().numpy()
+    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, lasting(shapes.tolist(), layout))
+    sides = iter(_samples(first)), iter(_samples(second))
+    parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
+    if device.type == "cpu":
+        out._pending = run(pack, (parts, out._values, out._shapes), [(first, ALL_SAMPLES), (second, ALL_SAMPLES)], out._values)
+    else:
+        first._ready()
+        second._ready()
+        torch.cat([one.reshape(-1) for one in parts], out=out._values.view(-1))
+    if first._sources and second._sources:
+        names = iter(first._sources), iter(second._sources)
+        out._sources = tuple(next(names[0] if which else names[1]) for which in truth.tolist())
+    return out
+
+
+def _samples(batch: Batch) -> Sequence[torch.Tensor]:
+    """Return the values of the samples."""
+    return batch._values.unbind(0) if batch._shapes is None else batch._values.split(batch._shapes.prod(1).tolist())
 
 
 class _Not(Operation):

@@ -4,12 +4,15 @@
 import math
 from typing import Any
 
+import numpy as np
 import PIL.Image
 import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch, new_batch
+from ..._core.batch import Batch, as_batch, new_batch
+from ...augment._mixing import blended, mixed_labels, pasted
+from ...ops.generic import cast
 from ...random import normal
 from .. import tv_tensors
 from .._draws import Draws, to_int
@@ -22,6 +25,18 @@ from .functional._dispatch import as_images
 
 class RandomErasing(RandomApplied, reference.RandomErasing):
     """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
+
+    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+        if size is None or self.value is None:
+            return super()._acted(leaves, size)
+        needs = self._needs_transform_list(leaves)
+        params = self.windows([one for one, wanted in zip(leaves, needs, strict=True) if wanted], size)
+        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+
+    def windows(self, flat_inputs: list[Any], size: int) -> dict[str, Any]:
+        """Draw for each sample of a batch whether it is erased, and the window, which has no area if not."""
+        acts, params = Draws(size).happens(self.p), self.make_params(flat_inputs)
+        return {**params, **{key: torch.where(acts, params[key], 0) for key in ("h", "w")}}
 
     def _call_kernel(self, functional: Any, inpt: Any, *args: Any, **kwargs: Any) -> Any:
         warn_of_passing(self._name, inpt)
@@ -92,7 +107,7 @@ class _Mixing(Batched):
         made = []
         for leaf, wanted in zip(leaves, needs, strict=True):
             if leaf is given:
-                mixed = mixed_labels(labels, params.get("lam_adjusted", params.get("lam")), self.num_classes)
+                mixed = _labels(labels, params["lam_adjusted"] if "lam_adjusted" in params else params["lam"], self.num_classes)
                 made.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
             else:
                 made.append(self.transform(leaf, params) if wanted else leaf)
@@ -117,25 +132,26 @@ class _Mixing(Batched):
             raise ValueError("num_classes must be passed if the labels are index-based (1D)")
         return labels
 
-    def _pixels(self, inpt: Any, batch_size: int) -> torch.Tensor:
-        """Return all images as one tensor."""
+    def _images(self, inpt: Any, batch_size: int) -> Batch:
+        """Return all images as one Batch."""
         if isinstance(inpt, Batch):
             if inpt._shapes is not None:
                 raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {inpt.shape[:4]}")
-            return inpt._ready()
+            return as_images(self._name, inpt)
         wanted = 5 if isinstance(inpt, single.Video) else 4
         if inpt.ndim != wanted:
             raise ValueError(f"Expected a batched input with {wanted} dims, but got {inpt.ndim} dimensions instead.")
         if inpt.shape[0] != batch_size:
             raise ValueError(f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}.")
-        return inpt.as_subclass(torch.Tensor)
+        return as_batch(inpt.as_subclass(torch.Tensor), layout="FCHW" if wanted == 5 else "CHW")
 
-    def _again(self, made: torch.Tensor, inpt: Any) -> Any:
-        """Return pixels as what they were."""
+    def _again(self, made: Batch, inpt: Any) -> Any:
+        """Return images as what they were."""
         if isinstance(inpt, Batch):
-            plain = new_batch(made, None, inpt._layout)
+            plain = as_batch(made, layout=inpt._layout)
             return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
-        return made if is_pure_tensor(inpt) else tv_tensors.wrap(made, like=inpt)
+        values = made.torch()
+        return values if is_pure_tensor(inpt) else tv_tensors.wrap(values, like=inpt)
 
     def _weight(self) -> float:
         draws = Draws(None)
@@ -143,13 +159,17 @@ class _Mixing(Batched):
         return a / (a + b) if a + b > 0 else 0.5
 
 
-def mixed_labels(labels: torch.Tensor, weight: Any, classes: int | None) -> torch.Tensor:
+def _before(batch_size: int) -> torch.Tensor:
+    """Return the sample before each, int64 (N,)."""
+    return torch.arange(batch_size).roll(1)
+
+
+def _labels(labels: torch.Tensor, weight: float, classes: int | None) -> torch.Tensor:
     """Return one-hot labels, each mixed with the one before."""
     if labels.ndim == 1:
         labels = torch.nn.functional.one_hot(labels.long(), num_classes=classes or -1)
-    if not labels.dtype.is_floating_point:
-        labels = labels.float()
-    return labels.roll(1, 0).mul_(1.0 - weight).add_(labels.mul(weight))
+    soft = labels if labels.dtype.is_floating_point else labels.float()
+    return mixed_labels(soft, _before(len(soft)), torch.full((len(soft),), weight, dtype=torch.float64))
 
 
 class MixUp(_Mixing, reference.MixUp):
@@ -163,13 +183,13 @@ class MixUp(_Mixing, reference.MixUp):
         """Blend the images of a leaf."""
         if not check_type(inpt, (single.Image, single.Video, is_pure_tensor)):
             return inpt
-        pixels = self._pixels(inpt, params["batch_size"])
-        if not pixels.dtype.is_floating_point:
+        images = self._images(inpt, params["batch_size"])
+        if not images.dtype.is_floating_point:
             raise RuntimeError(
-                f"MixUp: images must be of a floating-point type, got {pixels.dtype}; convert them with ToDtype(torch.float32, scale=True)"
+                f"MixUp: images must be of a floating-point type, got {images.dtype}; convert them with ToDtype(torch.float32, scale=True)"
             )
-        weight = params["lam"]
-        return self._again(pixels.roll(1, 0).mul_(1.0 - weight).add_(pixels.mul(weight)), inpt)
+        size = images.batch_size
+        return self._again(cast(blended(images, _before(size), np.full(size, params["lam"])), dtype=images.dtype), inpt)
 
 
 class CutMix(_Mixing, reference.CutMix):
@@ -191,13 +211,9 @@ class CutMix(_Mixing, reference.CutMix):
         """Paste into the images of a leaf."""
         if not check_type(inpt, (single.Image, single.Video, is_pure_tensor)):
             return inpt
-        pixels = self._pixels(inpt, params["batch_size"])
-        x1, y1, x2, y2 = params["box"]
-        made, before = pixels.clone(), pixels.roll(1, 0)
-        last = isinstance(inpt, Batch) and (as_images("CutMix", inpt).layout or "").endswith("HWC")
-        window = (..., slice(y1, y2), slice(x1, x2), slice(None)) if last else (..., slice(y1, y2), slice(x1, x2))
-        made[window] = before[window]
-        return self._again(made, inpt)
+        images = self._images(inpt, params["batch_size"])
+        boxes = np.tile(np.array(params["box"], np.int64), (images.batch_size, 1))
+        return self._again(pasted(images, _before(images.batch_size), boxes), inpt)
 
 
 class JPEG(Batched, reference.JPEG):

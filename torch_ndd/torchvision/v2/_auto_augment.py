@@ -11,6 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch, new_batch
+from ...ops._byte_steps import KINDS, NUMBERS, takes, with_steps
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
@@ -18,7 +19,9 @@ from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_o
 from . import functional as F
 from ._transform import Batched
 from .functional._color import largest
-from .functional._dispatch import as_images
+from .functional._dispatch import as_images, fills
+from .functional._interpolation import warp_filter
+from .functional._matrices import about_centers, affine_matrix
 from .functional._meta import size_columns
 
 Magnitude = Callable[[Any, Any, Any], Any]  # of a fraction from 0 to 1, the height and the width
@@ -29,7 +32,7 @@ def _up_to(most: float) -> Magnitude:
 
 
 def _posterized(first: float, change: float) -> Magnitude:
-    return lambda fraction, height, width: torch.round(first - change * torch.as_tensor(fraction))
+    return lambda fraction, height, width: round(first - change * fraction)
 
 
 def _space(
@@ -73,6 +76,12 @@ _FACTORS = {
     "Contrast": F.adjust_contrast,
     "Sharpness": F.adjust_sharpness,
 }
+_KINDS = {
+    **{name: KINDS.index("warp") for name in _WARPS},
+    **{"Brightness": KINDS.index("brightness"), "Color": KINDS.index("saturation"), "Contrast": KINDS.index("contrast")},
+    **{name: KINDS.index(name.lower()) for name in ("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")},
+    "Identity": KINDS.index("none"),
+}
 _PLAIN = {"AutoContrast": F.autocontrast, "Equalize": F.equalize, "Invert": F.invert}
 
 
@@ -114,19 +123,32 @@ class _Policy(Batched):
     def _steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[tuple[str, float]]:
         """Return the augmentation and its magnitude for each sample; the sign is drawn here."""
         height, width = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count).tolist() for one in size_columns(image))
-        other_side = (draws.unit() <= 0.5).tolist()
+        other_side, space = (draws.unit() <= 0.5).tolist(), self._space
         made = []
         for k, name in enumerate(names):
-            function, signed = self._space.get(name, (None, False))
+            function, signed = space.get(name, (None, False))
             magnitude = 0.0 if function is None else float(function(float(fractions[k]), height[k], width[k]))
             made.append((name, -magnitude if signed and other_side[k] else magnitude))
         return made
 
-    def _applied(self, image: Any, steps: Sequence[tuple[str, float]]) -> Any:
-        """Apply to each sample its augmentation."""
+    def _applied(self, image: Any, *turns: Sequence[tuple[str, float]]) -> Any:
+        """Apply to each sample its augmentation of every turn."""
         fill = self._fill_for(image)
         if not isinstance(image, Batch):
-            return apply_one(image, *steps[0], self.interpolation, fill)
+            for steps in turns:
+                image = apply_one(image, *steps[0], self.interpolation, fill)
+            return image
+        plain = as_images(self._name, image)
+        if takes(plain):
+            filter = warp_filter(self._name, self.interpolation)
+            made = with_steps(plain, steps_of(plain, turns), filter, fills(fill, plain, self._name))
+            return image.over(made) if tv_tensors.is_typed(image) else made
+        for steps in turns:
+            image = self._by_groups(image, steps, fill)
+        return image
+
+    def _by_groups(self, image: Batch, steps: Sequence[tuple[str, float]], fill: Any) -> Any:
+        """Apply to each sample its augmentation, all samples that share one at once."""
         groups: dict[str, list[int]] = {}
         for k, (name, _) in enumerate(steps):
             groups.setdefault("warp" if name in _WARPS else name, []).append(k)
@@ -173,18 +195,53 @@ def warp_arguments(name: str, magnitude: float) -> dict[str, Any]:
     return {"angle": 0.0, "translate": translate, "scale": 1.0, "shear": shear, "center": center}
 
 
-def apply_warps(images: Any, steps: Sequence[tuple[str, float]], interpolation: Any, fill: Any) -> Any:
-    """Warp each sample by its augmentation, all at once."""
-    heights, widths = (torch.as_tensor(one, dtype=torch.float64).expand(len(steps)) for one in size_columns(images))
+def _warp_rows(steps: Sequence[tuple[str, float]], heights: Sequence[float], widths: Sequence[float]) -> torch.Tensor:
+    """Return the angle, translation, shear and center of warps of images of these sizes, float64 (7, warps)."""
     rows = []
-    for (name, magnitude), height, width in zip(steps, heights.tolist(), widths.tolist(), strict=True):
+    for (name, magnitude), height, width in zip(steps, heights, widths, strict=True):
         if name == "Rotate":
             rows.append([-magnitude, 0, 0, 0, 0, width / 2, height / 2])
         else:
             one = warp_arguments(name, magnitude)
             rows.append([0.0, *one["translate"], *one["shear"], *(one["center"] or (width / 2, height / 2))])
-    angle, tx, ty, sx, sy, cx, cy = torch.tensor(rows, dtype=torch.float64).unbind(1)
+    return torch.tensor(rows, dtype=torch.float64).reshape(-1, 7).T.contiguous()
+
+
+def _sizes(images: Any, count: int) -> tuple[list[float], list[float]]:
+    heights, widths = (torch.as_tensor(one, dtype=torch.float64).expand(count).tolist() for one in size_columns(images))
+    return heights, widths
+
+
+def apply_warps(images: Any, steps: Sequence[tuple[str, float]], interpolation: Any, fill: Any) -> Any:
+    """Warp each sample by its augmentation, all at once."""
+    angle, tx, ty, sx, sy, cx, cy = _warp_rows(steps, *_sizes(images, len(steps))).unbind(0)
     return F.affine(images, angle, (tx, ty), 1.0, (sx, sy), interpolation=interpolation, fill=fill, center=(cx, cy))
+
+
+def steps_of(images: Batch, turns: Sequence[Sequence[tuple[str, float]]]) -> torch.Tensor:
+    """Return the augmentations of every sample as the steps of :func:`with_steps`, float64 (N, turns, NUMBERS)."""
+    heights, widths = _sizes(images, images.batch_size)
+    made = torch.zeros(images.batch_size, len(turns), NUMBERS, dtype=torch.float64)
+    numbers = made.numpy()
+    warps: list[tuple[int, int]] = []
+    for turn, steps in enumerate(turns):
+        for k, (name, magnitude) in enumerate(steps):
+            numbers[k, turn, 0] = _KINDS[name]
+            if name in _WARPS:
+                warps.append((k, turn))
+            elif name in _FACTORS:
+                numbers[k, turn, 1] = 1.0 + magnitude
+            else:
+                numbers[k, turn, 1] = int(magnitude) if name == "Posterize" else 255.0 * magnitude
+    if warps:
+        heights, widths = ([column[k] for k, _ in warps] for column in (heights, widths))
+        angle, tx, ty, sx, sy, cx, cy = _warp_rows([turns[turn][k] for k, turn in warps], heights, widths).unbind(0)
+        height, width = (torch.tensor(column, dtype=torch.float64) for column in (heights, widths))
+        matrix = affine_matrix((cx - width * 0.5, cy - height * 0.5), angle, (tx, ty), 1.0, (sx, sy), inverse=True)
+        matrices = torch.stack(about_centers(matrix, (height, width), (height, width)), 1).numpy()  # type: ignore[arg-type]
+        for row, (k, turn) in zip(matrices, warps, strict=True):
+            numbers[k, turn, 1:] = row
+    return made
 
 
 class AutoAugment(_Policy, reference.AutoAugment):
@@ -193,6 +250,7 @@ class AutoAugment(_Policy, reference.AutoAugment):
     def _augmented(self, image: Any, draws: Draws) -> Any:
         pairs = self._get_policies(self.policy)
         chosen = [pairs[k] for k in draws.integers(0, len(pairs)).tolist()]
+        turns = []
         for turn in range(2):
             acts = draws.unit().tolist()
             names, fractions = [], []
@@ -201,8 +259,8 @@ class AutoAugment(_Policy, reference.AutoAugment):
                 happens = u <= probability if probability > 0 else False
                 names.append(name if happens else "Identity")
                 fractions.append(0.0 if index is None else index / 9)
-            image = self._applied(image, self._steps(draws, names, fractions, image))
-        return image
+            turns.append(self._steps(draws, names, fractions, image))
+        return self._applied(image, *turns)
 
 
 class RandAugment(_Policy, reference.RandAugment):
@@ -213,10 +271,11 @@ class RandAugment(_Policy, reference.RandAugment):
         if not 0 <= self.magnitude < self.num_magnitude_bins and not -self.num_magnitude_bins <= self.magnitude < 0:
             raise IndexError(f"RandAugment: magnitude {self.magnitude} is out of range: there are {self.num_magnitude_bins} bins")
         fraction = (self.magnitude % self.num_magnitude_bins) / max(1, self.num_magnitude_bins - 1)
+        turns = []
         for _ in range(self.num_ops):
             chosen = [names[k] for k in draws.integers(0, len(names)).tolist()]
-            image = self._applied(image, self._steps(draws, chosen, [fraction] * draws.count, image))
-        return image
+            turns.append(self._steps(draws, chosen, [fraction] * draws.count, image))
+        return self._applied(image, *turns)
 
 
 class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
@@ -267,8 +326,9 @@ class AugMix(_Policy, reference.AugMix):
         """Return each sample after its own chain of augmentations."""
         names = [name for name in self._space if self.all_ops or name not in _FACTORS]
         depths = [self.chain_depth] * draws.count if self.chain_depth > 0 else draws.integers(1, 4).tolist()
+        turns = []
         for step in range(max(depths)):
             chosen = [names[k] if step < depth else "Identity" for k, depth in zip(draws.integers(0, len(names)).tolist(), depths, strict=True)]
             fractions = (draws.integers(0, self.severity).to(torch.float64) / 9).tolist()
-            image = self._applied(image, self._steps(draws, chosen, fractions, image))
-        return image
+            turns.append(self._steps(draws, chosen, fractions, image))
+        return self._applied(image, *turns)

@@ -162,6 +162,14 @@ class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
         borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
         return {"padding": [draws.result(one, int) for one in borders]}
 
+    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        if has_any(leaves, single.BoundingBoxes, single.KeyPoints):  # padding by nothing would clamp them
+            return super()._applied_where(acts, leaves)
+        needs = self._needs_transform_list(leaves)
+        drawn = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
+        params = {"padding": [torch.where(acts, one, 0) for one in drawn["padding"]]}  # one pass, instead of taking the batch apart
+        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Pad a leaf."""
         return self._call_kernel(F.pad, inpt, **params, fill=self._fill_for(inpt))
@@ -192,7 +200,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         y = draws.result(draws.integers(0, height - crop_height + 1), int)
         x = draws.result(draws.integers(0, width - crop_width + 1), int)
         return {
-            "needs_crop": not (holds(height == crop_height) and holds(width == crop_width)),
+            "needs_crop": torch.compiler.is_compiling() or not (holds(height == crop_height) and holds(width == crop_width)),
             "top": y,
             "left": x,
             "height": crop_height,

@@ -76,6 +76,7 @@ class LinearTransformation(Batched, reference.LinearTransformation):
         if pixels.device.type != matrix.device.type:
             raise ValueError(f"{self._name}: images on {pixels.device} need a matrix and a mean there, got them on {matrix.device}")
         rows = pixels.reshape(-1, n) - self.mean_vector
+        # One product of large matrices, which is BLAS's work: an operator of our own could only call it.
         return torch.mm(rows, matrix.to(rows.dtype)).reshape(shape)
 
 

@@ -9,10 +9,11 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch, new_batch
-from ...ops.filters import gaussian_blur
-from ...ops.random import uniform
+from ...augment._elastic import smooth_planes
+from ...ops.join import stack
 from .. import tv_tensors
 from .._draws import Column, Draws, rounded, to_int
+from .._numbers import batch_of
 from .._sample import get_bounding_boxes, has_all, has_any, is_pure_tensor, kind_of
 from . import functional as F
 from ._transform import Batched, RandomApplied, draws_for, query_size
@@ -102,22 +103,11 @@ class ElasticTransform(Batched, reference.ElasticTransform):
 
 def smooth_displacements(draws: Draws, height: Column, width: Column, alpha: Any, sigma: Any) -> Any:
     """Return blurred uniform numbers from -1 to 1, times ``alpha`` and divided by width and height: a tensor, or a Batch."""
-    shape: Any = [height, width]
-    if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
-        shape = new_batch(torch.stack([torch.as_tensor(one).expand(draws.count) for one in (height, width)], 1))
-    planes = []
-    for deviation in sigma:
-        noise = uniform(shape=shape, range=[-1.0, 1.0], batch_size=draws.count)
-        noise = Batch(noise, layout="HW")
-        if deviation > 0.0:
-            size = int(8 * deviation + 1) | 1
-            noise = gaussian_blur(noise, window_size=[size, size], sigma=[float(sigma[1]), float(sigma[0])])
-        planes.append(noise)
-    fields = []
-    for x, y in zip(planes[0].evaluate(), planes[1].evaluate(), strict=True):
-        h, w = x.shape
-        fields.append(torch.stack([x.torch() * (alpha[0] / w), y.torch() * (alpha[1] / h)], -1))
-    return fields[0][None] if draws.batch_size is None else Batch(fields)
+    sizes = torch.stack([torch.as_tensor(one).expand(draws.count) for one in (height, width)], 1).to(torch.int64)
+    x, y = smooth_planes(sizes, (sigma[0], sigma[1]))
+    scales = torch.as_tensor(list(alpha), dtype=torch.float64) / sizes.flip(1)
+    made = stack(x * batch_of(scales[:, 0].float()), y * batch_of(scales[:, 1].float()), axis=2)
+    return made.evaluate().select(0).torch()[None] if draws.batch_size is None else made
 
 
 class RandomIoUCrop(Batched, reference.RandomIoUCrop):

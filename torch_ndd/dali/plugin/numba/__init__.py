@@ -7,5 +7,6 @@ except ImportError:
     raise ImportError("torch_ndd.dali.plugin.numba needs the package numba: pip install numba") from None
 
 from . import experimental, fn
+from ._function import NumbaFunction
 
-__all__ = ["experimental", "fn"]
+__all__ = ["NumbaFunction", "experimental", "fn"]

@@ -67,7 +67,7 @@ class NumbaOperation(Operation):
 class NumbaFunction:
     """The class form of :func:`numba_function`."""
 
-    _title = "plugin.numba.experimental.NumbaFunction"
+    _title = "plugin.numba.NumbaFunction"
 
     def __init__(
         self,

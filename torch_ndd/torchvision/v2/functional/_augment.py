@@ -12,7 +12,7 @@ from ....ops.jpeg import jpeg_compression_distortion
 from ....ops.paste import erase as filled
 from ....ops.shape import transpose
 from ... import tv_tensors
-from ..._numbers import Number, given, number
+from ..._numbers import Number, batch_of, given, number
 from ._color import _check_channels
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows
 
@@ -42,8 +42,9 @@ def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool
             values = value.reshape(-1)
             if not images.dtype.is_floating_point:
                 values = values.to(images.dtype)
-            values = values.to(torch.float32).tolist()
-            return filled(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=values)
+            values = values.to(torch.float32)
+            fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # in a graph they stay in a tensor
+            return filled(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=fill)
         v = [value] * size
     return _erased_by_arrays(images, top, left, height, width, v)
 

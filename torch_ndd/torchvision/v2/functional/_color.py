@@ -103,8 +103,12 @@ def permute_channels(inpt: Any, permutation: Any) -> Any:
 
 
 def _permuted(images: Batch, permutation: Any) -> Batch:
-    table = permutation.torch() if isinstance(permutation, Batch) else torch.as_tensor(permutation)
     channels = extent(images, "C")
+    if isinstance(permutation, list | tuple) and all(isinstance(one, int) for one in permutation):
+        if not isinstance(channels, torch.Tensor) and len(permutation) != channels:
+            raise ValueError(f"permute_channels: permutation has {len(permutation)} entries for {channels} channels")
+        return permuted(images, permutation=list(permutation))
+    table = permutation.torch() if isinstance(permutation, Batch) else torch.as_tensor(permutation)
     if not isinstance(channels, torch.Tensor) and table.shape[-1] != channels:
         raise ValueError(f"permute_channels: permutation has {table.shape[-1]} entries for {channels} channels")
     return permuted(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))

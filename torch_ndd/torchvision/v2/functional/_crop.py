@@ -51,8 +51,18 @@ def _cropped(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Bat
     return window_of(images, *_window(images, None, top, left, height, width))
 
 
-crop_image, crop_video = on_images(crop, _cropped)
-crop_mask = on_masks(crop, _cropped)
+def _view(image: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> torch.Tensor | None:
+    """Return the window of a tensor as a view, None where it leaves the image."""
+    if not (type(top) is type(left) is type(height) is type(width) is int) or image.dim() < 2:
+        return None
+    bottom, right = top + height, left + width
+    if top < 0 or left < 0 or height < 0 or width < 0 or bottom > image.shape[-2] or right > image.shape[-1]:
+        return None
+    return image[..., top:bottom, left:right]
+
+
+crop_image, crop_video = on_images(crop, _cropped, view=_view)
+crop_mask = on_masks(crop, _cropped, view=_view)
 
 
 def _shifted(rows: Rows, x: Any, y: Any) -> torch.Tensor:
@@ -142,8 +152,12 @@ def _centered(images: Batch, output_size: Any) -> Batch:
     return window_of(images, *center_window(*size_of(images), output_size))
 
 
-center_crop_image, center_crop_video = on_images(center_crop, _centered)
-center_crop_mask = on_masks(center_crop, _centered)
+def _central_view(image: torch.Tensor, output_size: Any) -> torch.Tensor | None:
+    return None if image.dim() < 2 else _view(image, *center_window(image.shape[-2], image.shape[-1], output_size))
+
+
+center_crop_image, center_crop_video = on_images(center_crop, _centered, view=_central_view)
+center_crop_mask = on_masks(center_crop, _centered, view=_central_view)
 
 
 def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:

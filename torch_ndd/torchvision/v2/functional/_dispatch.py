@@ -18,6 +18,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
 from ...._core.batch import Batch, as_batch, new_batch
+from ...._core.replay import on_batch, on_tensor
 from ...._core.tensor import Tensor as NddTensor
 from ... import tv_tensors
 from ..._numbers import Number, batch_of
@@ -39,7 +40,10 @@ def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) 
         if passes:
             raise ValueError(f"No kernel registered for functional {name}.")
         raise TypeError(f"{name} is not a functional of torch_ndd.torchvision.v2")
-    if isinstance(inpt, Batch):
+    if type(inpt) is Batch:
+        if (found := kernels.get(Batch)) is not None:
+            return found
+    elif isinstance(inpt, Batch):
         found = kernels.get(Batch) if (kind := kind_of(inpt)) in (torch.Tensor, single.Image, single.Video) else kernels.get(_OF_BATCHES[kind])
         if found is not None:
             return found
@@ -103,7 +107,13 @@ def register_kernel(functional: Callable[..., Any] | str, tv_tensor_cls: type) -
 
 
 def on_images(
-    functional: Callable[..., Any], kernel: Callable[..., Any], *, first: str = "image", pil: bool = True, **defaults: Any
+    functional: Callable[..., Any],
+    kernel: Callable[..., Any],
+    *,
+    first: str = "image",
+    pil: bool = True,
+    view: Callable[..., Any] | None = None,
+    **defaults: Any,
 ) -> tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]:
     """Make ``kernel(batch, ...)`` the kernel of a functional for images and videos of every kind; return those of torch tensors.
 
@@ -112,15 +122,18 @@ def on_images(
         kernel: takes an image Batch and the same parameters; returns a Batch, or a tuple of them.
         first: name of the first parameter of the returned function.
         pil: whether Pillow's images are supported.
+        view: takes a torch tensor and the same parameters; returns the result as views of it, or None where it is none.
         defaults: defaults of the function for images that differ.
     """
 
-    def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return _on_tensor(kernel, inpt, args, kwargs)
+    compute = _on_tensors(kernel, view)
 
-    def batches(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
+    def first_on_batch(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
         made = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
         return tuple(_like(one, inpt) for one in made) if isinstance(made, tuple) else _like(made, inpt)
+
+    def batches(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
+        return on_batch(first_on_batch, inpt, args, kwargs)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
@@ -156,6 +169,20 @@ def _named(
     changed = [one.replace(default=defaults.get(one.name, one.default)) for one in parameters]
     function.__signature__ = inspect.Signature([inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD), *changed])  # type: ignore[attr-defined]
     return function
+
+
+def _on_tensors(kernel: Callable[..., Any], view: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return the function of torch tensors: a view where there is one, else what the kernel makes, which later calls like this one repeat."""
+
+    def first(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _on_tensor(kernel, inpt, args, kwargs)
+
+    def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if view is not None and (made := view(inpt, *args, **kwargs)) is not None:
+            return made
+        return on_tensor(first, inpt, args, kwargs)
+
+    return compute
 
 
 def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -208,18 +235,18 @@ def _like(made: Any, inpt: Batch) -> Any:
 # --- masks ---
 
 
-def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any], view: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Make ``kernel(batch, ...)`` the kernel of a functional for masks, whose planes it sees as the channels of ``CHW``.
 
-    Return the function for torch tensors. Arguments of the functional that the kernel does not take are dropped.
+    Return the function for torch tensors. ``view`` is that of :func:`on_images`. Arguments of the functional that the kernel does not take are
+    dropped.
     """
     taken = set(list(inspect.signature(kernel).parameters)[1:])
 
     def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in kwargs.items() if key in taken}
 
-    def compute(mask: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return _on_tensor(kernel, mask, args, kwargs)
+    compute = _on_tensors(kernel, view)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         return tv_tensors.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **kept(kwargs)), like=inpt)

@@ -7,8 +7,10 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch, new_batch, ragged_batch
+from ...._core.batch import Batch
 from ....experimental import remap
+from ....ops.generic import cast
+from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import dispatched, fills, on_images, on_masks
 from ._interpolation import InterpolationMode, warp_filter
@@ -41,10 +43,8 @@ elastic_transform = elastic
 def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tensor]:
     """Return a displacement (height, width, 2) for each sample; one for all if it is shared."""
     if isinstance(displacement, Batch):
-        values = displacement.evaluate()
-        if len(sizes) != values.batch_size:
-            raise ValueError(f"elastic: displacement has {values.batch_size} samples for {len(sizes)} images")
-        made = [one.torch() for one in values]
+        _shapes(displacement, len(sizes))
+        made = [one.torch() for one in displacement.evaluate()]
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
             raise ValueError(f"elastic: displacement should have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
@@ -57,11 +57,23 @@ def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tenso
     return made
 
 
+def _shapes(displacement: Batch, count: int) -> list[Any]:
+    if displacement.batch_size != count:
+        raise ValueError(f"elastic: displacement has {displacement.batch_size} samples for {count} images")
+    return displacement.shape
+
+
 def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
     """Return how far pixels are moved along x and y, as two tensors or Batches (height, width), in pixels."""
     layout = images._layout or ""
     at = layout.index("H"), layout.index("W")
     sizes = [(shape[at[0]], shape[at[1]]) for shape in images.shape]
+    if isinstance(displacement, Batch):
+        for k, (shape, size) in enumerate(zip(_shapes(displacement, len(sizes)), sizes, strict=True)):
+            if tuple(shape) != (*size, 2):
+                raise ValueError(f"elastic: sample {k}: displacement should have the shape {(*size, 2)}, got {tuple(shape)}")
+        halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
+        return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
     fields = _fields(displacement, sizes)
     x = [field[..., 0].float() * (field.shape[1] * 0.5) for field in fields]
     y = [field[..., 1].float() * (field.shape[0] * 0.5) for field in fields]
@@ -69,12 +81,7 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
 
 
 def _joined(fields: list[torch.Tensor]) -> Any:
-    if len(fields) == 1:
-        return fields[0].contiguous()
-    if all(one.shape == fields[0].shape for one in fields):
-        return new_batch(torch.stack(fields))
-    shapes = torch.tensor([one.shape for one in fields], dtype=torch.int64).numpy()
-    return ragged_batch(torch.cat([one.reshape(-1) for one in fields]), shapes)
+    return fields[0].contiguous() if len(fields) == 1 else Batch(fields)
 
 
 def _deformed(images: Batch, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Batch:

@@ -8,6 +8,7 @@ import PIL.Image
 import torch
 
 from ...._core.batch import Batch, new_batch
+from ....ops import math, noise
 from ....ops.crop import crop_mirror_normalize
 from ....ops.filters import gaussian_blur as blurred
 from ....random import normal
@@ -162,15 +163,12 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     if not floats and images.dtype is not torch.uint8:
         raise ValueError(f"{op}: images are uint8 or floating-point numbers, got {images.dtype}")
     unit = 1.0 if floats else 255.0
-    noise = normal(images, mean=given(shift * unit), stddev=given(spread * unit), dtype=torch.float32)._ready()
-    values = images._ready()
-    if floats:
-        made = values + noise.to(values.dtype)
-        made = made.clamp_(0, 1) if clip else made
-    else:
-        made = values + noise.to(torch.int16)
-        made = (made.clamp_(0, 255) if clip else made).to(torch.uint8)
-    return new_batch(made, images._shapes, images._layout, fixed=images._fixed)
+    center, width = given(shift * unit), given(spread * unit)
+    if floats or clip:
+        made = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
+        return math.clamp(made, 0.0, 1.0) if floats and clip else made
+    values = images._ready() + normal(images, mean=center, stddev=width, dtype=torch.float32)._ready().to(torch.int16)
+    return new_batch(values.to(torch.uint8), images._shapes, images._layout, fixed=images._fixed)  # wraps around, which no operator does
 
 
 gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _noisy, pil=False)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ....ops._columns import float32
 from ..._numbers import Number, numbers
 
 Matrix: TypeAlias = "tuple[Number, Number, Number, Number, Number, Number]"  # x' = a x + b y + c, y' = d x + e y + f
@@ -55,6 +56,8 @@ _TOLERANCE = 1e-4  # of the corners, so that rounding adds no pixel
 
 def turned_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any]:
     """Return height and width of the smallest canvas that holds the image after the map, in float32 as in torchvision."""
+    if not any(isinstance(one, torch.Tensor) for one in (*matrix, height, width)):
+        return _turned_number(matrix, height, width)
     columns = [torch.as_tensor(one, dtype=torch.float32) for one in matrix]
     h, w = (torch.as_tensor(one).to(torch.float32) * 0.5 for one in (height, width))
     a, b, c, d, e, f = columns
@@ -66,8 +69,19 @@ def turned_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any
         steps = 1.0 / _TOLERANCE
         top = torch.ceil(torch.trunc(high * steps) * _TOLERANCE)
         bottom = torch.floor(torch.trunc(low * steps) * _TOLERANCE)
-        extent = (top - bottom).to(torch.int64)
-        made.append(extent if extent.dim() else int(extent))
+        made.append((top - bottom).to(torch.int64))
+    return made[0], made[1]
+
+
+def _turned_number(matrix: Matrix, height: Number, width: Number) -> tuple[int, int]:
+    """Return the same for numbers, which a graph keeps as numbers."""
+    a, b, c, d, e, f = (float32(float(one)) for one in matrix)
+    h, w = float32(height * 0.5), float32(width * 0.5)  # type: ignore[arg-type]  # numbers here; tensors go to the function above
+    made = []
+    for p, q, r, half in ((d, e, f, h), (a, b, c, w)):
+        at = [float32(float32(float32(p * sx * w) + float32(q * sy * h)) + r) for sx, sy in ((-1, -1), (-1, 1), (1, 1), (1, -1))]
+        low, high = (math.trunc(float32(float32(one + half) * (1.0 / _TOLERANCE))) for one in (min(at), max(at)))
+        made.append(math.ceil(float32(high * float32(_TOLERANCE))) - math.floor(float32(low * float32(_TOLERANCE))))
     return made[0], made[1]
 
 
@@ -85,6 +99,8 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
         raise ValueError(f"{op}: give startpoints and endpoints, or coefficients")
     start, end = _points(op, "startpoints", startpoints, batch_size), _points(op, "endpoints", endpoints, batch_size)
     solved = solved_coefficients(start, end)
+    if torch.compiler.is_compiling():  # in a graph numbers of a tensor stay in it
+        return tuple(solved.expand(batch_size or 1, 8).unbind(1))
     return tuple(solved.unbind(1)) if len(solved) > 1 else tuple(solved[0].tolist())
 
 
@@ -107,6 +123,8 @@ def solved_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     for_x = torch.cat([plane, nothing, -start[..., :1] * end], 2)
     for_y = torch.cat([nothing, plane, -start[..., 1:] * end], 2)
     system = torch.stack([for_x, for_y], 2).reshape(count, 8, 8)
+    if torch.compiler.is_compiling():  # lstsq has no place in a graph; in double the two differ by less than float32 shows
+        return torch.linalg.solve(system, start.reshape(count, 8, 1))[..., 0].to(torch.float32).to(torch.float64)
     return torch.linalg.lstsq(system, start.reshape(count, 8, 1), driver="gels").solution[..., 0].to(torch.float32).to(torch.float64)
 
 

@@ -94,12 +94,12 @@ def _from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Nu
     return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
 
 
-def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number], interpolation: Any, fill: Any, op: str) -> Batch:
-    """Warp images by a map between coordinates relative to the centers of the output and of the input."""
+def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
+    """Warp images by a map between coordinates relative to the centers of the output and of the input; the size is by default the images'."""
     source = size_of(images)
-    values = rows(*about_centers(matrix, source, target))
+    values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
-    size = None if target is source else rows(*target)
+    size = None if target is None else rows(*target)
     return _blended_affine(images, values, size, chosen, fills(fill, images, op))
 
 
@@ -118,9 +118,9 @@ def _affine(
     center: Any = None,
 ) -> Batch:
     turn, moved, factor, sheared, fixed = _arguments(images.batch_size, angle, translate, scale, shear, center)
-    height, width = size = size_of(images)
+    height, width = size_of(images)
     matrix = affine_matrix(_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
-    return _warped(images, matrix, size, interpolation, fill, "affine")
+    return _warped(images, matrix, None, interpolation, fill, "affine")
 
 
 affine_image, affine_video = on_images(affine, _affine)
@@ -266,12 +266,13 @@ def _rotated(
 ) -> Batch:
     turn = _angle("rotate", angle, images.batch_size) % 360
     fixed = _center("rotate", center, images.batch_size)
-    height, width = size = size_of(images)
-    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or holds(height == width))
+    height, width = size_of(images)
+    unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()  # then pixels are interpolated at their centers
+    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or (not unknown and holds(height == width)))
     if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
         interpolation = _NEAREST  # pixels are copied
     matrix = affine_matrix(_from_middle(fixed, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
-    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else size
+    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else None
     return _warped(images, matrix, target, interpolation, fill, "rotate")
 
 

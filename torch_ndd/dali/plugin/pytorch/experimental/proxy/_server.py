@@ -13,7 +13,7 @@ import torch
 from torch.utils import data
 from torch.utils.data import get_worker_info
 
-from .....external_source import InputOperation
+from ....._sources import InputOperation
 from .....pipeline import Pipeline
 from ...torch_utils import to_torch_tensor
 from ._refs import Call, DALIOutputBatchRef, DALIOutputSampleRef, DALIPipelineRunRef, Packed

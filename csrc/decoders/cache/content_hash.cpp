@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/cache/content_hash.h"
+
+#include <cstring>
+#include <random>
+
+namespace ndd {
+namespace {
+
+constexpr size_t kStripe = 64;
+
+uint64_t folded(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Four independent chains, so that their multiplications overlap.
+void absorb(const HashSecret& secret, const uint8_t* stripe, uint64_t (&lanes)[4]) {
+  uint64_t words[8];
+  std::memcpy(words, stripe, kStripe);
+  for (int i = 0; i < 4; ++i) lanes[i] = folded(words[2 * i] ^ secret.words[i], words[2 * i + 1] ^ lanes[i]);
+}
+
+}  // namespace
+
+ContentHash content_hash(const HashSecret& secret, const void* data, size_t size) {
+  const uint64_t* key = secret.words;
+  uint64_t lanes[4] = {key[4], key[5], key[6], key[7]};
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  size_t at = 0;
+  for (; at + kStripe <= size; at += kStripe) absorb(secret, bytes + at, lanes);
+  if (at < size) {
+    uint8_t last[kStripe] = {};
+    std::memcpy(last, bytes + at, size - at);
+    absorb(secret, last, lanes);
+  }
+  const uint64_t length = folded(static_cast<uint64_t>(size) ^ key[3], key[0] | 1);
+  const uint64_t low = folded(lanes[0] ^ key[0], lanes[1] ^ key[1]) ^ folded(lanes[2] ^ key[2], lanes[3] ^ key[3]) ^ length;
+  const uint64_t high = folded(lanes[0] ^ key[4], lanes[2] ^ key[5]) + folded(lanes[1] ^ key[6], lanes[3] ^ key[7]) + length;
+  return {folded(low ^ key[6], key[1] | 1), folded(high ^ key[7], key[2] | 1)};
+}
+
+HashSecret random_secret() {
+  std::random_device source;
+  HashSecret secret;
+  for (uint64_t& word : secret.words) word = static_cast<uint64_t>(source()) << 32 | source();
+  return secret;
+}
+
+}  // namespace ndd

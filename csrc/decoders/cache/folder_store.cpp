@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoded images in a folder that the processes of a machine share: a file for each, under the hash of what it was decoded from. A file appears under
+// its name when it is complete, by renaming, so that a process may be killed at any time.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "decoders/cache/folder_account.h"
+#include "decoders/cache/image_file.h"
+#include "ndd/error.h"
+
+namespace ndd {
+namespace {
+
+constexpr unsigned kNoReplace = 1;  // RENAME_NOREPLACE, which older C libraries lack
+
+std::string hexadecimal(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string folder_of(const ContentHash& key) { return hexadecimal(key.high).substr(0, 2); }
+std::string path_of(const ContentHash& key) { return folder_of(key) + "/" + hexadecimal(key.high) + hexadecimal(key.low); }
+
+int open_folder(const std::string& folder) {
+  const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0) fail("decoders.cache: cannot open the folder ", folder, ": ", strerror(errno));
+  return root;
+}
+
+struct SecretFile {
+  HashSecret secret;
+  uint64_t check;
+};
+
+// Not a checksum of nothing: in a secret of zeros or ones, different files would have one hash.
+uint64_t check_of(const HashSecret& secret) {
+  uint64_t sum = 0x4e44445345435245;
+  for (const uint64_t word : secret.words) sum = (sum ^ word) * 0x9e3779b97f4a7c15u + 1;
+  return sum;
+}
+
+// The secret of the folder; the first process draws it. It is linked to its name when it is complete.
+HashSecret folder_secret(int root) {
+  for (int tries = 0; tries < 3; ++tries) {
+    const int file = openat(root, "secret", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file >= 0) {
+      SecretFile found;
+      const bool whole = pread(file, &found, sizeof found, 0) == static_cast<ssize_t>(sizeof found);
+      close(file);
+      if (whole && found.check == check_of(found.secret)) return found.secret;
+      unlinkat(root, "secret", 0);  // the images under it are never found again, and are dropped as unused
+    }
+    SecretFile made{random_secret(), 0};
+    made.check = check_of(made.secret);
+    const std::string name = "secret-" + std::to_string(getpid());
+    unlinkat(root, name.c_str(), 0);
+    const int written = openat(root, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (written < 0) fail("decoders.cache: cannot write into the cache's folder: ", strerror(errno));
+    const bool whole = write(written, &made, sizeof made) == static_cast<ssize_t>(sizeof made);
+    const int error = errno;
+    close(written);
+    if (whole) linkat(root, name.c_str(), root, "secret", 0);  // fails where another process was faster
+    unlinkat(root, name.c_str(), 0);
+    if (!whole) fail("decoders.cache: cannot write into the cache's folder: ", strerror(error));
+  }
+  fail("decoders.cache: cannot keep a file named \"secret\" in the cache's folder");
+}
+
+class FolderStore : public ImageStore {
+ public:
+  FolderStore(const std::string& folder, int64_t bytes, Admission admission)
+      : folder_(folder), limit_(bytes), admission_(admission), root_(open_folder(folder)), secret_(folder_secret(root_.number)),
+        account_(root_.number) {}
+
+  bool copy(const ContentHash& key, const CachedPart& part, void* out) override {
+    const std::string path = path_of(key);
+    const FileState state = read_image_file(root_.number, path, secret_, key, part, out);
+    if (state == FileState::damaged) {
+      ++damaged_;
+      std::lock_guard<std::mutex> lock(mutex_);
+      account_.change([&](FolderUse& use) { remove(use, path); });
+    }
+    if (state == FileState::good && watching_) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      used_.insert(key);
+    }
+    return state == FileState::good;
+  }
+
+  std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
+    if (stopped_) return nullptr;
+    const int64_t bytes = file_bytes(shape, item_bytes);
+    if (bytes > limit_) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (decoding_.count(key)) return nullptr;
+    if (!reserve(key, bytes)) return nullptr;
+    decoding_.insert(key);
+    return std::make_unique<FolderSlot>(*this, key, shape, item_bytes, bytes);
+  }
+
+  void clear() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    account_.change([&](FolderUse& use) {
+      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+        if (name.compare(0, sizeof kUnfinished - 1, kUnfinished) != 0) remove(use, folder + "/" + name);
+      });
+    });
+    by_size_.clear();
+    refused_bytes_ = -1;
+  }
+
+  StoreCounts counts() override {
+    const FolderUse use = account_.look();
+    return {use.files, use.bytes, stored_, evicted_, damaged_};
+  }
+
+  HashSecret secret() const override { return secret_; }
+
+  std::string trouble() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return trouble_;
+  }
+
+  void before_fork() override { mutex_.lock(); }
+  void after_fork(bool child) override {
+    if (child) {
+      decoding_.clear();
+      account_.reopen();
+    }
+    mutex_.unlock();
+  }
+
+ private:
+  struct Root {
+    int number;
+    explicit Root(int n) : number(n) {}
+    ~Root() { close(number); }
+  };
+
+  class FolderSlot : public Slot {
+   public:
+    FolderSlot(FolderStore& store, const ContentHash& key, const ImageShape& shape, int64_t item_bytes, int64_t bytes)
+        : store_(store), key_(key), shape_(shape), item_bytes_(item_bytes), bytes_(bytes),
+          pixels_(new uint8_t[static_cast<size_t>(bytes_of(shape, item_bytes))]) {}
+    ~FolderSlot() override { store_.ended(key_, bytes_, stored_); }
+    uint8_t* data() override { return pixels_.get(); }
+    void commit() override { stored_ = store_.write(key_, shape_, item_bytes_, pixels_.get()); }
+
+   private:
+    FolderStore& store_;
+    const ContentHash key_;
+    const ImageShape shape_;
+    const int64_t item_bytes_, bytes_;
+    const std::unique_ptr<uint8_t[]> pixels_;
+    bool stored_ = false;
+  };
+
+  // Takes a file away, and what it counted, unless another process has.
+  bool remove(FolderUse& use, const std::string& path) {
+    struct stat info;
+    if (fstatat(root_.number, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || unlinkat(root_.number, path.c_str(), 0) != 0) return false;
+    use.bytes = std::max<int64_t>(0, use.bytes - in_disk_blocks(info.st_size));
+    use.files = std::max<int64_t>(0, use.files - 1);
+    return true;
+  }
+
+  bool reserve(const ContentHash& key, int64_t bytes) {
+    const auto now = std::chrono::steady_clock::now();
+    // Of a full folder the account is looked at once a second: another process may have made room.
+    const bool known_full = refused_bytes_ >= 0 && bytes >= refused_bytes_ && now < refused_until_;
+    bool taken = false;
+    const auto take = [&](FolderUse& use) {
+      if (admission_ == Admission::largest && use.bytes + bytes > limit_) remove_smaller(use, bytes);
+      taken = use.bytes + bytes <= limit_;
+      if (taken) use.bytes += bytes;
+    };
+    if (!known_full || admission_ == Admission::largest) {
+      if (!account_.change(take)) return false;
+      if (taken) return true;
+      refused_bytes_ = bytes;
+      refused_until_ = now + std::chrono::seconds(1);
+    }
+    const EpochWatch::Event event = watch_.refused(key);
+    if (event == EpochWatch::began) {
+      used_.clear();
+      watching_ = true;
+    }
+    if (event != EpochWatch::over) return false;
+    watching_ = false;
+    drop_unused();
+    return account_.change(take) && taken;
+  }
+
+  // Only as many as are needed, and none unless they are enough.
+  void remove_smaller(FolderUse& use, int64_t bytes) {
+    if (!listed_) {
+      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t size) {
+        if (name.compare(0, sizeof kUnfinished - 1, kUnfinished) != 0) by_size_.emplace(size, folder + "/" + name);
+      });
+      listed_ = true;
+    }
+    const int64_t missing = use.bytes + bytes - limit_;
+    int64_t smaller = 0;
+    for (auto one = by_size_.begin(); one != by_size_.end() && one->first < bytes && smaller < missing; ++one) smaller += one->first;
+    if (smaller < missing) return;
+    while (use.bytes + bytes > limit_ && !by_size_.empty() && by_size_.begin()->first < bytes) {
+      evicted_ += remove(use, by_size_.begin()->second);
+      by_size_.erase(by_size_.begin());
+    }
+  }
+
+  // Other processes may use what this one does not.
+  void drop_unused() {
+    account_.alone([&] {
+      account_.change([&](FolderUse& use) {
+        std::unordered_set<std::string> paths;
+        for (const ContentHash& key : used_) paths.insert(path_of(key));
+        for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+          const std::string path = folder + "/" + name;
+          const bool unfinished = name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0;
+          if (!unfinished && !paths.count(path)) evicted_ += remove(use, path);
+        });
+      });
+    });
+    used_.clear();
+    refused_bytes_ = -1;
+  }
+
+  // False where the file is not there by this call.
+  bool write(const ContentHash& key, const ImageShape& shape, int64_t item_bytes, const uint8_t* pixels) {
+    const std::string path = path_of(key);
+    const std::string unfinished =
+        folder_of(key) + "/" + kUnfinished + std::to_string(getpid()) + "-" + hexadecimal(token_) + "-" + std::to_string(++files_);
+    int error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
+    if (error == ENOENT && (mkdirat(root_.number, folder_of(key).c_str(), 0700) == 0 || errno == EEXIST)) {
+      error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
+    }
+    if (error == 0) error = renamed(unfinished, path);
+    if (error == 0) return true;
+    unlinkat(root_.number, unfinished.c_str(), 0);
+    if (error == EEXIST || error == EMFILE || error == ENFILE) return false;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!stopped_.exchange(true)) trouble_ = "decoders.cache: nothing more is stored in " + folder_ + ": " + strerror(error);
+    return false;
+  }
+
+  int renamed(const std::string& from, const std::string& to) const {
+    if (syscall(SYS_renameat2, root_.number, from.c_str(), root_.number, to.c_str(), kNoReplace) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+    if (linkat(root_.number, from.c_str(), root_.number, to.c_str(), 0) != 0) return errno;  // a file system without that flag
+    unlinkat(root_.number, from.c_str(), 0);
+    return 0;
+  }
+
+  void ended(const ContentHash& key, int64_t bytes, bool stored) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    decoding_.erase(key);
+    stored_ += stored;
+    if (stored && listed_) by_size_.emplace(bytes, path_of(key));
+    if (stored && watching_) used_.insert(key);
+    account_.change([&](FolderUse& use) {
+      if (stored) ++use.files;
+      else use.bytes = std::max<int64_t>(0, use.bytes - bytes);
+    });
+  }
+
+  const std::string folder_;
+  const int64_t limit_;
+  const Admission admission_;
+  const Root root_;
+  const HashSecret secret_;
+  FolderAccount account_;
+
+  const uint64_t token_ = random_secret().words[0];  // processes of two containers may have one number
+
+  std::mutex mutex_;  // of what follows, and of this process's use of the account
+  std::unordered_set<ContentHash, HashOfContentHash> decoding_, used_;
+  std::set<std::pair<int64_t, std::string>> by_size_;
+  bool listed_ = false;
+  EpochWatch watch_;
+  int64_t refused_bytes_ = -1;
+  std::chrono::steady_clock::time_point refused_until_;
+  std::string trouble_;
+  std::atomic<bool> stopped_{false}, watching_{false};
+  std::atomic<int64_t> stored_{0}, evicted_{0}, damaged_{0}, files_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStore> make_folder_store(const std::string& folder, int64_t bytes, Admission admission) {
+  return std::make_unique<FolderStore>(folder, bytes, admission);
+}
+
+}  // namespace ndd

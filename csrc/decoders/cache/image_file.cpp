@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/cache/image_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kBlock = 64 << 10;  // of pixels, with one checksum: in the second-level cache between its reading and its copying
+constexpr int64_t kDiskBlock = 4096;
+constexpr int64_t kMostExtent = int64_t{1} << 31;
+constexpr char kMagic[8] = {'N', 'D', 'D', 'I', 'M', 'G', '1', '\n'};
+
+struct Header {
+  char magic[8];
+  uint64_t key_low, key_high;
+  int64_t height, width, channels, item_bytes;
+  uint64_t checksum;  // of the header with this as zero, and of the checksums of the blocks
+};
+
+struct Descriptor {
+  int number;
+  explicit Descriptor(int n) : number(n) {}
+  ~Descriptor() {
+    if (number >= 0) close(number);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+};
+
+int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
+int64_t head_bytes(int64_t pixel_bytes) { return static_cast<int64_t>(sizeof(Header)) + 8 * blocks_of(pixel_bytes); }
+
+bool read_all(int file, void* to, int64_t bytes, int64_t from) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = pread(file, at, static_cast<size_t>(bytes), from);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    from += got;
+    bytes -= got;
+  }
+  return true;
+}
+
+int write_all(int file, const void* data, int64_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = write(file, at, static_cast<size_t>(bytes));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return put < 0 ? errno : ENOSPC;
+    at += put;
+    bytes -= put;
+  }
+  return 0;
+}
+
+// A block that has changed places, in this file or from another, is as wrong as a changed one.
+uint64_t block_checksum(const HashSecret& secret, const ContentHash& key, int64_t block, const void* data, int64_t bytes) {
+  HashSecret own = secret;
+  own.words[4] ^= key.low;
+  own.words[5] ^= key.high;
+  own.words[6] += static_cast<uint64_t>(block) * 0x9e3779b97f4a7c15u;
+  return content_hash(own, data, static_cast<size_t>(bytes)).low;
+}
+
+uint64_t head_checksum(const HashSecret& secret, std::vector<char>& head) {
+  Header header;
+  std::memcpy(&header, head.data(), sizeof header);
+  const uint64_t kept = header.checksum;
+  header.checksum = 0;
+  std::memcpy(head.data(), &header, sizeof header);
+  const uint64_t sum = content_hash(secret, head.data(), head.size()).high;
+  header.checksum = kept;
+  std::memcpy(head.data(), &header, sizeof header);
+  return sum;
+}
+
+// The extents multiplied, or -1 for what no image has.
+int64_t pixel_bytes_of(const Header& header) {
+  const int64_t extents[] = {header.height, header.width, header.channels, header.item_bytes};
+  int64_t bytes = 1;
+  for (const int64_t extent : extents) {
+    if (extent < 1 || extent > kMostExtent || __builtin_mul_overflow(bytes, extent, &bytes)) return -1;
+  }
+  return bytes;
+}
+
+// Where the rows of a part lie in the image, copied from one block to the next.
+void copy_from_block(const uint8_t* block, int64_t begin, int64_t end, const ImageShape& whole, const CachedPart& part, uint8_t* out) {
+  const int64_t pixel = whole.channels * part.item_bytes, row = whole.width * pixel, wanted = part.window->width * pixel;
+  const int64_t first = std::max<int64_t>(begin / row, part.window->y);
+  const int64_t last = std::min((end - 1) / row, part.window->y + part.window->height - 1);
+  for (int64_t y = first; y <= last; ++y) {
+    const int64_t start = y * row + part.window->x * pixel;
+    const int64_t from = std::max(start, begin), to = std::min(start + wanted, end);
+    if (from < to) std::memcpy(out + (y - part.window->y) * wanted + (from - start), block + (from - begin), static_cast<size_t>(to - from));
+  }
+}
+
+}  // namespace
+
+int64_t in_disk_blocks(int64_t bytes) { return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock; }
+
+int64_t file_bytes(const ImageShape& shape, int64_t item_bytes) {
+  const int64_t pixels = bytes_of(shape, item_bytes);
+  return in_disk_blocks(head_bytes(pixels) + pixels);
+}
+
+FileState read_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const CachedPart& part, void* out) {
+  const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.number < 0) return errno == ELOOP ? FileState::damaged : FileState::absent;
+  struct stat info;
+  if (fstat(file.number, &info) != 0 || !S_ISREG(info.st_mode)) return FileState::damaged;
+  // One read for the header and the checksums of most images.
+  thread_local std::vector<char> head;
+  head.resize(static_cast<size_t>(std::min<int64_t>(info.st_size, 1024)));
+  if (head.size() < sizeof(Header) || !read_all(file.number, head.data(), static_cast<int64_t>(head.size()), 0)) return FileState::damaged;
+  Header header;
+  std::memcpy(&header, head.data(), sizeof header);
+  const int64_t pixels = pixel_bytes_of(header);
+  const bool sane = !std::memcmp(header.magic, kMagic, sizeof kMagic) && header.key_low == key.low && header.key_high == key.high && pixels > 0 &&
+                    pixels < info.st_size && head_bytes(pixels) == info.st_size - pixels;
+  if (!sane) return FileState::damaged;
+  const auto had = static_cast<int64_t>(head.size());
+  head.resize(static_cast<size_t>(head_bytes(pixels)));
+  if (head_bytes(pixels) > had && !read_all(file.number, head.data() + had, head_bytes(pixels) - had, had)) return FileState::damaged;
+  if (head_checksum(secret, head) != header.checksum) return FileState::damaged;
+  const ImageShape whole{header.height, header.width, header.channels};
+  if (header.item_bytes != part.item_bytes || !part.fits(whole)) return FileState::other;
+
+  const int64_t row = whole.width * whole.channels * header.item_bytes;
+  const int64_t begin = part.window ? part.window->y * row : 0, end = part.window ? begin + part.window->height * row : pixels;
+  thread_local std::vector<uint8_t> window_block;
+  for (int64_t block = begin / kBlock; block * kBlock < end; ++block) {
+    const int64_t from = block * kBlock, to = std::min(from + kBlock, pixels);
+    if (part.window) window_block.resize(kBlock);
+    uint8_t* place = part.window ? window_block.data() : static_cast<uint8_t*>(out) + from;
+    if (!read_all(file.number, place, to - from, head_bytes(pixels) + from)) return FileState::damaged;
+    uint64_t expected;
+    std::memcpy(&expected, head.data() + sizeof(Header) + 8 * block, 8);
+    if (block_checksum(secret, key, block, place, to - from) != expected) return FileState::damaged;
+    if (part.window) copy_from_block(place, from, to, whole, part, static_cast<uint8_t*>(out));
+  }
+  return FileState::good;
+}
+
+int write_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const ImageShape& shape,
+                     int64_t item_bytes, const uint8_t* pixels) {
+  const int64_t bytes = bytes_of(shape, item_bytes);
+  std::vector<char> head(static_cast<size_t>(head_bytes(bytes)));
+  Header header{{}, key.low, key.high, shape.height, shape.width, shape.channels, item_bytes, 0};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  for (int64_t block = 0; block < blocks_of(bytes); ++block) {
+    const int64_t from = block * kBlock;
+    const uint64_t sum = block_checksum(secret, key, block, pixels + from, std::min(kBlock, bytes - from));
+    std::memcpy(head.data() + sizeof header + 8 * block, &sum, 8);
+  }
+  std::memcpy(head.data(), &header, sizeof header);
+  header.checksum = head_checksum(secret, head);
+  std::memcpy(head.data(), &header, sizeof header);
+
+  const int file = openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return errno;
+  int error = write_all(file, head.data(), static_cast<int64_t>(head.size()));
+  if (error == 0) error = write_all(file, pixels, bytes);
+  if (close(file) != 0 && error == 0) error = errno;
+  return error;
+}
+
+}  // namespace ndd

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoded images in the memory of this process, in one reserved range of addresses.
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "decoders/cache/image_store.h"
+#include "ndd/error.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+int64_t in_pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// Hands out parts of twice as many addresses as there may be bytes, so that holes of other sizes do not matter; freed pages go back to the system.
+class Arena {
+ public:
+  explicit Arena(int64_t bytes) : limit_(bytes / kPage * kPage), addresses_(2 * in_pages(bytes)) {
+    void* range = mmap(nullptr, static_cast<size_t>(addresses_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) fail(Error::Memory, "decoders.cache: the system has no addresses for a cache of ", bytes, " bytes");
+    base_ = static_cast<uint8_t*>(range);
+    add(0, addresses_);
+  }
+  ~Arena() { munmap(base_, static_cast<size_t>(addresses_)); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Whole pages; null where they are not free.
+  uint8_t* take(int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes > limit_ - used_) return nullptr;
+    const auto found = by_size_.lower_bound({bytes, 0});
+    if (found == by_size_.end()) return nullptr;
+    const auto [length, offset] = *found;
+    remove(offset, length);
+    if (length > bytes) add(offset + bytes, length - bytes);
+    used_ += bytes;
+    return base_ + offset;
+  }
+
+  void give_back(uint8_t* place, int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    madvise(place, static_cast<size_t>(bytes), MADV_DONTNEED);
+    used_ -= bytes;
+    int64_t offset = place - base_, length = bytes;
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && next->first == offset + length) {
+      const auto [at, size] = *next;
+      length += size;
+      remove(at, size);
+    }
+    next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.begin()) {
+      const auto [at, size] = *std::prev(next);
+      if (at + size == offset) {
+        offset = at;
+        length += size;
+        remove(at, size);
+      }
+    }
+    add(offset, length);
+  }
+
+  int64_t used() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return used_;
+  }
+  int64_t limit() const { return limit_; }
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  void add(int64_t offset, int64_t length) {
+    by_offset_.emplace(offset, length);
+    by_size_.emplace(length, offset);
+  }
+  void remove(int64_t offset, int64_t length) {
+    by_offset_.erase(offset);
+    by_size_.erase({length, offset});
+  }
+
+  const int64_t limit_, addresses_;
+  uint8_t* base_ = nullptr;
+  std::mutex mutex_;
+  int64_t used_ = 0;
+  std::map<int64_t, int64_t> by_offset_;              // of the free ranges
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // length, offset
+};
+
+// Readers hold it while they copy, so that it may leave the cache at any time.
+struct Image {
+  std::shared_ptr<Arena> arena;
+  uint8_t* data;
+  int64_t bytes;  // whole pages
+  ImageShape shape;
+  int64_t item_bytes;
+  uint64_t used;  // when, in look-ups; under the mutex
+
+  Image(std::shared_ptr<Arena> arena_, uint8_t* data_, int64_t bytes_, const ImageShape& shape_, int64_t item_bytes_)
+      : arena(std::move(arena_)), data(data_), bytes(bytes_), shape(shape_), item_bytes(item_bytes_), used(0) {}
+  ~Image() { arena->give_back(data, bytes); }
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+};
+
+class MemoryStore : public ImageStore {
+ public:
+  MemoryStore(int64_t bytes, Admission admission) : admission_(admission), secret_(random_secret()), state_(bytes) {}
+
+  bool copy(const ContentHash& key, const CachedPart& part, void* out) override {
+    std::shared_ptr<Image> image;
+    {
+      State& state = state_;
+      std::lock_guard<std::mutex> lock(state.mutex);
+      ++state.clock;
+      const auto found = state.images.find(key);
+      if (found == state.images.end()) return false;
+      image = found->second;
+      image->used = state.clock;
+    }
+    if (image->item_bytes != part.item_bytes || !part.fits(image->shape)) return false;
+    copy_part(image->data, image->shape, part, out);
+    return true;
+  }
+
+  std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
+    const int64_t bytes = in_pages(bytes_of(shape, item_bytes));
+    State& state = state_;
+    std::lock_guard<std::mutex> lock(state.mutex);
+    if (bytes > state.arena->limit() || state.images.count(key) || state.decoding.count(key)) return nullptr;
+    uint8_t* place = state.arena->take(bytes);
+    if (place == nullptr && admission_ == Admission::largest) place = in_place_of_smaller(state, bytes);
+    if (place == nullptr) {
+      const EpochWatch::Event event = state.watch.refused(key);
+      if (event == EpochWatch::began) state.watch_began = state.clock;
+      if (event == EpochWatch::over) {
+        drop_unused(state, state.watch_began);
+        place = state.arena->take(bytes);
+      }
+      if (place == nullptr) return nullptr;
+    }
+    state.decoding.insert(key);
+    return std::make_unique<MemorySlot>(*this, key, std::make_shared<Image>(state.arena, place, bytes, shape, item_bytes));
+  }
+
+  void clear() override {
+    State& state = state_;
+    std::lock_guard<std::mutex> lock(state.mutex);
+    state.images.clear();
+    state.by_size.clear();
+  }
+
+  StoreCounts counts() override {
+    State& state = state_;
+    std::lock_guard<std::mutex> lock(state.mutex);
+    return {static_cast<int64_t>(state.images.size()), state.arena->used(), state.stored, state.evicted, 0};
+  }
+
+  HashSecret secret() const override { return secret_; }
+
+  // The child goes on with the parent's images, whose pages both share.
+  void before_fork() override {
+    state_.mutex.lock();
+    state_.arena->lock();
+  }
+  void after_fork(bool child) override {
+    if (child) state_.decoding.clear();
+    state_.arena->unlock();
+    state_.mutex.unlock();
+  }
+
+ private:
+  struct State {
+    explicit State(int64_t bytes) : arena(std::make_shared<Arena>(bytes)) {}
+
+    std::mutex mutex;
+    std::shared_ptr<Arena> arena;
+    std::unordered_map<ContentHash, std::shared_ptr<Image>, HashOfContentHash> images;
+    std::set<std::pair<int64_t, ContentHash>> by_size;
+    std::unordered_set<ContentHash, HashOfContentHash> decoding;
+    EpochWatch watch;
+    uint64_t clock = 0, watch_began = 0;
+    int64_t stored = 0, evicted = 0;
+  };
+
+  class MemorySlot : public Slot {
+   public:
+    MemorySlot(MemoryStore& store, const ContentHash& key, std::shared_ptr<Image> image)
+        : state_(store.state_), key_(key), image_(std::move(image)) {}
+    ~MemorySlot() override {
+      std::lock_guard<std::mutex> lock(state_.mutex);
+      state_.decoding.erase(key_);
+    }
+    uint8_t* data() override { return image_->data; }
+    void commit() override {
+      std::lock_guard<std::mutex> lock(state_.mutex);
+      image_->used = state_.clock;
+      if (!state_.images.emplace(key_, image_).second) return;
+      state_.by_size.emplace(image_->bytes, key_);
+      ++state_.stored;
+    }
+
+   private:
+    State& state_;
+    const ContentHash key_;
+    std::shared_ptr<Image> image_;
+  };
+
+  static void drop(State& state, const ContentHash& key) {
+    const auto found = state.images.find(key);
+    state.by_size.erase({found->second->bytes, key});
+    state.images.erase(found);
+    ++state.evicted;
+  }
+
+  // Only as many as are needed, and none unless they are enough.
+  static uint8_t* in_place_of_smaller(State& state, int64_t bytes) {
+    int64_t missing = bytes - (state.arena->limit() - state.arena->used());
+    int64_t smaller = 0;
+    for (auto one = state.by_size.begin(); one != state.by_size.end() && one->first < bytes && smaller < missing; ++one) smaller += one->first;
+    if (smaller < missing) return nullptr;
+    while (missing > 0) {
+      const auto [size, key] = *state.by_size.begin();
+      drop(state, key);
+      missing -= size;
+    }
+    return state.arena->take(bytes);  // null while another thread still copies what was dropped
+  }
+
+  static void drop_unused(State& state, uint64_t since) {
+    for (auto one = state.images.begin(); one != state.images.end();) {
+      if (one->second->used < since) {
+        state.by_size.erase({one->second->bytes, one->first});
+        one = state.images.erase(one);
+        ++state.evicted;
+      } else {
+        ++one;
+      }
+    }
+  }
+
+  const Admission admission_;
+  const HashSecret secret_;
+  State state_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageStore> make_memory_store(int64_t bytes, Admission admission) { return std::make_unique<MemoryStore>(bytes, admission); }
+
+}  // namespace ndd

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sampling planes of one channel with AVX2, eight pixels at a time: nearest pixels of four bytes, and linearly bytes and float32. The points of a row are the
+// same for all planes of an image, so that where they read is computed once.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "ndd/simd.h"
+#include "ndd/warp/warp.h"
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+#include <immintrin.h>
+#endif
+
+namespace ndd::warp {
+
+struct PlaneShape {
+  bool usable = false;  // this machine and this image can take the fast path
+  int32_t width = 0, height = 0;
+  Border border = Border::constant;
+};
+
+// Of bytes or float32.
+struct SampledPlane {
+  const char* data;
+  char* out;
+  float fill;
+};
+
+inline PlaneShape linear_shape(int64_t width, int64_t height, Border border) {
+  PlaneShape shape{false, static_cast<int32_t>(width), static_cast<int32_t>(height), border};
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  shape.usable = cpu_isa() != Isa::base && width >= 4 && height >= 2 && width * height < INT32_MAX;
+#endif
+  return shape;
+}
+
+#if defined(__x86_64__) && !defined(__CUDACC__)
+
+inline bool gathers_pixels() { return cpu_isa() != Isa::base; }
+
+// Without fma, which gcc would make of a product and a sum: the results are those of the general path.
+#define NDD_AVX2 __attribute__((target("avx2")))
+
+// Pixels of four bytes; `fill` where the number is negative.
+NDD_AVX2 inline void gather_pixels(const char* data, const int32_t* pixels, int64_t n, const char* fill, char* out) {
+  int32_t value;
+  std::memcpy(&value, fill, sizeof(value));
+  const __m256i outside = _mm256_set1_epi32(value);
+  int64_t j = 0;
+  for (; j + 8 <= n; j += 8) {
+    const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixels + j));
+    const __m256i mask = _mm256_cmpgt_epi32(at, _mm256_set1_epi32(-1));
+    const __m256i found = _mm256_mask_i32gather_epi32(outside, reinterpret_cast<const int*>(data), at, mask, 4);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 4 * j), found);
+  }
+  for (; j < n; ++j) std::memcpy(out + 4 * j, pixels[j] < 0 ? fill : data + 4 * int64_t{pixels[j]}, 4);
+}
+
+struct Corners {
+  __m256 value[4];  // upper left, upper right, lower left, lower right
+};
+
+// Pairs of neighbours: a gather of eight elements takes as long as eight loads, and there would be four.
+NDD_AVX2 inline __m256 load_pairs(const float* data, const int32_t* at) {
+  const auto two = [&](int32_t first, int32_t second) __attribute__((always_inline, target("avx2"))) {
+    const __m128 low = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(data + first));
+    return _mm_loadh_pi(low, reinterpret_cast<const __m64*>(data + second));
+  };
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(two(at[0], at[1])), two(at[4], at[5]), 1);
+}
+
+NDD_AVX2 inline Corners gather_corners(const float* data, int32_t width, __m256i offset) {
+  alignas(32) int32_t at[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(at), offset);
+  const __m256 a = load_pairs(data, at), b = load_pairs(data, at + 2), c = load_pairs(data + width, at), d = load_pairs(data + width, at + 2);
+  return {{_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd), _mm256_shuffle_ps(c, d, 0x88), _mm256_shuffle_ps(c, d, 0xdd)}};
+}
+
+// Both neighbours of a row are in the four bytes from the left one on.
+NDD_AVX2 inline Corners gather_corners(const uint8_t* data, int32_t width, __m256i offset) {
+  const __m256i byte = _mm256_set1_epi32(255), top = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data), offset, 1);
+  const __m256i bottom = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data + width), offset, 1);
+  return {{_mm256_cvtepi32_ps(_mm256_and_si256(top, byte)), _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(top, 8), byte)),
+           _mm256_cvtepi32_ps(_mm256_and_si256(bottom, byte)), _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(bottom, 8), byte))}};
+}
+
+NDD_AVX2 inline void store8(__m256 values, float* out) { _mm256_storeu_ps(out, values); }
+NDD_AVX2 inline void store8(__m256 values, uint8_t* out) {  // rounded half to even, as torch does
+  const __m256i levels = _mm256_cvtps_epi32(values);
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(levels), _mm256_extracti128_si256(levels, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(words, words));
+}
+
+// Samples pixels [0, n) of `count` planes; `slow(j)` does pixel j of all planes where its neighbours lie on both sides of the border. n >= 8.
+template <class T, class Slow>
+NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const float* ys, int64_t n, const SampledPlane* planes, int64_t count,
+                            Slow slow) {
+  const __m256 half = _mm256_set1_ps(0.5f), zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1.0f), minus = _mm256_set1_ps(-1.0f);
+  const __m256 last_x = _mm256_set1_ps(static_cast<float>(shape.width - 1)), last_y = _mm256_set1_ps(static_cast<float>(shape.height - 1));
+  const __m256i max_x = _mm256_set1_epi32(shape.width - 2), max_y = _mm256_set1_epi32(shape.height - 2), row = _mm256_set1_epi32(shape.width);
+  // Four bytes from the last of these on do not pass the end of the plane.
+  const __m256i max_offset = _mm256_set1_epi32(shape.width * (shape.height - 1) - (sizeof(T) == 1 ? 4 : 2));
+  const auto within = [&](__m256 low, __m256 high, __m256 v) __attribute__((always_inline, target("avx2"))) {
+    return _mm256_and_ps(_mm256_cmp_ps(v, low, _CMP_GE_OQ), _mm256_cmp_ps(v, high, _CMP_LE_OQ));
+  };
+  const bool clamps = shape.border == Border::replicate, fills = shape.border == Border::constant;
+
+  for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {
+    __m256 x = _mm256_sub_ps(_mm256_loadu_ps(xs + j), half), y = _mm256_sub_ps(_mm256_loadu_ps(ys + j), half), inside = zero;
+    int there = 0xff, others = 0;
+    if (!clamps) {
+      inside = _mm256_and_ps(within(zero, last_x, x), within(zero, last_y, y));
+      there = _mm256_movemask_ps(inside);
+      others = ~there & 0xff;
+      if (others != 0 && fills)
+        others &= _mm256_movemask_ps(_mm256_and_ps(within(minus, _mm256_add_ps(last_x, one), x), within(minus, _mm256_add_ps(last_y, one), y)));
+    }
+    if (there == 0) {
+      for (int64_t p = 0; p < count; ++p) store8(_mm256_set1_ps(planes[p].fill), reinterpret_cast<T*>(planes[p].out) + j);
+    } else {
+      x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // max returns its second operand for a NaN
+      y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
+      const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
+      const __m256i wanted = _mm256_add_epi32(_mm256_mullo_epi32(iy, row), ix), offset = _mm256_min_epi32(wanted, max_offset);
+      if (sizeof(T) == 1) others |= there & _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(wanted, max_offset)));
+      const __m256 wx = _mm256_sub_ps(x, _mm256_cvtepi32_ps(ix)), wy = _mm256_sub_ps(y, _mm256_cvtepi32_ps(iy));
+      for (int64_t p = 0; p < count; ++p) {
+        const Corners c = gather_corners(reinterpret_cast<const T*>(planes[p].data), shape.width, offset);
+        const __m256 above = _mm256_add_ps(c.value[0], _mm256_mul_ps(_mm256_sub_ps(c.value[1], c.value[0]), wx));
+        const __m256 below = _mm256_add_ps(c.value[2], _mm256_mul_ps(_mm256_sub_ps(c.value[3], c.value[2]), wx));
+        __m256 value = _mm256_add_ps(above, _mm256_mul_ps(_mm256_sub_ps(below, above), wy));
+        if (there != 0xff) value = _mm256_blendv_ps(_mm256_set1_ps(planes[p].fill), value, inside);
+        store8(value, reinterpret_cast<T*>(planes[p].out) + j);
+      }
+    }
+    for (; others != 0; others &= others - 1) slow(j + __builtin_ctz(others));
+  }
+}
+
+#undef NDD_AVX2
+
+#else
+
+inline bool gathers_pixels() { return false; }
+inline void gather_pixels(const char*, const int32_t*, int64_t, const char*, char*) {}
+
+template <class T, class Slow>
+void linear_planes(const PlaneShape&, const float*, const float*, int64_t, const SampledPlane*, int64_t, Slow) {}
+
+#endif
+
+}  // namespace ndd::warp

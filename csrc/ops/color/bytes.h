@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of some operators on one uint8 image on the CPU, for those that do several steps at once: in, out and what lies between are never the same memory.
+#pragma once
+
+#include <cstdint>
+
+#include "ndd/color/planes.h"
+
+namespace ndd {
+
+// A step of color_jitter; `kind` is 0 for brightness, 1 for contrast, 2 for saturation, 3 for hue.
+void jitter_bytes(const ColorImage& image, int32_t kind, double factor, const uint8_t* in, uint8_t* out);
+
+// autocontrast, and equalize by Pillow's rule, of interleaved channels.
+void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out);
+void equalize_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out);
+
+// sharpness of interleaved channels.
+void sharpen_bytes(const uint8_t* in, int64_t height, int64_t width, int64_t channels, double factor, uint8_t* out);
+
+}  // namespace ndd

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/geometry/window.h"
+
+namespace ndd {
+namespace {
+
+void slice(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad, const std::string& layout,
+           const Tensor& output, const MaybeTensor& output_shapes) {
+  copy_windows("slice", input, input_shapes, start, fill_values, pad, layout, output, output_shapes);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(slice, ndd::slice)

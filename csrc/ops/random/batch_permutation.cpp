@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+#include <utility>
+
+#include "ndd/kernel.h"
+#include "ndd/random/random.h"
+#include "ndd/stream/host_output.h"
+
+namespace ndd {
+namespace {
+
+// A number below `count`, all equally likely: Lemire, "Fast random integer generation in an interval", 2019.
+uint32_t below(Philox& stream, uint32_t count) {
+  uint64_t product = uint64_t{stream.next()} * count;
+  if (static_cast<uint32_t>(product) < count) {
+    const uint32_t excess = (0u - count) % count;
+    while (static_cast<uint32_t>(product) < excess) product = uint64_t{stream.next()} * count;
+  }
+  return static_cast<uint32_t>(product >> 32);
+}
+
+void shuffle(Philox& stream, int32_t count, int32_t* numbers) {
+  std::iota(numbers, numbers + count, 0);
+  for (int32_t k = count - 1; k > 0; --k) std::swap(numbers[k], numbers[below(stream, static_cast<uint32_t>(k) + 1)]);
+}
+
+bool has_fixed_point(int32_t count, const int32_t* numbers) {
+  for (int32_t k = 0; k < count; ++k)
+    if (numbers[k] == k) return true;
+  return false;
+}
+
+void draw(Philox stream, bool repetitions, bool no_fixed_points, int32_t count, int32_t* numbers) {
+  const bool avoid = no_fixed_points && count > 1;
+  if (!repetitions) {
+    // One permutation in e has no fixed point, however many numbers there are.
+    do shuffle(stream, count, numbers);
+    while (avoid && has_fixed_point(count, numbers));
+    return;
+  }
+  for (int32_t k = 0; k < count; ++k) {
+    numbers[k] = static_cast<int32_t>(below(stream, static_cast<uint32_t>(count - (avoid ? 1 : 0))));
+    if (avoid && numbers[k] >= k) ++numbers[k];
+  }
+}
+
+void batch_permutation(bool allow_repetitions, bool no_fixed_points, const Tensor& words, const Tensor& output, const MaybeTensor&) {
+  const std::string op = "batch_permutation";
+  const int64_t* drawn = drawn_words(op, words);
+  const auto count = static_cast<int32_t>(output.numel());
+  compute_on_host<int32_t>(op, count > 0 ? 1 : 0, 10.0 * count, {words}, output,
+                           [=](int64_t, int32_t* numbers) { draw(Philox(drawn, 0), allow_repetitions, no_fixed_points, count, numbers); });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(batch_permutation, ndd::batch_permutation)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/random/random.h"
+#include "ndd/stream/host_output.h"
+
+namespace ndd {
+namespace {
+
+std::string at(int64_t d, int64_t i) { return " in dimension " + std::to_string(d) + " of sample " + std::to_string(i); }
+
+// Where the window may start in one dimension, so that it holds the region, or the region holds it, and both lie within the input.
+void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_shape, const Tensor& roi_start, const MaybeTensor& roi_end,
+                     const MaybeTensor& roi_shape, const MaybeTensor& in_shape, const Tensor& words, const Tensor& output, const MaybeTensor&) {
+  const std::string op = "roi_random_crop";
+  const int64_t samples = output.size(0), dims = output.size(1);
+  const int64_t* drawn = drawn_words(op, words);
+  using Numbers = Args<int64_t>;
+  const Numbers crops(crop_shape), starts(roi_start), ends(roi_end ? *roi_end : *roi_shape);
+  const std::optional<Numbers> inputs = in_shape ? std::optional<Numbers>(*in_shape) : std::nullopt;
+  const bool end_is_shape = !roi_end;
+  const auto of = [](const Numbers& numbers, int64_t i, int64_t d) { return numbers(i, numbers.cols() > 1 ? d : 0); };
+  compute_on_host<int64_t>(op, samples, 20.0 * static_cast<double>(dims), {words}, output, [=](int64_t i, int64_t* out) {
+    Philox stream(drawn, i);
+    for (int64_t d = 0; d < dims; ++d) {
+      const int64_t crop = of(crops, i, d), start = of(starts, i, d), end = of(ends, i, d) + (end_is_shape ? start : 0);
+      int64_t first = std::min(start, end - crop), last = std::max(start, end - crop);
+      if (inputs) {
+        const int64_t size = of(*inputs, i, d);
+        if (crop > size) fail(op, ": crop_shape is larger than the input: ", crop, " and ", size, at(d, i));
+        if (start < 0 || end > size) fail(op, ": the region of interest leaves the input: it is ", start, " to ", end, " of ", size, at(d, i));
+        first = std::max<int64_t>(first, 0);
+        last = std::max(first, std::min(last, size - crop));
+      }
+      const uint64_t count = static_cast<uint64_t>(last - first) + 1;
+      out[i * dims + d] = first + static_cast<int64_t>(uint64_t{stream.next()} * count >> 32);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(roi_random_crop, ndd::roi_random_crop)

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// cat and stack: what lies behind the axis is a run in each input, and the runs of all inputs follow each other.
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+
+namespace ndd {
+namespace {
+
+void join(const std::string& op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
+          const MaybeTensor& output_shapes) {
+  std::vector<Samples> ins;
+  for (size_t k = 0; k < inputs.size(); ++k) ins.emplace_back(inputs[k], shapes[k].dim() == 2 ? MaybeTensor(shapes[k]) : std::nullopt);
+  const Samples out(output, output_shapes);
+  run_slices(op, ins[0], out, true, [=](int64_t i, SliceBatch& batch) {
+    batch.channels.resize(1);
+    int64_t count = 1, position = 0;
+    for (int64_t d = 0; d < axis; ++d) count *= out.shape(i)[d];
+    if (out.volume(i) == 0) return;
+    const int64_t step = out.volume(i) / count;
+    for (const Samples& in : ins) {
+      const int64_t length = in.volume(i) / count;
+      if (length > 0)
+        batch.slices.push_back(run_slice(in.data(i), static_cast<char*>(out.data(i)) + position * out.item_bytes(), count, length, step));
+      position += length;
+    }
+  });
+}
+
+void cat(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output, const MaybeTensor& output_shapes) {
+  join("cat", inputs, shapes, axis, output, output_shapes);
+}
+
+void stack(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
+           const MaybeTensor& output_shapes) {
+  join("stack", inputs, shapes, axis, output, output_shapes);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(cat, ndd::cat)
+NDD_HOST_KERNELS(stack, ndd::stack)

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+
+namespace ndd {
+namespace {
+
+void copy(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  run_slices("copy", in, out, true, [=](int64_t i, SliceBatch& batch) {
+    batch.channels.resize(1);
+    const int64_t volume = in.volume(i);
+    batch.slices.push_back(run_slice(in.data(i), out.data(i), 1, volume, volume));
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(copy, ndd::copy)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays of one value, or of a smaller array that is broadcast as in NumPy.
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+
+namespace ndd {
+namespace {
+
+void broadcast(const std::string& op, const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(value, value_shapes), out(output, output_shapes);
+  const int ndim = static_cast<int>(out.ndim()), missing = ndim - static_cast<int>(in.ndim());
+  check_slice_dims(ndim);
+  run_slices(op, in, out, true, [=](int64_t i, SliceBatch& batch) {
+    batch.channels.resize(1);
+    const int64_t k = in.size() == 1 ? 0 : i, *from = in.shape(k), *to = out.shape(i);
+    Slice slice;
+    slice.in = in.data(k);
+    slice.out = out.data(i);
+    slice.ndim = ndim;
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; --d) {
+      const int64_t extent = d < missing ? 1 : from[d - missing];
+      slice.extent[d] = slice.end[d] = to[d];
+      slice.begin[d] = 0;
+      slice.stride[d] = extent == 1 ? 0 : stride;
+      stride *= extent;
+    }
+    batch.slices.push_back(slice);
+  });
+}
+
+void zeros(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("zeros", value, std::nullopt, output, output_shapes);
+}
+void ones(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("ones", value, std::nullopt, output, output_shapes);
+}
+void full(const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("full", value, value_shapes, output, output_shapes);
+}
+
+// Only the shape of `like` counts, which Python has used.
+void zeros_like(const Tensor&, const MaybeTensor&, const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("zeros_like", value, std::nullopt, output, output_shapes);
+}
+void ones_like(const Tensor&, const MaybeTensor&, const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast("ones_like", value, std::nullopt, output, output_shapes);
+}
+void full_like(const Tensor&, const MaybeTensor&, const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output,
+               const MaybeTensor& output_shapes) {
+  broadcast("full_like", value, value_shapes, output, output_shapes);
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(zeros, ndd::zeros)
+NDD_HOST_KERNELS(ones, ndd::ones)
+NDD_HOST_KERNELS(full, ndd::full)
+NDD_HOST_KERNELS(zeros_like, ndd::zeros_like)
+NDD_HOST_KERNELS(ones_like, ndd::ones_like)
+NDD_HOST_KERNELS(full_like, ndd::full_like)

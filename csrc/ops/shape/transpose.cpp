@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+
+namespace ndd {
+namespace {
+
+// Axis d of the output is axis order[d] of the input; `order` is digits.
+void transpose(const Tensor& input, const MaybeTensor& input_shapes, const std::string& order, const Tensor& output,
+               const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const int ndim = static_cast<int>(in.ndim());
+  check_slice_dims(ndim);
+  run_slices("transpose", in, out, true, [=](int64_t i, SliceBatch& batch) {
+    int axes[kSliceDims];
+    for (int d = 0; d < ndim; ++d) axes[d] = order[d] - '0';
+    batch.channels.resize(1);
+    batch.slices.push_back(
+        window_slice(in.data(i), in.shape(i), out.data(i), out.shape(i), axes, ndim, [](int) { return 0; }, [](int) { return false; }));
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(transpose, ndd::transpose)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What indexing is made of: sample i of the output is a part of sample index[i] of the input (of sample i without an index), from `starts` in steps
+// of `steps`, which have one row for all samples or one for each. A step of 0 picks one position and drops the axis.
+#include "ndd/args.h"
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+
+namespace ndd {
+namespace {
+
+struct Axis {
+  int64_t extent, stride;
+};
+
+// Axes of one element are dropped and those that one stride covers are merged: what is left are the axes that the driver must walk.
+void add_axis(std::vector<Axis>& axes, Axis axis) {
+  if (axis.extent == 1) return;
+  if (!axes.empty() && axes.back().stride == axis.extent * axis.stride) axes.back() = {axes.back().extent * axis.extent, axis.stride};
+  else axes.push_back(axis);
+}
+
+// A slice for every position of the axes that the driver has no room for: rarely more than one.
+void add_slices(SliceBatch& batch, const Axis* axes, int ndim, const char* in, char* out, int64_t item) {
+  if (ndim > kSliceDims) {
+    int64_t volume = item;
+    for (int d = 1; d < ndim; ++d) volume *= axes[d].extent;
+    for (int64_t k = 0; k < axes->extent; ++k) add_slices(batch, axes + 1, ndim - 1, in + k * axes->stride * item, out + k * volume, item);
+    return;
+  }
+  Slice slice;
+  slice.in = in;
+  slice.out = out;
+  for (int d = 0; d < ndim; ++d) {
+    slice.extent[d] = slice.end[d] = axes[d].extent;
+    slice.stride[d] = axes[d].stride;
+    slice.begin[d] = 0;
+  }
+  slice.ndim = ndim;
+  batch.slices.push_back(slice);
+}
+
+void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& index, const Tensor& starts, const Tensor& steps,
+          const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const std::optional<Args<int64_t>> chosen = index ? std::optional<Args<int64_t>>(*index) : std::nullopt;
+  const Args<int64_t> first(starts), step(steps);
+  run_slices("take", out.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {
+    batch.channels.resize(1);
+    if (out.volume(i) == 0) return;
+    const int64_t source = chosen ? (*chosen)(i) : i, *shape = in.shape(source), *extents = out.shape(i);
+    const auto* from = static_cast<const char*>(in.data(source));
+    std::vector<Axis> axes;
+    int64_t stride = in.volume(source);
+    for (int64_t d = 0; d < in.ndim(); ++d) {
+      stride /= shape[d];
+      from += first(i, d) * stride * in.item_bytes();
+      if (step(i, d) != 0) add_axis(axes, {*extents++, step(i, d) * stride});
+    }
+    add_slices(batch, axes.data(), static_cast<int>(axes.size()), from, static_cast<char*>(out.data(i)), in.item_bytes());
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_HOST_KERNELS(take, ndd::take)

@@ -1,0 +1,22 @@
+"""Read a COCO data set, and flip and shrink images with their boxes."""
+
+import sys
+
+import torch_ndd as ndd
+
+root, annotations = sys.argv[1:]
+reader = ndd.readers.COCO(file_root=root, annotations_file=annotations, ltrb=True, ratio=True, shuffle_after_epoch=True)
+
+
+def augment(jpegs, boxes, labels):
+    mirrored = ndd.random.coin_flip(batch_size=jpegs.batch_size)
+    images = ndd.flip(ndd.decoders.image(jpegs), horizontal=mirrored)
+    boxes = ndd.bb_flip(boxes, ltrb=True, horizontal=mirrored)
+    return ndd.resize(images, size=[96, 96]), boxes, labels
+
+
+loader = ndd.DataLoader(reader, augment, batch_size=4)
+for images, boxes, _ in loader:  # boxes and labels are lists: each image has its own number of them
+    print(tuple(images.shape), [tuple(one.shape) for one in boxes])
+first, boxes, labels = next(iter(loader))
+ndd.show(first, "detection.png" if len(sys.argv) > 3 else None, boxes=boxes, labels=[str(len(one)) for one in labels])

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``torch.compile`` must know about our functions, told when torch's compiler is imported.
+
+The decorators of ``torch.compiler`` import ``torch._dynamo``, which takes as long as torch itself, 1.5 s, also in programs that never compile.
+Those of this module do the same when the program imports it.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMPILER = "torch._dynamo"
+_waiting: list[Callable[[], Any]] = []
+
+
+def allow_in_graph(function: F) -> F:
+    """Let compiled graphs call a function as it is, like ``torch.compiler.allow_in_graph``.
+
+    >>> allow_in_graph(twice := lambda x: 2 * x) is twice
+    True
+    """
+    _when_imported(lambda: torch.compiler.allow_in_graph(function))
+    return function
+
+
+def assume_constant_result(function: F) -> F:
+    """Call a function while a graph is traced, like ``torch.compiler.assume_constant_result``.
+
+    >>> assume_constant_result(test := lambda: 1) is test
+    True
+    """
+    _when_imported(lambda: torch.compiler.assume_constant_result(function))
+    return function
+
+
+def disable(function: F, reason: str) -> F:
+    """Exclude a function, and what it calls, from compilation, like ``torch.compiler.disable``.
+
+    >>> disable(lambda x: x + 1, "it is short")(2)
+    3
+    """
+    chosen: list[Callable[..., Any]] = [function]
+    _when_imported(lambda: chosen.__setitem__(0, torch.compiler.disable(function, reason=reason)))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return chosen[0](*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def _when_imported(action: Callable[[], Any]) -> None:
+    if _finder in sys.meta_path:
+        _waiting.append(action)
+    else:
+        action()
+
+
+class _Loader(Loader):
+    """The compiler's own loader, and then the actions that wait for it."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        if _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
+        while _waiting:
+            _waiting.pop()()
+
+
+class _Finder(MetaPathFinder):
+    """Finds the compiler where the other finders do, with our loader."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != _COMPILER:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and (found := finder.find_spec(fullname, path, target)) is not None:
+                if found.loader is not None:
+                    found.loader = _Loader(found.loader)
+                return found
+        return None
+
+
+_finder = _Finder()
+if _COMPILER not in sys.modules:
+    sys.meta_path.insert(0, _finder)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python functions as work of the CPU stream: they run on threads of Python when their inputs are complete, and kernels wait for them."""
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import context, native, shutdown
+from .modes import EvalMode, current_mode
+from .pending import KINDS, Pending
+from .pools import get_num_threads
+from .workers import Workers
+
+# A fork waits so long for functions that run; a longer one fails in the child.
+_SECONDS_AT_FORK = 10.0
+
+_INPUTS_FAILED = -1  # ndd_external_done
+
+
+class _Local(threading.local):
+    works = False  # this thread runs a function
+
+
+_local = _Local()
+_changed = threading.Condition()
+_tasks: "set[_Task]" = set()  # that have not ended
+_workers: Workers | None = None
+_threads = 0
+
+
+class HostWork(Pending):
+    """The pending calls of a Python function, one per sample."""
+
+    def __init__(self, handle: int, reads: list[Pending], sources: Sequence[str]) -> None:
+        super().__init__(handle, reads, sources)
+        self.errors: dict[int, BaseException] = {}  # by sample
+
+    def origin_of_error(self) -> BaseException | None:
+        """Return what the function raised for the first sample that failed."""
+        return self.errors[min(self.errors)] if self.errors else None
+
+
+class _Task:
+    """One call of an operator: threads take its samples in their order."""
+
+    def __init__(self, work: HostWork, op: str, samples: int, function: Callable[[int], None], reads: Sequence[Pending]) -> None:
+        self._work, self._op, self._samples, self._function, self._reads = work, op, samples, function, list(reads)
+        self._next = itertools.count()
+        self._open = samples
+        with _changed:
+            _tasks.add(self)
+
+    def run(self) -> None:
+        """Run samples until none is left."""
+        before, _local.works = _local.works, True
+        try:
+            for read in self._reads:
+                if not read.succeeded():
+                    self._report(0, self._samples, _INPUTS_FAILED, "", 0)
+                    return
+            while (i := next(self._next)) < self._samples:
+                self._run_one(i)
+        finally:
+            _local.works = before
+
+    def _run_one(self, i: int) -> None:
+        begin, kind, text = time.perf_counter_ns(), 0, ""
+        try:
+            self._function(i)
+        except BaseException as error:  # also SystemExit: the thread belongs to nobody who could handle it
+            self._work.errors[i] = error
+            kind = 1 + next((k for k, one in enumerate(KINDS) if k and isinstance(error, one)), 0)
+            text = f"{self._op}: sample {i}: {type(error).__name__}: {error}{_place(error)}"
+        self._report(i, 1, kind, text, time.perf_counter_ns() - begin)
+
+    def _report(self, first: int, count: int, kind: int, text: str, nanoseconds: int) -> None:
+        native.external_done(self._work.handle, first, count, kind, text.encode(errors="replace"), nanoseconds)
+        with _changed:
+            self._open -= count
+            if self._open <= 0:
+                _tasks.discard(self)
+                _changed.notify_all()
+
+
+def _place(error: BaseException) -> str:
+    """Return the line that raised an error, as the end of a message."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return ""
+    code = frame.tb_frame.f_code
+    return f" ({os.path.basename(code.co_filename)}:{frame.tb_lineno}, in {code.co_name})"
+
+
+def _pool() -> Workers:
+    global _workers, _threads
+    threads = max(1, get_num_threads())
+    if _workers is None or _threads != threads:
+        if _workers is not None:
+            _workers.shutdown(wait=False)
+        _workers, _threads = Workers(threads, "torch_ndd functions"), threads
+    return _workers
+
+
+def queue(
+    op: str, samples: int, function: Callable[[int], None], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+) -> Any:
+    """Call ``function(i)`` for every sample, on threads of Python, when the work in ``reads`` has ended. Return the pending work, None if it is done.
+
+    A function that is called by another one of this module runs at once, on the same thread, so that threads never wait for each other.
+
+    Args:
+        op: Name of the operator, for errors and statistics.
+        samples: Number of samples.
+        function: It raises whatever is wrong with its sample.
+        reads: Work that fills the inputs.
+        external: The user may overwrite memory that is read after the call.
+        sources: The source of each sample, for errors.
+    """
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if not samples:
+        return None
+    try:
+        native.begin(2, None, 0)
+        for pending, sample in reads:
+            native.depend(pending.handle, sample)
+        native.external(op.encode(), samples)
+        handle = native.end()
+    except BaseException:
+        native.release(native.end() & ~1)
+        raise
+    inputs = [pending for pending, _ in reads]
+    work = HostWork(handle & ~1, inputs, sources)
+    task = _Task(work, op, samples, function, inputs)
+    if _local.works:
+        task.run()
+    else:
+        pool = _pool()
+        for _ in range(min(samples, _threads)):
+            pool.submit(task.run)
+    if external or current_mode() >= EvalMode.sync_cpu:
+        work.end_of_call()
+        return None
+    context.register(work)
+    return work
+
+
+def _before_fork() -> None:
+    """Wait for functions that run: a child has none of the threads."""
+    if not _local.works:
+        with _changed:
+            _changed.wait_for(lambda: not _tasks, _SECONDS_AT_FORK)
+
+
+def _in_child() -> None:
+    global _workers, _changed
+    _workers, _changed = None, threading.Condition()
+    _tasks.clear()
+    _local.works = False
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``torchvision``: the transforms of ``nvidia.dali.experimental.torchvision``."""

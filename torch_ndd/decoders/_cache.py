@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``decoders.cache``: decoded images in memory or in a folder, for the decoders' next epochs."""
+
+import atexit
+import ctypes
+import functools
+import importlib.metadata
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .._core import native
+from .._core.dynamo import assume_constant_result
+
+ADMISSIONS = ("first", "largest")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+_FORMAT = "torch_ndd-images-1"  # of the folder
+
+
+class CacheStats(NamedTuple):
+    """What a cache holds, and what it has done in this process."""
+
+    hits: int
+    """Images that were copied from the cache."""
+    misses: int
+    """Images that were decoded."""
+    images: int
+    """Images in the cache; in a folder those of all processes."""
+    bytes: int
+    """Bytes that they take, in memory pages or blocks of the disk; never more than ``size``."""
+    stored: int
+    """Images that were added."""
+    evicted: int
+    """Images that were removed: for larger ones, or because an epoch did not use them."""
+    damaged: int
+    """Files of the folder that were not what had been written, and were removed."""
+
+
+class Cache:
+    """A cache of decoded images, made by :func:`decoders.cache`.
+
+    Attributes:
+        size: The most bytes that the images take.
+        folder: Where they are; None for memory.
+        admission, threshold, shorter: See :func:`decoders.cache`.
+    """
+
+    def __init__(self, size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> None:
+        self.size, self.folder, self.admission, self.threshold, self.shorter = size, folder, admission, threshold, shorter
+        place = b"" if folder is None else os.fsencode(folder)
+        handle = native.cache_make(size, place, admission == "largest", threshold, shorter or 0, _version().encode())
+        if not handle:
+            error = MemoryError if folder is None else RuntimeError
+            raise error(native.cache_text().decode(errors="replace"))
+        self._handle = native.owned(handle, native.OF_CACHE)
+        self._number = native.cache_number(handle)
+        self._warned = False
+
+    def __reduce__(self) -> Any:
+        return _again, (self.size, self.folder, self.admission, self.threshold, self.shorter)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        held = self.stats
+        return f"<cache {where}: {held.images} images, {held.bytes} of {self.size} bytes>"
+
+    @property
+    def stats(self) -> CacheStats:
+        """What the cache holds, and what it has done."""
+        counts = (ctypes.c_int64 * 7)()
+        native.cache_counts(self._number, counts)
+        return CacheStats(*counts)
+
+    def clear(self) -> None:
+        """Remove all images, those of other processes in the folder too."""
+        native.cache_clear(self._number)
+
+    def warn_of_trouble(self) -> None:
+        """Warn once when the folder takes no more images."""
+        if not self._warned and (text := native.cache_trouble(self._number)):
+            self._warned = True
+            warnings.warn(f"{text.decode(errors='replace')}; images that are not in the cache are decoded", RuntimeWarning, stacklevel=2)
+
+
+def cache(
+    size: int | str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    admission: str = "first",
+    threshold: int = 0,
+    shorter: int | None = None,
+) -> Cache:
+    """Keep decoded images, so that later epochs copy them instead of decoding them again: ``decoders.image(files, cache=cache)``.
+
+    The decoders' results are the same bit for bit with and without a cache. Crops are copied out of the whole image, which is decoded for the
+    cache when the file comes for the first time; where it is not admitted, only the crop is decoded. An image is found by a 128-bit hash of its
+    file's bytes and the decoding arguments, so a changed file is another image. When a full cache has refused new images for an epoch, the images
+    that were not used in it make room.
+
+    In memory, the images belong to the process. A folder is for all processes of a machine and for later runs; ``/dev/shm`` shares memory. Each of
+    its files is verified whenever it is read, and replaced if it is damaged; processes may be killed at any time. When the disk is full, the cache
+    stores no more images and warns once. The folder is private to its user and may be deleted between runs.
+
+    JPEG 2000 files are not kept, and nothing is with ``device="gpu"``.
+
+    Args:
+        size: the most bytes of the images, or a text such as "20GB" or "8GiB". An RGB image takes height * width * 3 bytes, rounded up to 4096.
+        folder: where to keep the images. It is made if there is none.
+        admission: "first" keeps what is decoded first, until the cache is full; "largest" replaces smaller images by larger ones.
+        threshold: keep only images of at least this many bytes.
+        shorter: reduce images to this length of the shorter side, as :func:`resize` does with ``resize_shorter`` and ``subpixel_scale=False``;
+            smaller ones stay as they are. **This is another result**: the decoders return the reduced image, and crops are parts of it, whether it
+            comes from the cache or not. For uint8 only.
+
+    Raises:
+        ValueError: a size, threshold or length that is not positive, another admission.
+        MemoryError: more than the machine's memory.
+        RuntimeError: a folder that cannot be made or written.
+
+    >>> import io
+    >>> import numpy as np
+    >>> import torch_ndd as ndd
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (4, 2), "red").save(file, "PNG")
+    >>> kept = ndd.decoders.cache("1MB")
+    >>> for epoch in range(3):
+    ...     image = ndd.decoders.image(np.frombuffer(file.getvalue(), np.uint8), cache=kept).evaluate()
+    >>> kept.stats.misses, kept.stats.hits
+    (1, 2)
+    """
+    if admission not in ADMISSIONS:
+        raise ValueError(f'decoders.cache: admission must be "first" or "largest", got {admission!r}')
+    most = size_in_bytes(size)
+    if threshold < 0:
+        raise ValueError(f"decoders.cache: threshold must not be negative, got {threshold}")
+    if shorter is not None and not 1 <= shorter <= 1 << 20:
+        raise ValueError(f"decoders.cache: shorter must be from 1 to {1 << 20} pixels, got {shorter}")
+    if folder is None:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if most > there:
+            raise MemoryError(f"decoders.cache: the machine has {there} bytes of memory, too few for size={most}; give a folder")
+        return Cache(most, None, admission, threshold, shorter)
+    place = Path(folder).absolute() / _FORMAT
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RuntimeError(f"decoders.cache: cannot make the folder {place}: {error}") from None
+    return Cache(most, place, admission, threshold, shorter)
+
+
+def _again(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
+    return cache(size, None if folder is None else folder.parent, admission=admission, threshold=threshold, shorter=shorter)
+
+
+def size_in_bytes(size: int | str) -> int:
+    """Return a number of bytes that may be a text with a unit. Raise ValueError unless it is positive."""
+    given = size
+    if isinstance(size, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
+        if found is None or found[2] not in _UNITS:
+            raise ValueError(f'decoders.cache: size must be a number of bytes or a text such as "20GB", got {given!r}')
+        size = int(float(found[1]) * _UNITS[found[2]])
+    if not 0 < size < 1 << 60:
+        raise ValueError(f"decoders.cache: size must be positive, got {given!r}")
+    return int(size)
+
+
+@functools.cache
+def _version() -> str:
+    """Return what decides about pixels besides the file and the arguments."""
+    from .. import __version__  # which has not been set yet while this module is imported
+
+    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _installed(name))]
+    return ", ".join((f"torch_ndd {__version__}", *codecs, torch.backends.cpu.get_cpu_capability()))
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+class CacheArguments(NamedTuple):
+    """The arguments of a decoder that speak of a cache."""
+
+    cache: Cache | None
+    size: int  # MB
+    threshold: int
+    kind: str
+    debug: bool
+
+    def chosen(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
+        """Return the cache to use."""
+        if self.cache is None:
+            return self._of_process(op) if self.size and not on_gpu else None
+        if not isinstance(self.cache, Cache):
+            raise TypeError(f"{op}: cache must be made by decoders.cache, got {self.cache!r}")
+        if self.size:
+            raise ValueError(f"{op}: give either cache or cache_size")
+        if on_gpu:
+            raise ValueError(f'{op}: the cache is for device="cpu"; leave cache out')
+        if self.cache.shorter is not None and dtype != torch.uint8:
+            raise ValueError(f"{op}: a cache with shorter={self.cache.shorter} takes dtype=torch.uint8, got {dtype}; cast the result")
+        if not torch.compiler.is_compiling():
+            self.cache.warn_of_trouble()
+        return self.cache
+
+    def _of_process(self, op: str) -> Cache:
+        if self.kind not in ("", "threshold", "largest"):
+            raise ValueError(f'{op}: cache_type must be "threshold" or "largest", got {self.kind!r}')
+        if self.size < 0 or self.threshold < 0:
+            raise ValueError(f"{op}: cache_size and cache_threshold must not be negative, got {self.size} and {self.threshold}")
+        return _process_cache(self.size, self.threshold, self.kind == "largest", bool(self.debug))
+
+
+_made: dict[tuple[int, int, bool], Cache] = {}
+_reported: set[tuple[int, int, bool]] = set()
+
+
+@assume_constant_result  # also called while tracing a graph
+def _process_cache(megabytes: int, threshold: int, largest: bool, debug: bool) -> Cache:
+    """Return the cache that all calls of the process with these arguments share."""
+    key = megabytes, threshold, largest
+    if key not in _made:
+        _made[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
+    if debug and key not in _reported:
+        _reported.add(key)
+        atexit.register(_report, _made[key])
+    return _made[key]
+
+
+def _report(one: Cache) -> None:
+    print(f"torch_ndd: {one!r}: {one.stats}", file=sys.stderr)
+
+
+def reduced_shapes(shapes: torch.Tensor, shorter: int | None) -> torch.Tensor:
+    """Return heights, widths and channels (N, 3) of images reduced to a shorter side; the rule of csrc/decoders/cache/image_cache.cpp."""
+    if shorter is None:
+        return shapes
+    extents = shapes[:, :2]
+    side = extents.amin(1, keepdim=True).clamp(min=1)
+    scaled = (2 * extents * shorter + side) // (2 * side)
+    return torch.cat([torch.where(side > shorter, scaled, extents), shapes[:, 2:]], 1)

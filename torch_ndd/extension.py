@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of your own in C++ and CUDA: the toolkit of torch_ndd's kernels, and building them.
+
+A kernel is a function in C++ that fills outputs, registered by ``NDD_KERNELS``; an operator is a Python function with ``@operator``, whose signature
+is the schema and whose body allocates the output. ``load`` compiles the kernel against the headers in ``include_folder``, which document the toolkit
+(``ndd/kernel.h``, ``ndd/elementwise/pointwise.h``). ``torch_ndd.testing.check_operator`` checks the result as torch_ndd's own operators are checked.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ._core import native
+from ._core.arguments import Double as Double
+from ._core.arguments import PerSample as PerSample
+from ._core.arguments import Random as Random
+from ._core.arguments import ShapeArg as ShapeArg
+from ._core.arguments import Shared as Shared
+from ._core.batch import Batch as Batch
+from ._core.batch import empty_batch as empty_batch
+from ._core.device import DeviceLike as DeviceLike
+from ._core.operator import T as T
+from ._core.operator import launch as launch
+from ._core.operator import operator as operator
+from .ops._outputs import like as like
+from .ops._outputs import resized as resized
+
+_FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
+
+
+def include_folder() -> Path:
+    """Return the folder of the toolkit's headers.
+
+    >>> (include_folder() / "ndd" / "kernel.h").exists()
+    True
+    """
+    package = Path(__file__).parent
+    installed = package / "include"
+    return installed if installed.exists() else package.parent / "csrc"  # an editable install is used from its folder
+
+
+def load(
+    name: str,
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    cuda: bool | None = None,
+    flags: Sequence[str] = (),
+    build_folder: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
+) -> Path:
+    """Compile kernels, load them, and return the library's path. Nothing is compiled again until a source, a flag or torch_ndd changes.
+
+    Call it before the ``@operator`` that uses a kernel. A wheel of your own may bring the compiled library along and call :func:`load_library`.
+
+    Args:
+        name: Name of the library.
+        sources: Files of C++ and CUDA. A ``.cu`` without nvcc is compiled as C++ for the CPU.
+        cuda: Compile ``.cu`` for CUDA too; by default where torch_ndd has CUDA kernels and nvcc is found.
+        flags: Further flags of the C++ compiler, ``-march=native`` for example.
+        build_folder: Where libraries are kept, by default ``torch_ndd/extensions`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        verbose: Print the commands.
+
+    Raises:
+        FileNotFoundError: a source that does not exist.
+        RuntimeError: there is no compiler, it fails (with its output), or torch_ndd has a kernel of this name.
+    """
+    files = [Path(one).resolve() for one in sources]
+    for one in files:
+        if not one.is_file():
+            raise FileNotFoundError(f"extension.load: there is no source {one}")
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        raise RuntimeError("extension.load: there is no C++ compiler (g++, or what CXX names); install it: apt-get install g++")
+    nvcc = shutil.which("nvcc", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
+    has_kernels = any(backend == "CUDA" for _, backend in native.KERNELS)
+    if cuda and (nvcc is None or not has_kernels):
+        raise RuntimeError("extension.load: cuda=True needs nvcc, and a torch_ndd that was built with CUDA")
+    for_cuda = nvcc if (cuda or (cuda is None and has_kernels)) else None
+    folder = Path(build_folder or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "torch_ndd" / "extensions")
+    path = folder / f"{name}-{_key(files, compiler, for_cuda, flags)}.so"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            _build(files, Path(scratch), compiler, for_cuda, flags, verbose)
+            os.replace(Path(scratch) / "library.so", path)  # whole or not at all, whoever else builds it
+    load_library(path)
+    return path
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Load a library of kernels that is compiled already. Raise RuntimeError if it has a kernel that exists."""
+    before = len(native.find_kernels())
+    torch.ops.load_library(os.fspath(path))
+    refused = native.find_kernels()[before:]
+    if refused:
+        raise RuntimeError(f"extension.load: {path} has the kernel {refused[0]}, which exists already; name yours differently")
+
+
+def _key(files: Sequence[Path], compiler: str, nvcc: str | None, flags: Sequence[str]) -> str:
+    found = hashlib.sha256(repr((compiler, nvcc, list(flags), torch.__version__, native.PATH.stat().st_mtime_ns, str(native.PATH))).encode())
+    for one in files:
+        found.update(one.read_bytes())
+        for header in sorted([*one.parent.glob("*.h"), *one.parent.glob("*.cuh")]):
+            found.update(header.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _build(files: Sequence[Path], scratch: Path, compiler: str, nvcc: str | None, flags: Sequence[str], verbose: bool) -> None:
+    torch_folder = Path(torch.__file__).parent / "include"
+    defines = ["-DTORCH_TARGET_VERSION=0x020b000000000000", *(["-DUSE_CUDA"] if nvcc else [])]
+    includes = ["-I", str(include_folder()), "-isystem", str(torch_folder)]
+    if nvcc:
+        includes += ["-isystem", str(_toolkit(nvcc) / "include")]
+    objects = []
+    for k, one in enumerate(files):
+        objects.append(str(scratch / f"{k}.o"))
+        language = ["-x", "c++"] if one.suffix == ".cu" else []
+        _run([compiler, *_FLAGS, *flags, *defines, *includes, *language, "-c", str(one), "-o", objects[-1]], verbose)
+        if nvcc and one.suffix == ".cu":
+            objects.append(str(scratch / f"{k}.cuda.o"))
+            architecture = os.environ.get("TORCH_NDD_CUDA_ARCHS", "90")
+            host = ["-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-math-errno,-ffp-contract=off"]
+            options = ["-O3", "-std=c++17", f"-arch=sm_{architecture}", "--expt-relaxed-constexpr", "-diag-suppress=20012", *host]
+            _run([nvcc, *options, *defines, *includes, "-c", str(one), "-o", objects[-1]], verbose)
+    own = [f"-L{native.PATH.parent}", f"-l:{native.PATH.name}"]
+    options = [f"-rpath={native.PATH.parent}", "--allow-shlib-undefined"]
+    if nvcc:  # which knows where the CUDA runtime lies
+        linked = [word for one in (own[1], *options) for word in ("-Xlinker", one)]
+        _run([nvcc, "-shared", "-cudart", "static", *objects, "-o", str(scratch / "library.so"), own[0], *linked], verbose)
+    else:
+        _run([compiler, "-shared", *objects, "-o", str(scratch / "library.so"), *own, *(f"-Wl,{one}" for one in options)], verbose)
+
+
+def _toolkit(nvcc: str) -> Path:
+    """Return the folder of the CUDA toolkit. Raise RuntimeError if it is not found."""
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    for one in (*named, Path(nvcc).resolve().parents[1], Path("/usr/local/cuda")):
+        if (one / "include" / "cuda_runtime.h").exists():
+            return one
+    raise RuntimeError(f"extension.load: the toolkit of {nvcc} is not found; set CUDA_HOME to its folder")
+
+
+def _run(command: Sequence[str], verbose: bool) -> None:
+    if verbose:
+        print(" ".join(command))
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"extension.load: {' '.join(command)}\n{done.stderr.strip() or done.stdout.strip()}")

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Overwriting a window of each image where it stands, on the CPU: :func:`erase` would copy all images, of which random erasing changes some."""
+
+from collections.abc import Sequence
+
+import torch
+
+from .._core import native
+from .._core.batch import Batch
+from .._core.dispatch import run
+from .._core.pending import SAME_SAMPLE
+
+_kernel = native.kernel("fill_windows", writes=(0,))
+
+
+def takes(images: Batch) -> bool:
+    """Return whether the kernel takes these images: HWC or CHW, on the CPU."""
+    return images.layout in ("HWC", "CHW") and images._values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) -> None:
+    """Overwrite a window of each image with a value, or with one for each channel.
+
+    Args:
+        images: see :func:`takes`. Nobody else may hold their memory.
+        windows: int64 (N, 4): top, left, height, width; without area where an image stays as it is.
+        values: one number, or one for each channel.
+    """
+    arguments = (images._values, images._shapes, windows, torch.tensor(values, dtype=torch.float32), images.layout == "CHW")
+    images._pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], images._values)

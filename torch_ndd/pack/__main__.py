@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: ``python -m torch_ndd.pack SRC DST [--shorter 320] ...``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import pack
+from ._plan import FORMATS, ON_ERROR
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Pack a data set; return 1 if that failed."""
+    parser = argparse.ArgumentParser(prog="python -m torch_ndd.pack", description="Prepare a data set of images once, for all epochs.")
+    parser.add_argument("source", type=Path, help="a folder of images, or of a folder for each class")
+    parser.add_argument("target", type=Path, help="a new folder, or one that a run with the same arguments has begun")
+    parser.add_argument("--shorter", type=int, help="make images smaller until their shorter side has so many pixels; by default files are copied")
+    parser.add_argument("--quality", type=int, default=90, help="of the JPEGs that are made (default 90)")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0])
+    parser.add_argument("--annotations", type=Path, help="a JSON file of COCO about these images")
+    parser.add_argument("--per-shard", type=int, default=1000, help="images of a shard (default 1000)")
+    parser.add_argument("--on-error", choices=ON_ERROR, default=ON_ERROR[0], help="what to do with a damaged image")
+    parser.add_argument("--jobs", type=int, help="threads; by default one for each CPU")
+    parser.add_argument("--ray", action="store_true", help="on all machines of a Ray cluster that see both folders")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    given = vars(parser.parse_args(arguments))
+    progress = not given.pop("quiet")
+    try:
+        made = pack(given.pop("source"), given.pop("target"), progress=progress, **given)
+    except (RuntimeError, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path, why in made.skipped:
+        print(f"skipped {path}: {why}", file=sys.stderr)
+    print(f"{made.images} images, {made.bytes / 1e6:.1f} MB, in {made.shards} shards; {len(made.skipped)} skipped, {made.resumed} shards from before")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shard: a piece of work of a thread, or of a Ray task on another machine."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ._coco import scaled_annotation
+from ._images import Packed, packed
+from ._plan import Options, Sample
+from ._writers import Entry, whole_file, write_atomically, write_tar, write_tfrecord
+
+WORK = ".pack"  # a folder in the target, for what is not done yet
+_SUFFIX = {"webdataset": ".tar", "tfrecord": ".tfrecord"}
+
+
+def name_of(number: int, options: Options) -> str:
+    """Return the file of a shard, in the target."""
+    return f"{number:06d}{_SUFFIX.get(options.format, '')}"
+
+
+def record_of(target: Path, number: int) -> Path:
+    """Return the file that says that a shard is done, and with which result."""
+    return target / WORK / f"{number:06d}.json"
+
+
+def write_shard(source: Path, target: Path, options: Options, number: int, samples: list[Sample]) -> dict[str, Any]:
+    """Write the files of a shard, then the record of its result, which is returned: ``images``, ``bytes``, ``skipped``, and COCO's ``objects``.
+
+    Raises:
+        RuntimeError: an image that is damaged or cannot be read, unless these are skipped; the message names it.
+    """
+    record: dict[str, Any] = {"images": 0, "bytes": 0, "skipped": [], "objects": []}
+    entries = _entries(source, options, samples, record)
+    temporary = target / WORK / f"{number:06d}-{uuid.uuid4().hex}.part"
+    path = target / name_of(number, options)
+    if options.format == "folder":
+        for entry in entries:
+            write_atomically(target / (entry.key + entry.ending), entry.content, temporary)
+    elif options.format == "webdataset":
+        with whole_file(path, temporary) as file:
+            write_tar(file, entries)
+    else:
+        with whole_file(path, temporary) as file:
+            index = write_tfrecord(file, entries)
+        write_atomically(path.with_suffix(".idx"), index, temporary)
+    write_atomically(record_of(target, number), json.dumps(record).encode(), temporary)
+    return record
+
+
+def _entries(source: Path, options: Options, samples: list[Sample], record: dict[str, Any]) -> Iterator[Entry]:
+    """Return the packed samples one by one, and note them."""
+    for sample in samples:
+        try:
+            entry = _entry(source, options, sample)
+        except (RuntimeError, ValueError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            if options.on_error == "fail":
+                raise RuntimeError(f"pack: {source / sample.path}: {reason}") from None
+            record["skipped"].append([sample.path, reason])
+            continue
+        record["images"] += 1
+        record["bytes"] += len(entry.content)
+        if entry.objects is not None:
+            record["objects"].append(entry.objects)
+        yield entry
+
+
+def _entry(source: Path, options: Options, sample: Sample) -> Entry:
+    content = (source / sample.path).read_bytes()
+    ending = os.path.splitext(sample.path)[1].lower()
+    if sample.objects is None:
+        made = packed(content, ending, options.shorter, options.quality, True)
+        return Entry(sample.key, made.ending, made.content, sample.label, None)
+    # Annotations are about the image as it is stored.
+    made = packed(content, ending, options.shorter, options.quality, False)
+    return Entry(sample.key, made.ending, made.content, None, _objects(sample.key + made.ending, sample.objects, made))
+
+
+def _objects(name: str, objects: dict[str, Any], made: Packed) -> dict[str, Any]:
+    about = objects["image"]
+    said = (about.get("height", made.original[0]), about.get("width", made.original[1]))
+    if said != made.original:
+        raise ValueError(f"it has {made.original[0]}x{made.original[1]} pixels, its annotations are about {said[0]}x{said[1]}")
+    return {
+        "image": {**about, "file_name": name, "height": made.size[0], "width": made.size[1]},
+        "annotations": [scaled_annotation(one, made.original, made.size) for one in objects["annotations"]],
+    }
