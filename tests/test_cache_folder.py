@@ -138,6 +138,17 @@ def test_damaged_files(files: ndd.Batch, tmp_path: Path, kind: str) -> None:
     assert ndd.decoders.cache("20MB", tmp_path).stats.bytes == on_disk(tmp_path)
 
 
+def test_readers_that_find_one_damaged_file_together(tmp_path: Path) -> None:
+    """The file counts once, and nobody removes the one that replaces it."""
+    cache = ndd.decoders.cache("20MB", tmp_path)
+    same = ndd.batch([encoded(0)] * 16)
+    check(same, cache)
+    for i in range(100):
+        flip(1)(stored(tmp_path)[0])
+        check(same, cache)
+        assert (cache.stats.damaged, cache.stats.stored) == (i + 1, i + 2)
+
+
 def test_a_window_does_not_see_damage_elsewhere(tmp_path: Path) -> None:
     """Only the blocks that a window needs are read."""
     file, cache = encoded(3), ndd.decoders.cache("20MB", tmp_path)

@@ -68,12 +68,12 @@ class Augmentation:
 # --- Augmentations that move pixels ----------------------------------------------------------------------------------------------------------------
 
 
-def _shear_x(amount: float, height: float, width: float) -> Matrix:
+def shear_x_matrix(amount: float, height: float, width: float) -> Matrix:
     del height, width
     return [[1, -amount, 0], [0, 1, 0]]
 
 
-def _shear_y(amount: float, height: float, width: float) -> Matrix:
+def shear_y_matrix(amount: float, height: float, width: float) -> Matrix:
     del height, width
     return [[1, 0, 0], [-amount, 1, 0]]
 
@@ -98,7 +98,7 @@ def _translate_y_pixels(amount: float, height: float, width: float) -> Matrix:
     return [[1, 0, 0], [0, 1, int(amount)]]
 
 
-def _rotate(amount: float, height: float, width: float) -> Matrix:
+def rotation_matrix(amount: float, height: float, width: float) -> Matrix:
     cos, sin = np.cos(np.deg2rad(amount)), np.sin(np.deg2rad(amount))
     x, y = width / 2, height / 2
     return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
@@ -164,7 +164,7 @@ def inverted_from(images: Batch, limits: np.ndarray) -> Batch:
     return solarize(images, threshold=as_batch(made.astype(np.float32)))
 
 
-def _lightened(images: Batch, shifts: Batch) -> Batch:
+def lightened(images: Batch, shifts: Batch) -> Batch:
     dark = images < (0.5 if images.dtype.is_floating_point else 128)
     return _limited(images + dark * (shifts.to_device(images.device) * _full(images)), images)
 
@@ -205,18 +205,18 @@ def _factors(largest: float) -> tuple[Augmentation, ...]:
 
 # AutoAugment's authors moved images of 331 pixels by up to 150.
 _MOVES = (
-    Augmentation("shear_x", (0.0, 0.3), True, matrix=_shear_x),
-    Augmentation("shear_y", (0.0, 0.3), True, matrix=_shear_y),
+    Augmentation("shear_x", (0.0, 0.3), True, matrix=shear_x_matrix),
+    Augmentation("shear_y", (0.0, 0.3), True, matrix=shear_y_matrix),
     Augmentation("translate_x", (0.0, 150 / 331), True, matrix=_translate_x),
     Augmentation("translate_y", (0.0, 150 / 331), True, matrix=_translate_y),
-    Augmentation("rotate", (0.0, 30.0), True, matrix=_rotate),
+    Augmentation("rotate", (0.0, 30.0), True, matrix=rotation_matrix),
 )
 _WIDE_MOVES = (
-    Augmentation("shear_x", (0.0, 0.99), True, matrix=_shear_x),
-    Augmentation("shear_y", (0.0, 0.99), True, matrix=_shear_y),
+    Augmentation("shear_x", (0.0, 0.99), True, matrix=shear_x_matrix),
+    Augmentation("shear_y", (0.0, 0.99), True, matrix=shear_y_matrix),
     Augmentation("translate_x", (0.0, 32.0), True, matrix=_translate_x_pixels),
     Augmentation("translate_y", (0.0, 32.0), True, matrix=_translate_y_pixels),
-    Augmentation("rotate", (0.0, 135.0), True, matrix=_rotate),
+    Augmentation("rotate", (0.0, 135.0), True, matrix=rotation_matrix),
 )
 
 RAND_AUGMENT = (_IDENTITY, *_MOVES, *_factors(0.9), _POSTERIZE, _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
@@ -229,7 +229,7 @@ FOUND_IMAGE_NET = (
     Augmentation("color", (0.1, 1.9), values=colored),
     Augmentation("posterize", (0, 4), values=_posterized),
     Augmentation("solarize", (0.0, 256 / 255), values=_solarized),
-    Augmentation("solarize_add", (0.0, 110 / 255), values=_lightened),
+    Augmentation("solarize_add", (0.0, 110 / 255), values=lightened),
     _AUTO_CONTRAST,
     _EQUALIZE,
     _INVERT,

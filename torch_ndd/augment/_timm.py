@@ -17,7 +17,7 @@ from ..ops.color_jitter import color_jitter
 from ..ops.filters import gaussian_blur, sharpness
 from ..ops.generic import cast
 from ..ops.histogram import equalize
-from ._augmentations import Augmentation, Matrix, _lightened, _rotate, _shear_x, _shear_y, inverted, inverted_from, stretched
+from ._augmentations import Augmentation, Matrix, inverted, inverted_from, lightened, rotation_matrix, shear_x_matrix, shear_y_matrix, stretched
 from ._steps import Operation
 from ._tables import POLICIES
 
@@ -101,7 +101,7 @@ _VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
     "invert": inverted,
     "posterize": _posterized,
     "solarize": _solarized,
-    "solarize_add": _lightened,
+    "solarize_add": lightened,
     "color": _jittered("saturation"),
     "contrast": _jittered("contrast"),
     "brightness": _jittered("brightness"),
@@ -110,9 +110,9 @@ _VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
     "gaussian_blur": _blurred,
 }
 _MATRICES: dict[str, Callable[[float, float, float], Matrix]] = {
-    "Rotate": _rotate,
-    "ShearX": _shear_x,
-    "ShearY": _shear_y,
+    "Rotate": rotation_matrix,
+    "ShearX": shear_x_matrix,
+    "ShearY": shear_y_matrix,
     "TranslateX": lambda amount, height, width: [[1, 0, -amount], [0, 1, 0]],
     "TranslateY": lambda amount, height, width: [[1, 0, 0], [0, 1, -amount]],
     "TranslateXRel": lambda amount, height, width: [[1, 0, -amount * width], [0, 1, 0]],

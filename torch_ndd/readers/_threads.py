@@ -18,7 +18,7 @@ from ._base import Reader, UnreadableSamples
 Array = np.ndarray | torch.Tensor
 
 # Libraries that release the GIL keep all cores busy; a few more threads than cores hide the latency of a disk or a network.
-_THREADS = 2 + len(os.sched_getaffinity(0))
+READING_THREADS = 2 + len(os.sched_getaffinity(0))
 # A request to a server takes tens of milliseconds without any computation.
 _WAITING_THREADS = 32
 
@@ -39,7 +39,7 @@ class ThreadedReader(Reader):
 
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():  # a forked child has no threads
-            self._executor, self._process = Workers(_WAITING_THREADS if self._remote else _THREADS, self._op, self), os.getpid()
+            self._executor, self._process = Workers(_WAITING_THREADS if self._remote else READING_THREADS, self._op, self), os.getpid()
         return self._executor
 
     def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:

@@ -19,7 +19,7 @@ from .._core.workers import Workers
 from ._base import LoaderOptions, UnreadableSamples
 from ._items import first_sample, leaves, prepared, together
 from ._order import Order
-from ._threads import _THREADS, ThreadedReader
+from ._threads import READING_THREADS, ThreadedReader
 from ._worker_processes import Processes, WorkerFailure, told
 
 
@@ -128,7 +128,7 @@ class Dataset(ThreadedReader):
 
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
-            count = (_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
+            count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
             self._executor, self._process = Workers(count, self._op, self), os.getpid()
             if self._context is not None:
                 try:

@@ -86,11 +86,17 @@ class FolderStore : public ImageStore {
 
   bool copy(const ContentHash& key, const CachedPart& part, void* out) override {
     const std::string path = path_of(key);
-    const FileState state = read_image_file(root_.number, path, secret_, key, part, out);
+    FileVersion version;
+    const FileState state = read_image_file(root_.number, path, secret_, key, part, out, version);
     if (state == FileState::damaged) {
-      ++damaged_;
       std::lock_guard<std::mutex> lock(mutex_);
-      account_.change([&](FolderUse& use) { remove(use, path); });
+      account_.change([&](FolderUse& use) {
+        // Another thread may have found it too, and stored the image again.
+        struct stat info;
+        if (fstatat(root_.number, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !(FileVersion(info) == version)) return;
+        ++damaged_;
+        remove(use, path);
+      });
     }
     if (state == FileState::good && watching_) {
       std::lock_guard<std::mutex> lock(mutex_);

@@ -115,11 +115,15 @@ int64_t file_bytes(const ImageShape& shape, int64_t item_bytes) {
   return in_disk_blocks(head_bytes(pixels) + pixels);
 }
 
-FileState read_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const CachedPart& part, void* out) {
+FileState read_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const CachedPart& part, void* out,
+                          FileVersion& version) {
   const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.number < 0) return errno == ELOOP ? FileState::damaged : FileState::absent;
+  const bool link = file.number < 0 && errno == ELOOP;
+  if (file.number < 0 && !link) return FileState::absent;
   struct stat info;
-  if (fstat(file.number, &info) != 0 || !S_ISREG(info.st_mode)) return FileState::damaged;
+  if ((link ? fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) : fstat(file.number, &info)) != 0) return FileState::absent;
+  version = FileVersion(info);
+  if (!S_ISREG(info.st_mode)) return FileState::damaged;
   // One read for the header and the checksums of most images.
   thread_local std::vector<char> head;
   head.resize(static_cast<size_t>(std::min<int64_t>(info.st_size, 1024)));

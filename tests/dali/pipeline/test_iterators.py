@@ -5,6 +5,7 @@ import logging
 import random
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -458,4 +459,7 @@ def test_nothing_is_left_behind(folder: Path) -> None:
         loader = torch_plugin(ours).DALIGenericIterator(readers(ours, folder), MAP, reader_name="Reader")
         next(loader)
         del loader
+    limit = time.monotonic() + 30  # the threads end on their own
+    while threading.active_count() > before + 1 and time.monotonic() < limit:
+        time.sleep(0.01)
     assert threading.active_count() <= before + 1

@@ -13,7 +13,7 @@ from ....ops.paste import erase as filled
 from ....ops.shape import transpose
 from ... import tv_tensors
 from ..._numbers import Number, batch_of, given, number
-from ._color import _check_channels
+from ._color import check_channels
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows
 
 
@@ -110,7 +110,7 @@ def jpeg(image: Any, quality: Any) -> Any:
 
 
 def _compressed(images: Batch, quality: Any) -> Batch:
-    _check_channels("jpeg", images)
+    check_channels("jpeg", images)
     made = number("jpeg", "quality", quality, images.batch_size)
     layout = images._layout or ""
     last = layout.replace("C", "") + "C"

@@ -33,7 +33,7 @@ def _factor(op: str, images: Batch, name: str, value: Any, most: float | None = 
     return made
 
 
-def _check_channels(op: str, images: Batch) -> None:
+def check_channels(op: str, images: Batch) -> None:
     channels = extent(images, "C")
     wrong = channels not in (1, 3) if not isinstance(channels, torch.Tensor) else bool(((channels != 1) & (channels != 3)).any())
     if wrong:
@@ -130,7 +130,7 @@ def adjust_brightness(inpt: Any, brightness_factor: Any) -> Any:
 
 def _brightened(images: Batch, brightness_factor: Any) -> Batch:
     factor = _factor("adjust_brightness", images, "brightness_factor", brightness_factor)
-    _check_channels("adjust_brightness", images)
+    check_channels("adjust_brightness", images)
     return color_jitter(images, brightness=_real(factor))
 
 
@@ -144,7 +144,7 @@ def adjust_contrast(inpt: Any, contrast_factor: Any) -> Any:
 
 def _contrasted(images: Batch, contrast_factor: Any) -> Batch:
     factor = _factor("adjust_contrast", images, "contrast_factor", contrast_factor)
-    _check_channels("adjust_contrast", images)
+    check_channels("adjust_contrast", images)
     return color_jitter(images, contrast=_real(factor))
 
 
@@ -158,7 +158,7 @@ def adjust_saturation(inpt: Any, saturation_factor: Any) -> Any:
 
 def _saturated(images: Batch, saturation_factor: Any) -> Batch:
     factor = _factor("adjust_saturation", images, "saturation_factor", saturation_factor)
-    _check_channels("adjust_saturation", images)
+    check_channels("adjust_saturation", images)
     return color_jitter(images, saturation=_real(factor))
 
 
@@ -173,7 +173,7 @@ def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
 def _turned(images: Batch, hue_factor: Any) -> Batch:
     _check_precision("adjust_hue", images)
     factor = _factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
-    _check_channels("adjust_hue", images)
+    check_channels("adjust_hue", images)
     return color_jitter(images, hue=_real(factor))
 
 
@@ -185,7 +185,7 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     if kind_of(inpt) not in (single.Image, single.Video, torch.Tensor):
         return inpt
     images = as_images("ColorJitter", inpt)
-    _check_channels("ColorJitter", images)
+    check_channels("ColorJitter", images)
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
     factors = {name: None if value is None else _real(value) for name, value in named.items()}
     made = images if all(one is None for one in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
@@ -201,7 +201,7 @@ def adjust_sharpness(inpt: Any, sharpness_factor: Any) -> Any:
 
 
 def _sharpened(images: Batch, sharpness_factor: Any) -> Batch:
-    _check_channels("adjust_sharpness", images)
+    check_channels("adjust_sharpness", images)
     return sharpness(images, sharpness=_real(_factor("adjust_sharpness", images, "sharpness_factor", sharpness_factor)))
 
 
@@ -323,7 +323,7 @@ def autocontrast(inpt: Any) -> Any:
 
 
 def _stretched(images: Batch) -> Batch:
-    _check_channels("autocontrast", images)
+    check_channels("autocontrast", images)
     return stretched(images)
 
 
