@@ -5,6 +5,7 @@ A server imports modules and then only forks. A child runs a program like ``pyth
 killed. Tests of the import itself cannot use it.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ import importlib, json, os, sys
 code = None
 for line in sys.stdin:
     request = json.loads(line)
+    if request is None:
+        break
     if "pid" in request:
         pid, status = os.waitpid(request["pid"], os.WNOHANG)
         print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
@@ -75,7 +78,11 @@ class Forks:
 
     def __exit__(self, *_: object) -> None:
         assert self._server.stdin is not None
-        self._server.stdin.close()
+        # Closing the pipe is not enough: processes that were forked in the meantime have it open too.
+        with contextlib.suppress(BrokenPipeError):
+            print("null", file=self._server.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):
+            self._server.stdin.close()
         self._server.wait(60)
         assert self._server.stdout is not None
         self._server.stdout.close()
