@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ._core.suggestions import similar
+
 
 class _Numbers(enum.IntEnum):
     """Numbers with names, which they are printed as: ``DALIDataType.FLOAT``."""
@@ -136,7 +138,8 @@ def to_dtype(value: Any) -> torch.dtype:
         found = _OF_DALI.get(value, torch.int32)
     elif isinstance(value, str):
         if value not in _SHORT and value not in _LONG:
-            raise ValueError(f"unknown element type {value!r}; the names are {', '.join(_SHORT)}, and those of torch (float32)")
+            names = f"the names are {', '.join(_NAME.values())}, and those of torch (float32)"
+            raise ValueError(f"unknown element type {value!r} ({names}){similar(value, [*_SHORT, *_LONG])}")
         found = _SHORT[value] if value in _SHORT else _LONG[value]
     elif isinstance(value, type) and value in _ENUMERATIONS:
         found = torch.int32

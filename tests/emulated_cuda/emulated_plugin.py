@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,26 @@ from torch_ndd._core.pending import Pending
 ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, fill byte of the outputs
 MOST_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte
 # Arguments that the operators create on the device.
-ON_DEVICE = {("ndd::box_encoder", "anchors"), *((f"ndd::{name}", "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
+ON_DEVICE = {("box_encoder", "anchors"), *((name, "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
+CSRC = Path(__file__).parents[2] / "csrc"
+_REGISTERED = re.compile(r"^NDD_(?:HOST_)?KERNELS?\((\w+), (?:(?:CPU|CUDA), )?(?:\w+::)*(\w+)\)", re.MULTILINE)
+
+
+def _parameters() -> dict[str, list[str]]:
+    """Return the names of the parameters of each kernel from its source: a schema has only their types."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(CSRC.rglob("*.c*")):
+        text = path.read_text() if path.is_file() else ""
+        for op, function in _REGISTERED.findall(text):
+            definition = re.search(rf"^void {function}\(([^;{{]*?)\) {{", text, re.MULTILINE)
+            if definition is None:
+                raise ValueError(f"{path}: the definition of {function} was not found")
+            # A parameter that is not used has a type only.
+            found[op] = [words[-1] if len(words := one.split()) > 1 else "" for one in definition[1].replace("const ", "").split(",")]
+    return found
+
+
+PARAMETERS = _parameters()
 
 _library = ctypes.PyDLL(str(native.PATH))
 _library.ndd_emulator_begin.argtypes = [ctypes.c_int]
@@ -49,13 +69,14 @@ def on_cpu() -> Iterator[None]:
 
 def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes. Most arguments, and tables, stay on the host."""
-    given = dict(zip((one.name for one in kernel._schema.arguments), arguments, strict=False))
-    written = {one.name for one in kernel._schema.arguments if one.alias_info is not None and one.alias_info.is_write}
+    op = kernel._schema.name.partition("::")[2]
+    names = PARAMETERS[op]
     inputs, outputs = [], []
-    for name, value in given.items():
-        if f"{name}_shapes" in given or (kernel._schema.name, name) in ON_DEVICE:
-            tensors = [one for one in (value if isinstance(value, (list, tuple)) else [value]) if one is not None]
-            (outputs if name in written else inputs).extend(tensors)
+    for name, parameter, value in zip(names, kernel._schema.arguments, arguments, strict=True):
+        variadic = isinstance(value, (list, tuple)) and name == "inputs"  # "shapes" are their tables
+        if variadic or f"{name}_shapes" in names or (op, name) in ON_DEVICE:
+            tensors = [one for one in (value if variadic else [value]) if one is not None]
+            (outputs if parameter.alias_info is not None and parameter.alias_info.is_write else inputs).extend(tensors)
     return inputs, outputs
 
 

@@ -127,8 +127,8 @@ class Call:
         """Add a Batch to the call: the input with this index or the argument with this name."""
         size = value.batch_size
         if self.is_batch and size != self.batch_size:
-            what = f"argument {name!r}" if isinstance(name, str) else f"input {name}"
-            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what})")
+            what = f"argument {name!r}): give one value a sample, or one for all" if isinstance(name, str) else f"input {name})"
+            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what}")
         self.is_batch, self.batch_size = True, size
 
     def agree(self, what: str, count: Any) -> None:

@@ -145,7 +145,7 @@ class Device:
 
 def _current_gpu(name: str) -> int:
     if (problem := cuda_problem()) is not None:
-        raise RuntimeError(f'device "{name}": no GPU can be used: {problem}')
+        raise RuntimeError(f'device "{name}": no GPU can be used: {problem}; without device= or with device="cpu" the same runs on the CPU')
     return torch.cuda.current_device()
 
 

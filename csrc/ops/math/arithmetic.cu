@@ -60,11 +60,11 @@ Broadcasts broadcasts(const Samples& operand, const Samples& out, const std::vec
 }
 
 void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const MaybeTensor& second, const MaybeTensor& second_shapes,
-                const MaybeTensor& third, const MaybeTensor& third_shapes, int64_t operation, int64_t type_number, const Tensor& out_values,
-                const MaybeTensor& out_shapes) {
+                const MaybeTensor& third, const MaybeTensor& third_shapes, int64_t operation, int64_t type_number, const Tensor& output,
+                const MaybeTensor& output_shapes) {
   const auto op = static_cast<Op>(operation);
   const auto type = static_cast<DType>(type_number);
-  const Samples out(out_values, out_shapes);
+  const Samples out(output, output_shapes);
   std::vector<Samples> operands{{first, first_shapes}};
   if (second) operands.emplace_back(*second, second_shapes);
   if (third) operands.emplace_back(*third, third_shapes);
@@ -72,7 +72,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   std::vector<Term> terms;
   for (const Samples& one : operands) terms.push_back({one, broadcasts(one, out, operands), nullptr});
 #ifdef __CUDACC__
-  if (out_values.is_cuda()) {
+  if (output.is_cuda()) {
     arithmetic_gpu::Types types{{}, out.dtype()};
     std::vector<arithmetic_gpu::Run> runs(out.size());
     std::vector<Broadcast> others;
@@ -95,7 +95,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   const bool large = kNanoseconds * out.mean_volume() * static_cast<double>(out.size()) >= kFusedNanoseconds;
   if (large) compute_pending(operands, out, terms, computed);
   const auto expression = std::make_shared<const Expression>(recipe(op, type, left, right, out.dtype()), terms);
-  const bool streamed = exceeds_caches(out_values.numel() * out.item_bytes());
+  const bool streamed = exceeds_caches(output.numel() * out.item_bytes());
   const double nanoseconds = (kNanoseconds + expression->nanoseconds()) * out.mean_volume();
   auto work = [=](int64_t i) { expression->run(i, out.data(i), streamed); };
   if (large) launch_fused("arithmetic", out.size(), nanoseconds, work, {expression, out.data(0), computed, expression->repeatable()});
