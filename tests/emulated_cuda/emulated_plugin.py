@@ -24,9 +24,9 @@ from torch_ndd._core.pending import Pending
 ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, fill byte of the outputs
 MOST_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte
 # Arguments that the operators create on the device.
-ON_DEVICE = {("box_encoder", "anchors"), *((name, "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
+ON_DEVICE = {("box_encoder", "anchors"), ("filter", "fill_value"), *((name, "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
 CSRC = Path(__file__).parents[2] / "csrc"
-_REGISTERED = re.compile(r"^NDD_(?:HOST_)?KERNELS?\((\w+), (?:(?:CPU|CUDA), )?(?:\w+::)*(\w+)\)", re.MULTILINE)
+_REGISTERED = re.compile(r"^NDD_(?:HOST_)?KERNELS?\((\w+), (?:(?:CPU|CUDA), )?(?:\w+::)*(\w+)(?:<.*>)?\)", re.MULTILINE)
 
 
 def _parameters() -> dict[str, list[str]]:
@@ -68,15 +68,16 @@ def on_cpu() -> Iterator[None]:
 
 
 def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes. Most arguments, and tables, stay on the host."""
+    """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes, and what it fills. The rest stays on the host."""
     op = kernel._schema.name.partition("::")[2]
     names = PARAMETERS[op]
     inputs, outputs = [], []
     for name, parameter, value in zip(names, kernel._schema.arguments, arguments, strict=True):
         variadic = isinstance(value, (list, tuple)) and name == "inputs"  # "shapes" are their tables
-        if variadic or f"{name}_shapes" in names or (op, name) in ON_DEVICE:
+        filled = parameter.alias_info is not None and parameter.alias_info.is_write
+        if filled or variadic or f"{name}_shapes" in names or (op, name) in ON_DEVICE:
             tensors = [one for one in (value if variadic else [value]) if one is not None]
-            (outputs if parameter.alias_info is not None and parameter.alias_info.is_write else inputs).extend(tensors)
+            (outputs if filled else inputs).extend(tensors)
     return inputs, outputs
 
 
