@@ -68,7 +68,7 @@ def on_cpu() -> Iterator[None]:
 
 
 def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes, and what it fills. The rest stays on the host."""
+    """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes, and what it fills. The rest is on the host."""
     op = kernel._schema.name.partition("::")[2]
     names = PARAMETERS[op]
     inputs, outputs = [], []
