@@ -63,6 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
     graph.add_argument("--rounds", type=int, default=7)
     memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
     memory.add_argument("--batches", type=int, default=10_000)
+    many = suites.add_parser("cores", parents=[common], help="how busy the threads are: measured here, computed for up to 192")
+    many.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
+    many.add_argument("--rounds", type=int, default=5)
+    many.add_argument("--seconds-each", type=float, default=0.7, help="length of one measurement")
     pages = suites.add_parser("report", help="write files of --json and the tests' --junitxml into the page of their machine")
     pages.add_argument("files", type=Path, nargs="+")
     pages.add_argument("--folder", type=Path, help="where to write it, by default benchmarks/results")
@@ -79,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, large, main_job, ops, readers, recipes, torchvision, training, unusual
+    from . import _report, _results, compiled, cores, large, main_job, ops, readers, recipes, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
@@ -87,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     suites: dict[str, Any] = {
         **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
-        **{"compiled": compiled, "large": large, "readers": readers, "training": training},
+        **{"compiled": compiled, "large": large, "readers": readers, "training": training, "cores": cores},
     }
     if options.device == "cuda":
         import torch

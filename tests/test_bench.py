@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import torch_ndd as ndd
-from benchmarks import _cold, _photos, _process, _report, _results, ops, unusual
+from benchmarks import _cold, _cores_model, _photos, _process, _report, _results, ops, unusual
 from benchmarks.cases import CASES, DATA, Case
 from torch_ndd import types
 
@@ -99,6 +99,18 @@ def bench(*arguments: str) -> dict[str, Any]:
     file = arguments[arguments.index("--json") + 1]
     subprocess.run([sys.executable, "-m", "benchmarks", *arguments], check=True, capture_output=True, timeout=300, cwd=ROOT)
     return json.loads(Path(file).read_text())
+
+
+def test_threads_are_busy_in_the_model() -> None:
+    load = _cores_model.Load([[0.008], [0.001], [0.001]], 256, 3)
+    free, slow = _cores_model.Costs(0, 0, 0), _cores_model.Costs(visit=0.001, queue=0.001, wake=0.001)
+    assert _cores_model.busy(64, load, free) > 0.99
+    assert _cores_model.busy(1, load, slow) == pytest.approx(10 / 11, abs=0.01)  # 1 ms at the lock after 10 of work
+    assert 0.05 < _cores_model.busy(100, load, slow) <= 0.101  # no more than 10 of them can have it in their turn
+    assert 0.02 < _cores_model.busy(100, load, slow, linked=False) <= 0.034
+    # One thread of Python issues a batch, 2.56 s of work, in 0.1 s.
+    python = _cores_model.Costs(0, 0, 0, issue=0.1)
+    assert _cores_model.busy(128, load, python) == pytest.approx(0.2, abs=0.01)
 
 
 def test_main_job(tmp_path: Path) -> None:

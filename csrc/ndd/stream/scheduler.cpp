@@ -23,15 +23,11 @@ std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation
 // where that one has swept the caches: with 40 us x * 0.5 + 3 of 16 VGA images was seldom fused and took 5.2 ms, so 2.0.
 constexpr auto kGrace = std::chrono::microseconds(200);
 
+// For how long a thread goes on from chunk to chunk: one of an earlier call may have become ready.
+constexpr auto kLinksTime = std::chrono::milliseconds(10);
+
 // Pieces of work that are remembered: about 10 batches of 256 images, 1 MB.
 constexpr size_t kSpans = 1 << 15;
-
-// Tells the core that this is a loop of waiting.
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
   try {
@@ -47,6 +43,26 @@ Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
 
 }  // namespace
 
+void Pool::add(const OperationPtr& operation, int64_t chunk) {
+  if (operation->ready.empty()) {
+    const auto earlier = [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; };
+    ready.insert(std::upper_bound(ready.begin(), ready.end(), operation, earlier), operation);
+  }
+  operation->ready.push_back(chunk);
+  std::push_heap(operation->ready.begin(), operation->ready.end(), std::greater<>());
+  ++ready_chunks;
+}
+
+std::pair<OperationPtr, int64_t> Pool::take() {
+  OperationPtr first = ready.front();
+  std::pop_heap(first->ready.begin(), first->ready.end(), std::greater<>());
+  const int64_t chunk = first->ready.back();
+  first->ready.pop_back();
+  if (first->ready.empty()) ready.pop_front();
+  --ready_chunks;
+  return {std::move(first), chunk};
+}
+
 // The parent's lock is held and stays so: its scheduler is left as it is. The threads that would have ended external work are gone.
 Scheduler::Scheduler(Scheduler& parent, InChild)
     : cores_(parent.cores_), default_pool_(parent.default_pool_), external_(std::move(parent.external_)), last_id_(parent.last_id_.load()) {
@@ -57,26 +73,22 @@ Scheduler::Scheduler(Scheduler& parent, InChild)
 }
 
 bool Scheduler::ready(const std::vector<Dependency>& reads) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   return std::all_of(reads.begin(), reads.end(),
                      [](const Dependency& d) { return d.operation->state == Operation::done && d.operation->failures.empty(); });
 }
 
 void Scheduler::submit(const OperationPtr& operation) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock = hold();
   submit_locked(operation);
-  const bool wake = wants_worker();
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
+  let_go(lock, 1);
 }
 
 void Scheduler::submit_later(const OperationPtr& operation) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock = hold();
   later_.emplace_back(std::chrono::steady_clock::now() + kGrace, operation);
-  arrived_.fetch_add(1, std::memory_order_release);
-  const bool wake = wants_worker();
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
+  fresh_ = true;
+  let_go(lock, 1);
 }
 
 // Queues what was held back long enough.
@@ -90,8 +102,8 @@ void Scheduler::submit_due() {
 
 void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure,
                        std::chrono::nanoseconds took) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  note(operation->op, std::chrono::steady_clock::now(), took);
+  Lock lock = hold();
+  note(*worked_for(operation->op), std::chrono::steady_clock::now(), took);
   if (failed && failure == nullptr) {
     for (const Dependency& d : operation->reads) {
       if (!d.operation->failures.empty()) failure = &d.operation->failures.begin()->second;
@@ -100,20 +112,18 @@ void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t cou
   for (int64_t i = first; i < first + count; ++i) {
     if (operation->finished[i]) continue;
     if (failure != nullptr) operation->failures.emplace(i, *failure);
-    finish(operation, i);
+    finish(operation, i, nullptr);
   }
-  const bool wake = wants_worker();
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
+  let_go(lock, 1);
 }
 
 FormulaPtr Scheduler::formula(const Operation& operation) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   return operation.begun ? nullptr : operation.formula;
 }
 
 void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> reads, std::vector<const void*> computed) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   for (size_t k = 0; k < reads.size(); ++k) {
     Operation& source = *reads[k].operation;
     const auto found = std::find(computed.begin(), computed.end(), source.result);
@@ -136,7 +146,7 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
 }
 
 void Scheduler::release(const OperationPtr& operation) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  Lock lock = hold();
   operation->released = true;
   if (operation->state != Operation::held || !operation->unwanted()) return;
   // Now rather than at its turn: the result's memory serves the next call.
@@ -144,6 +154,7 @@ void Scheduler::release(const OperationPtr& operation) {
   if (found == later_.end()) return;
   later_.erase(found);
   complete(operation);
+  let_go(lock, 1);
 }
 
 void Scheduler::submit_locked(const OperationPtr& operation) {
@@ -168,6 +179,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
   op.finished.assign(op.unfinished, 0);
   op.missing.assign(op.unfinished, 0);
   if (op.unfinished == 0) return complete(operation);
+  op.worked = worked_for(op.op);
   if (op.external) {
     external_.insert(operation);
     return;
@@ -181,7 +193,9 @@ void Scheduler::enqueue(const OperationPtr& operation) {
       for (int64_t c = begin; c < end; ++c) op.missing[j] += !source.finished[c];
       waits = waits || op.missing[j] > 0;
     }
-    if (waits) source.readers.push_back({operation, d.sample});
+    if (!waits) continue;
+    if (!source.readers.empty()) source.hurried = true;
+    source.readers.push_back({operation, d.sample});
   }
   for (int64_t j = 0; j < op.chunks(); ++j) {
     if (op.missing[j] == 0) set_ready(operation, j);
@@ -190,33 +204,9 @@ void Scheduler::enqueue(const OperationPtr& operation) {
 
 void Scheduler::set_ready(const OperationPtr& operation, int64_t chunk) {
   Pool& pool = *operation->pool;
-  if (pool.ready.empty()) active_.push_back(&pool);
-  pool.ready.emplace(operation, chunk);
-  arrived_.fetch_add(1, std::memory_order_release);
-}
-
-// Whether a sleeping thread should be woken; the caller does it when it has let go of the lock, or the thread would run into the lock. One is
-// enough: whoever takes a chunk and leaves others wakes the next. Waking both of two threads from Python took 40 us, one takes 15.
-bool Scheduler::wants_worker() {
-  if ((active_.empty() && later_.empty()) || stopping_) return false;
-  if (looking_ || starting_) return false;  // it will see the work, and wake the next
-  // Of what is held back a thread that is at work will think when it has finished its chunk.
-  if (next_pool(nullptr) == nullptr && (later_.empty() || running_ > 0)) return false;
-  if (idle_ > 0) return true;
-  // Threads are made when there is work for them: importing the library starts none.
-  workers_.reserve(workers_.size() + 1);
-  std::optional<std::thread> started = starter_.start([this] { work(); }, static_cast<int>(workers_.size()), most_threads());
-  if (!started) return false;  // those that there are do it, or who waits for it
-  starting_ = true;  // under the lock, which the new thread waits for
-  workers_.push_back(std::move(*started));
-  return false;
-}
-
-// So many threads would have work if all pools had.
-int Scheduler::most_threads() const {
-  int most = default_pool_->limit;
-  for (const Pool* pool : active_) most = std::max(most, pool->limit);
-  return most;
+  if (pool.ready_chunks == 0) active_.push_back(&pool);
+  pool.add(operation, chunk);
+  fresh_ = true;
 }
 
 const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t chunk) const {
@@ -238,56 +228,85 @@ Pool* Scheduler::next_pool(const Pool* waiting) const {
   for (Pool* pool : active_) {
     if (!pool->has_room(waiting != nullptr)) continue;
     if (pool == waiting) return pool;
-    if (first == nullptr || InOrderOfCalls()(*pool->ready.begin(), *first->ready.begin())) first = pool;
+    if (first == nullptr || pool->ready.front()->id < first->ready.front()->id) first = pool;
   }
   return waiting != nullptr && waiting->running > 0 ? nullptr : first;
 }
 
-// Runs the first chunk that is ready, unlocked meanwhile; `waiting` is the pool of the operation that a caller waits for, null for a worker.
-bool Scheduler::run_one(std::unique_lock<std::mutex>& lock, const Pool* waiting) {
+// A chunk, and those after it that lack nothing else: in calls up to the one with the id `last`, of the same pool and cut alike. Other chunks that wait
+// for one of these would have to wait for all. Not work that a later call may still do itself, or that may prove not to be needed.
+Links Scheduler::links_from(OperationPtr operation, int64_t chunk, uint64_t last) const {
+  Links links;
+  links.chunk = chunk;
+  for (;;) {
+    const Operation& op = *operation;
+    links.operations[links.count++] = std::move(operation);
+    if (links.count == Links::most || op.hurried || op.readers.size() != 1) return links;
+    const Dependency& reader = op.readers.front();
+    const Operation& next = *reader.operation;
+    const bool alike = reader.sample == Dependency::same_sample && next.samples == op.samples && next.grain == op.grain && next.pool == op.pool;
+    if (!alike || next.external || next.id > last || next.missing[chunk] != 1) return links;
+    if ((!next.begun && (next.formula || next.droppable)) || inherited_failure(next, chunk) != nullptr) return links;
+    operation = reader.operation;
+  }
+}
+
+// Runs the first chunk that is ready, and those that follow from it; unlocked meanwhile. `waiting` is the pool of the operation that a caller waits for,
+// null for a worker.
+bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   submit_due();
   Pool* const pool = next_pool(waiting);
   if (pool == nullptr) return false;
-  const auto [operation, chunk] = *pool->ready.begin();  // keeps the pool alive
-  pool->ready.erase(pool->ready.begin());
-  if (pool->ready.empty()) active_.erase(std::find(active_.begin(), active_.end(), pool));
+  const auto [operation, chunk] = pool->take();  // keeps the pool alive
+  if (pool->ready_chunks == 0) active_.erase(std::find(active_.begin(), active_.end(), pool));
   if (!operation->begun && operation->unwanted()) {
-    finish(operation, chunk);
-    return true;
-  }
-  operation->begun = true;
-  if (const Failure* failure = inherited_failure(*operation, chunk)) {
+    finish(operation, chunk, nullptr);
+  } else if (const Failure* failure = inherited_failure(*operation, chunk)) {
+    operation->begun = true;
     operation->failures.emplace(chunk, *failure);
-    finish(operation, chunk);
-    return true;
+    finish(operation, chunk, nullptr);
+  } else {
+    run_links(lock, links_from(operation, chunk, last), *pool, waiting == nullptr ? 2 : 1);
   }
-  ++running_;
-  pool->most_running = std::max(pool->most_running, ++pool->running);
-  const bool wake = wants_worker();
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
-  std::exception_ptr error;
-  const Time begin = std::chrono::steady_clock::now();
-  try {
-    const int64_t end = std::min(operation->samples, (chunk + 1) * operation->grain);
-    for (int64_t i = chunk * operation->grain; i < end; ++i) operation->work(i);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  const Time ended = std::chrono::steady_clock::now();
-  lock.lock();
-  --running_;
-  --pool->running;
-  note(operation->op, ended, ended - begin);
-  if (error) operation->failures.emplace(chunk, failure_of(error, operation->id));
-  finish(operation, chunk);
   return true;
+}
+
+void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_workers) {
+  for (int k = 0; k < links.count; ++k) links.operations[k]->begun = true;
+  ++running_;
+  pool.most_running = std::max(pool.most_running, ++pool.running);
+  let_go(lock, most_workers);
+  std::exception_ptr error;
+  std::array<Time, Links::most + 1> times;
+  int done = 0;
+  times[0] = std::chrono::steady_clock::now();
+  for (bool go_on = true; go_on;) {
+    const Operation& op = *links.operations[done];
+    try {
+      const int64_t end = std::min(op.samples, (links.chunk + 1) * op.grain);
+      for (int64_t i = links.chunk * op.grain; i < end; ++i) op.work(i);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    times[++done] = std::chrono::steady_clock::now();
+    go_on = !error && done < links.count && !op.hurried.load(std::memory_order_relaxed) && times[done] - times[0] < kLinksTime;
+  }
+  take(lock);
+  --running_;
+  --pool.running;
+  room_ = true;
+  for (int k = 0; k < done; ++k) {
+    const OperationPtr& operation = links.operations[k];
+    note(*operation->worked, times[k + 1], times[k + 1] - times[k]);
+    if (error && k + 1 == done) operation->failures.emplace(links.chunk, failure_of(error, operation->id));
+    finish(operation, links.chunk, k + 1 < done ? links.operations[k + 1].get() : nullptr);
+  }
 }
 
 bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t samples, const Work& work) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (pool->limit > 1 || pool->running > 0 || !pool->ready.empty()) return false;
+    const Lock lock = hold();
+    if (pool->limit > 1 || pool->running > 0 || pool->ready_chunks > 0) return false;
     ++running_;
     pool->most_running = std::max(pool->most_running, ++pool->running);
   }
@@ -299,33 +318,34 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
     error = std::current_exception();
   }
   const Time ended = std::chrono::steady_clock::now();
-  bool wake = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    --running_;
-    --pool->running;
-    note(std::string(op), ended, ended - begin);
-    completed_.fetch_add(1, std::memory_order_release);  // who waits for other work of the pool may do it now
-    if (asleep_ > 0) something_done_.notify_all();
-    wake = wants_worker();
-  }
-  if (wake) work_arrived_.notify_one();
+  Lock lock = hold();
+  --running_;
+  --pool->running;
+  note(*worked_for(op), ended, ended - begin);
+  room_ = true;
+  let_go(lock, 1);
   if (error) std::rethrow_exception(error);
   return true;
 }
 
-// 30 ns, of chunks that take 12 us and more.
-void Scheduler::note(const std::string& op, Time end, std::chrono::nanoseconds took) {
-  static std::atomic<int> threads{0};
-  thread_local const int thread = threads++;
-  const auto worked = worked_.try_emplace(op).first;
-  worked->second += took;
-  const int64_t ended = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
-  if (spans_.empty()) spans_.resize(kSpans);
-  spans_[next_span_++ % kSpans] = {worked->first.c_str(), thread, ended - took.count(), ended};
+std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op) {
+  auto found = worked_.find(op);
+  if (found == worked_.end()) found = worked_.emplace(op, 0).first;
+  return &*found;
 }
 
-void Scheduler::finish(const OperationPtr& operation, int64_t chunk) {
+// 20 ns, of chunks that take 12 us and more.
+void Scheduler::note(std::pair<const std::string, std::chrono::nanoseconds>& worked, Time end, std::chrono::nanoseconds took) {
+  static std::atomic<int> threads{0};
+  thread_local const int thread = threads++;
+  worked.second += took;
+  const int64_t ended = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
+  if (spans_.empty()) spans_.resize(kSpans);
+  spans_[next_span_++ % kSpans] = {worked.first.c_str(), thread, ended - took.count(), ended};
+}
+
+// The thread itself goes on with the same chunk of `goes_on`, or has done so; null for none.
+void Scheduler::finish(const OperationPtr& operation, int64_t chunk, const Operation* goes_on) {
   Operation& op = *operation;
   op.finished[chunk] = 1;
   --op.unfinished;
@@ -340,7 +360,7 @@ void Scheduler::finish(const OperationPtr& operation, int64_t chunk) {
       continue;
     }
     for (int64_t j = first; j < last; ++j) {
-      if (--target.missing[j] == 0) set_ready(reader.operation, j);
+      if (--target.missing[j] == 0 && &target != goes_on) set_ready(reader.operation, j);
     }
   }
   if (op.unfinished == 0) complete(operation);
@@ -355,45 +375,23 @@ void Scheduler::complete(const OperationPtr& operation) {
   finished_inputs_.push_back(std::move(operation->inputs));
   if (operation->formula) finished_formulas_.push_back(std::move(operation->formula));
   operation->work = Work();
-  completed_.fetch_add(1, std::memory_order_release);
-  if (asleep_ > 0) something_done_.notify_all();
+  ended_ = true;
 }
 
 bool Scheduler::wait(const OperationPtr& operation, Time end) {
-  if (done(operation)) return true;
-  submit(operation);
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock = hold();
+  if (settled(*operation)) return true;
+  operation->hurried = true;
+  if (operation->state == Operation::held) submit_locked(operation);
   for (const auto& one : std::vector<std::weak_ptr<Operation>>(operation->fused_into)) {
     if (const OperationPtr alive = one.lock(); alive && alive->state == Operation::held) submit_locked(alive);
   }
   while (!settled(*operation) && std::chrono::steady_clock::now() < end) {
-    if (!run_one(lock, operation->pool.get())) wait_for_completion(lock, *operation->pool, end);
+    if (!run_some(lock, operation->pool.get(), operation->id)) wait_for_change(lock, *operation->pool, end);
   }
   const bool done = settled(*operation);
-  const bool wake = wants_worker();  // a worker may have left the rest to this helper
-  lock.unlock();
-  if (wake) work_arrived_.notify_one();
+  let_go(lock, 1);  // a worker may have left the rest to this helper
   return done;
-}
-
-// Returns when some operation has ended, at `end`, or for no reason. Where a core is free because nothing is left to start, it looks for 20 us before
-// it sleeps: being woken takes as long.
-void Scheduler::wait_for_completion(std::unique_lock<std::mutex>& lock, const Pool& pool, Time end) {
-  if (pool.running < pool.limit) {
-    const uint64_t completed = completed_.load(std::memory_order_relaxed);
-    lock.unlock();
-    const Time stop = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
-    while (completed_.load(std::memory_order_acquire) == completed && std::chrono::steady_clock::now() < stop) pause();
-    lock.lock();
-    if (completed_.load(std::memory_order_relaxed) != completed) return;
-  }
-  ++asleep_;
-  if (end == Time::max()) {
-    something_done_.wait(lock);
-  } else {
-    something_done_.wait_until(lock, end);
-  }
-  --asleep_;
 }
 
 bool Scheduler::settled(const Operation& operation) const {
@@ -404,95 +402,60 @@ bool Scheduler::settled(const Operation& operation) const {
 }
 
 bool Scheduler::done(const OperationPtr& operation) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   return settled(*operation);
 }
 
-void Scheduler::work() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  starting_ = false;
-  for (;;) {
-    while (!stopping_ && run_one(lock, nullptr)) {
-    }
-    if (stopping_) return;
-    if (!looking_ && look_for_work(lock)) continue;
-    if (stopping_) return;  // set while the lock was free
-    ++idle_;
-    work_arrived_.wait(lock);
-    --idle_;
-  }
-}
-
-// One thread at a time looks for 100 us before it sleeps: Python issues the next call within that time, and then need not wake anybody. Cropping 16
-// images again and again takes 75 us; 75 or 130, at random, when it looks for 30 us.
-bool Scheduler::look_for_work(std::unique_lock<std::mutex>& lock) {
-  if (running_ >= cores_) return false;
-  looking_ = true;
-  const uint64_t arrived = arrived_.load(std::memory_order_relaxed);
-  Time end = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
-  if (!later_.empty()) end = std::min(end, later_.front().first);
-  lock.unlock();
-  while (arrived_.load(std::memory_order_acquire) == arrived && std::chrono::steady_clock::now() < end) pause();
-  lock.lock();
-  looking_ = false;
-  return next_pool(nullptr) != nullptr || !later_.empty();
-}
-
 PoolPtr Scheduler::default_pool() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   return default_pool_;
 }
 
 void Scheduler::set_default_pool(const PoolPtr& pool) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   default_pool_ = pool;
 }
 
 int Scheduler::most_running(const Pool& pool) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   return pool.most_running;
 }
 
 std::map<std::string, std::chrono::nanoseconds> Scheduler::worked() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return worked_;
+  const Lock lock = hold();
+  return {worked_.begin(), worked_.end()};
 }
 
 std::vector<Span> Scheduler::spans() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  Lock lock = hold();
   std::vector<Span> found;
   for (size_t k = next_span_ > kSpans ? next_span_ - kSpans : 0; k < next_span_; ++k) found.push_back(spans_[k % kSpans]);
+  lock.unlock();
+  // Those of links are noted when the last one has ended.
+  std::stable_sort(found.begin(), found.end(), [](const Span& a, const Span& b) { return a.end < b.end; });
   return found;
 }
 
-std::unique_lock<std::mutex> Scheduler::drain() {
+Scheduler::Lock Scheduler::drain() {
   const Pool none(0);
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock = hold();
   for (; !later_.empty(); later_.pop_front()) {
     if (later_.front().second->state == Operation::held) submit_locked(later_.front().second);
   }
   while (!active_.empty() || running_ > 0) {
-    if (!run_one(lock, &none)) something_done_.wait_for(lock, std::chrono::milliseconds(1));
+    if (run_some(lock, &none, UINT64_MAX)) continue;
+    wake(whom_to_wake(1));
+    something_changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
+  wake(whom_to_wake(1));
   return lock;
-}
-
-void Scheduler::stop() {
-  std::vector<std::thread> workers;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-    workers.swap(workers_);
-  }
-  work_arrived_.notify_all();
-  for (std::thread& worker : workers) worker.join();
 }
 
 void Scheduler::free_finished() {
   std::vector<Work> work;
   std::vector<std::vector<Tensor>> inputs;
   std::vector<FormulaPtr> formulas;
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock = hold();
   work.swap(finished_work_);
   inputs.swap(finished_inputs_);
   formulas.swap(finished_formulas_);

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random programs of several callers on one scheduler. Whatever the order in which the threads come, each sample that is wanted must be computed once, after
+// what it reads, with errors where they belong; no pool may exceed its limit; and everybody who waits must come back.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "ndd/stream/scheduler.h"
+#include "stress/stress.h"
+
+namespace ndd::stress {
+namespace {
+
+struct CountedPool {
+  explicit CountedPool(int threads) : pool(std::make_shared<Pool>(threads)) {}
+
+  PoolPtr pool;
+  std::atomic<int> running{0};
+};
+
+struct Value;
+using ValuePtr = std::shared_ptr<Value>;
+
+struct Read {
+  ValuePtr value;
+  int64_t sample;
+};
+
+// An operation and what must become of it.
+struct Value {
+  OperationPtr operation;
+  CountedPool* pool = nullptr;
+  int64_t samples = 0, grain = 1;
+  std::vector<Read> reads;  // only its caller looks at them
+  std::vector<char> throws;  // per sample
+  std::vector<char> fails, inherits;  // per chunk
+  std::vector<uint64_t> expected;  // per sample
+  std::vector<uint64_t> made;  // by the work; no atomics, so that ThreadSanitizer sees whether readers come after writers
+  std::vector<std::atomic<int>> runs;  // per sample
+  bool formula = false, released = false;
+
+  int64_t chunks() const { return (samples + grain - 1) / grain; }
+};
+
+uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::vector<uint64_t> Value::* numbers) {
+  uint64_t sum = mixed(id * 1000 + i);
+  for (const Read& read : reads) {
+    const std::vector<uint64_t>& source = (*read.value).*numbers;
+    if (read.sample == Dependency::all_samples) {
+      for (const uint64_t one : source) sum = mixed(sum + one);
+    } else {
+      sum = mixed(sum + source[read.sample == Dependency::same_sample ? i : read.sample]);
+    }
+  }
+  return sum;
+}
+
+bool any_fails(const Value& source, int64_t first, int64_t last) {  // samples, both included
+  return std::any_of(source.fails.begin() + first / source.grain, source.fails.begin() + last / source.grain + 1, [](char one) { return one; });
+}
+
+bool inherits(const Value& value, int64_t chunk) {
+  return std::any_of(value.reads.begin(), value.reads.end(), [&](const Read& read) {
+    const Value& source = *read.value;
+    if (source.samples == 0) return false;
+    if (read.sample == Dependency::all_samples || value.operation->external) return any_fails(source, 0, source.samples - 1);
+    if (read.sample != Dependency::same_sample) return any_fails(source, read.sample, read.sample);
+    return any_fails(source, chunk * value.grain, std::min(value.samples, (chunk + 1) * value.grain) - 1);
+  });
+}
+
+class Check {
+ public:
+  Check(int threads, uint64_t seed) : scheduler_(threads), seed_(seed) {
+    for (const int limit : {threads, 0, 1, 2, 0, threads + 1}) pools_.push_back(std::make_unique<CountedPool>(limit));
+    scheduler_.set_default_pool(pools_[0]->pool);
+  }
+
+  void run(double length) {
+    end_ = Clock::now() + seconds(length);
+    const int callers = 2 + static_cast<int>(seed_ % 4);
+    std::vector<std::thread> threads;
+    for (int k = 0; k < callers; ++k) threads.emplace_back([this, k] { caller(k); });
+    for (int k = 0; k < 2; ++k) threads.emplace_back([this] { outside(); });
+    // Every other time the workers end while callers still wait.
+    if (seed_ % 2 != 0) {
+      std::this_thread::sleep_until(end_);
+      scheduler_.stop();
+    }
+    for (int k = 0; k < callers; ++k) threads[k].join();
+    no_more_ = true;
+    for (size_t k = callers; k < threads.size(); ++k) threads[k].join();
+    if (seed_ % 2 == 0) scheduler_.stop();
+    scheduler_.free_finished();
+    std::printf("seed %lu: %lu programs, %lu operations, %lu samples\n", seed_, programs_.load(), operations_.load(), samples_.load());
+    std::fflush(stdout);
+  }
+
+  std::string state() { return "seed " + std::to_string(seed_) + ": " + scheduler_.state(); }
+
+ private:
+  void caller(int number) {
+    Random random(seed_ * 1000 + number);
+    std::deque<ValuePtr> kept;
+    while (Clock::now() < end_) {
+      program(random, kept);
+      ++programs_;
+      ++progress;
+    }
+    for (const ValuePtr& value : kept) finish(value);
+  }
+
+  void program(Random& random, std::deque<ValuePtr>& kept) {
+    std::vector<ValuePtr> made;
+    const bool chain = random.chance(40);
+    const int64_t length = random.below(chain ? 40 : 12) + 1;
+    const int64_t samples = std::array<int64_t, 8>{0, 1, 1, 2, 3, 7, 16, 40}[random.below(8)], grain = random.below(3) + 1;
+    CountedPool* const pool = pools_[random.below(pools_.size())].get();
+    const int errors = random.chance(30) ? 3 : 0;
+    for (int64_t k = 0; k < length; ++k) {
+      auto value = std::make_shared<Value>();
+      const bool alike = chain || random.chance(50);
+      value->samples = alike ? samples : random.below(20);
+      value->grain = alike ? grain : random.below(4) + 1;
+      value->pool = alike || random.chance(60) ? pool : pools_[random.below(pools_.size())].get();
+      for (int64_t reads = made.empty() ? 0 : chain ? 1 : random.below(4); reads > 0; --reads) {
+        value->reads.push_back(read(random, *value, chain ? made.back() : made[random.below(made.size())]));
+      }
+      const size_t own = value->reads.size();
+      if (random.chance(20)) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!published_.empty()) value->reads.push_back(read(random, *value, published_[random.below(published_.size())]));
+      }
+      make(random, value, own, errors);
+      made.push_back(value);
+      if (random.chance(10)) interrupted_wait(random, *made[random.below(made.size())]);
+    }
+    publish(random, made);
+    if (random.chance(30)) run_now(random);
+    for (const ValuePtr& value : made) {
+      if (!value->operation->droppable || !random.chance(70)) continue;
+      value->released = true;  // Python lets go of it: nobody can read it from here on
+      scheduler_.release(value->operation);
+    }
+    if (random.chance(20)) interrupted_wait(random, *made.back());
+    if (random.chance(60)) finish(made[random.below(made.size())]);
+    if (random.chance(10)) std::this_thread::sleep_for(std::chrono::microseconds(random.below(400)));
+    kept.insert(kept.end(), made.begin(), made.end());
+    for (; kept.size() > 60; kept.pop_front()) {
+      finish(kept.front());
+      kept.front()->reads.clear();  // or the first one of all would stay
+    }
+    scheduler_.free_finished();
+    if (random.chance(5)) {
+      scheduler_.worked();
+      scheduler_.spans();
+    }
+    if (random.chance(1)) scheduler_.drain();  // as a fork does
+  }
+
+  void publish(Random& random, const std::vector<ValuePtr>& made) {
+    const ValuePtr& value = made[random.below(made.size())];
+    if (value->operation->droppable || random.chance(50)) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    published_.push_back(value);
+    if (published_.size() > 8) published_.pop_front();
+  }
+
+  static Read read(Random& random, const Value& value, const ValuePtr& source) {
+    if (source->samples == value.samples && random.chance(80)) return {source, Dependency::same_sample};
+    if (source->samples > 0 && random.chance(50)) return {source, random.below(source->samples)};
+    return {source, Dependency::all_samples};
+  }
+
+  // The operation, and what is expected of it. The first `own` of the values that it reads are this caller's.
+  void make(Random& random, const ValuePtr& value, size_t own, int errors) {
+    auto operation = std::make_shared<Operation>();
+    value->operation = operation;
+    operation->id = scheduler_.next_id();
+    operation->op = random.chance(50) ? "left" : "right";
+    operation->pool = value->pool->pool;
+    operation->samples = value->samples;
+    // To wait for a formula is to wait for whatever computes it as well: perhaps for another external operation that is behind this one.
+    const bool waits_for_formula = std::any_of(value->reads.begin(), value->reads.end(), [](const Read& one) { return one.value->formula; });
+    operation->external = value->samples > 0 && !waits_for_formula && random.chance(5);
+    if (operation->external) value->grain = 1;
+    operation->grain = value->grain;
+    value->formula = !operation->external && random.chance(15);
+    if (value->formula) {
+      operation->formula = std::make_shared<Formula>();
+      operation->result = value.get();
+      operation->droppable = random.chance(50);
+    }
+    std::vector<Dependency> reads;
+    std::vector<const void*> computed;
+    for (size_t k = 0; k < value->reads.size(); ++k) {
+      const auto& [source, sample] = value->reads[k];
+      reads.push_back({source->operation, sample});
+      const bool can = k < own && sample == Dependency::same_sample && !operation->external && scheduler_.formula(*source->operation);
+      if (can && random.chance(70)) computed.push_back(source.get());
+    }
+    scheduler_.connect(operation, reads, computed);
+    std::vector<Read> left;  // what it computes itself it does not read
+    for (size_t k = 0; k < value->reads.size(); ++k) {
+      const Read& one = value->reads[k];
+      if ((operation->fused_reads >> k & 1) == 0) left.push_back(one);
+      else left.insert(left.end(), one.value->reads.begin(), one.value->reads.end());
+    }
+    value->reads = std::move(left);
+    for (int64_t i = 0; i < value->samples; ++i) {
+      value->throws.push_back(!value->formula && random.chance(errors));
+      value->expected.push_back(value_of(operation->id, i, value->reads, &Value::expected));
+    }
+    value->made.assign(value->samples, 0);
+    value->runs = std::vector<std::atomic<int>>(value->samples);
+    for (int64_t c = 0; c < value->chunks(); ++c) {
+      const auto begin = value->throws.begin() + c * value->grain, end = value->throws.begin() + std::min(value->samples, (c + 1) * value->grain);
+      value->inherits.push_back(inherits(*value, c));
+      value->fails.push_back(value->inherits[c] || std::find(begin, end, 1) != end);
+    }
+    ++operations_;
+    samples_ += value->samples;
+    if (operation->external) {
+      scheduler_.submit(operation);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      outside_.push_back(value);
+      return;
+    }
+    operation->work = [value, reads = value->reads, id = operation->id, pace = random.below(4)](int64_t i) { compute(*value, reads, id, i, pace); };
+    if (random.chance(60)) scheduler_.submit(operation);
+    else if (random.chance(50)) scheduler_.submit_later(operation);
+  }
+
+  static void compute(Value& value, const std::vector<Read>& reads, uint64_t id, int64_t i, int64_t pace) {
+    ++progress;
+    CountedPool& pool = *value.pool;
+    if (++pool.running > std::max(1, pool.pool->limit)) give_up("more threads than the pool has");
+    ++value.runs[i];
+    value.made[i] = value_of(id, i, reads, &Value::made);
+    if (pace == 1) busy(std::chrono::microseconds(mixed(id + i) % 4));
+    if (pace == 2 && mixed(id + i) % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    --pool.running;
+    if (value.throws[i]) throw std::runtime_error("on purpose");
+  }
+
+  // External operations: threads of Python's wait for what they read, and report samples.
+  void outside() {
+    Random random(seed_ + 77);
+    for (;;) {
+      ValuePtr value;
+      const bool last = no_more_;
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!outside_.empty()) {
+          value = outside_.front();
+          outside_.pop_front();
+        }
+      }
+      if (!value) {
+        if (last) return;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        continue;
+      }
+      bool failed = false;
+      for (const Read& read : value->reads) {
+        scheduler_.wait(read.value->operation);
+        failed = failed || !read.value->operation->failures.empty();
+      }
+      for (int64_t i = 0; i < value->samples && !failed; ++i) {
+        ++value->runs[i];
+        value->made[i] = value_of(value->operation->id, i, value->reads, &Value::made);
+        const Failure failure{Error::Value, "on purpose", value->operation->id};
+        scheduler_.report(value->operation, i, 1, value->throws[i], value->throws[i] ? &failure : nullptr, std::chrono::nanoseconds(1));
+      }
+      if (failed) scheduler_.report(value->operation, 0, value->samples, true, nullptr, std::chrono::nanoseconds(1));
+    }
+  }
+
+  void run_now(Random& random) {
+    CountedPool& pool = *pools_[random.below(pools_.size())];
+    const int64_t samples = random.below(5);
+    std::atomic<int64_t> runs{0};
+    const bool done = scheduler_.run_now(pool.pool, "now", samples, Work([&](int64_t) {
+                                           if (++pool.running > std::max(1, pool.pool->limit)) give_up("run_now: more threads than the pool has");
+                                           ++runs;
+                                           --pool.running;
+                                         }));
+    if (runs != (done ? samples : 0)) give_up("run_now: a wrong number of samples");
+  }
+
+  // As after Ctrl-C: the caller does not come back.
+  void interrupted_wait(Random& random, const Value& value) {
+    scheduler_.wait(value.operation, Clock::now() + std::chrono::microseconds(random.below(300)));
+  }
+
+  void finish(const ValuePtr& given) {
+    Value& value = *given;
+    if (!scheduler_.wait(value.operation) || !scheduler_.done(value.operation)) give_up("a wait without a limit ended too early");
+    ++progress;
+    const bool dropped = value.released && value.operation->failures.empty() &&
+                         std::all_of(value.runs.begin(), value.runs.end(), [](const std::atomic<int>& one) { return one == 0; });
+    for (int64_t c = 0; c < value.chunks() && !dropped; ++c) {
+      if (value.operation->failures.count(c) != static_cast<size_t>(value.fails[c])) give_up("an error is lost, or in the wrong place");
+      bool failed = value.inherits[c];
+      for (int64_t i = c * value.grain; i < std::min(value.samples, (c + 1) * value.grain); ++i) {
+        if (value.runs[i] != (failed ? 0 : 1)) give_up("a sample is computed never or twice");
+        if (value.runs[i] == 1 && value.made[i] != value.expected[i]) give_up("a sample is computed before what it reads");
+        failed = (failed || value.throws[i]) && !value.operation->external;
+      }
+    }
+  }
+
+  Scheduler scheduler_;
+  const uint64_t seed_;
+  Clock::time_point end_;
+  std::vector<std::unique_ptr<CountedPool>> pools_;
+  std::mutex mutex_;
+  std::deque<ValuePtr> published_, outside_;
+  std::atomic<bool> no_more_{false};
+  std::atomic<uint64_t> programs_{0}, operations_{0}, samples_{0};
+};
+
+// A caller that waits for one pool takes a chunk of another, which has no threads, and leaves when its own work is done: who waits for the rest of the other
+// must learn of it.
+void handed_over() {
+  Scheduler scheduler(1);
+  const auto make = [&](int threads, int64_t samples, bool external, Work work) {
+    auto operation = std::make_shared<Operation>();
+    operation->id = scheduler.next_id();
+    operation->op = "work";
+    operation->pool = std::make_shared<Pool>(threads);
+    operation->samples = samples;
+    operation->external = external;
+    operation->work = std::move(work);
+    return operation;
+  };
+  std::atomic<int> begun{0};
+  const OperationPtr others = make(0, 2, false, [&](int64_t) {
+    ++begun;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  });
+  const OperationPtr external = make(1, 1, true, Work());
+  scheduler.submit(external);
+  scheduler.submit(others);
+  std::thread helper([&] { scheduler.wait(external); });
+  while (begun == 0) std::this_thread::yield();
+  std::thread ending([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    scheduler.report(external, 0, 1, false, nullptr, std::chrono::nanoseconds(1));
+  });
+  scheduler.wait(others);
+  helper.join();
+  ending.join();
+  scheduler.stop();
+  ++progress;
+}
+
+}  // namespace
+
+void check(int threads, uint64_t seed, double length) {
+  handed_over();
+  Check one(threads, seed);
+  describe = [&] { return one.state(); };
+  one.run(length);
+  describe = nullptr;
+}
+
+}  // namespace ndd::stress

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that works the scheduler of the CPU stream hard, without Python and torch. Built only when asked for: `ninja -C build/dev stress`.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace ndd::stress {
+
+using Clock = std::chrono::steady_clock;
+
+inline Clock::duration seconds(double count) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count)); }
+
+// splitmix64
+inline uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(mixed(seed)) {}
+  int64_t below(int64_t end) { return static_cast<int64_t>((state_ = mixed(state_)) % static_cast<uint64_t>(end)); }
+  bool chance(int percent) { return below(100) < percent; }
+
+ private:
+  uint64_t state_;
+};
+
+// Keeps the thread busy for so long; returns for how long it was, without what another process took of it.
+inline Clock::duration busy(Clock::duration length) {
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point now = begin;
+  while (now - begin < length) now = Clock::now();
+  // Another process came in between: on average when half of the time was over.
+  return now - begin < length + std::chrono::microseconds(1) ? now - begin : length / 2;
+}
+
+// Prints what is wrong, and the state, and aborts.
+[[noreturn]] void give_up(std::string_view what);
+// What give_up prints.
+extern std::function<std::string()> describe;
+// The watchdog gives up where this stays the same.
+extern std::atomic<uint64_t> progress;
+
+void check(int threads, uint64_t seed, double length);
+void speed(int threads, int links, double length, const std::vector<double>& microseconds);
+void waking(double length);
+
+}  // namespace ndd::stress
