@@ -86,7 +86,7 @@ def tried(wheel: Path, python: str, torch: str, extras: str) -> dict[str, str]:
         shutil.copy(ROOT / "pyproject.toml", folder)
         wanted = "torch" if torch == "newest" else f"torch=={torch}"
         packages = [f"{wheel}[{extras}]" if extras else str(wheel), wanted]
-        tools = ["pytest", "pytest-timeout", "pytest-xdist", "pillow", "scipy", "torchvision"] if extras else []
+        tools = ["opencv-python-headless", "pillow", "pytest", "pytest-timeout", "pytest-xdist", "scipy", "torchvision"] if extras else []
         clean = {**{key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "CI")}, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         commands = {
             "install": [program, "-m", "pip", "install", "--quiet", *packages, *tools],
