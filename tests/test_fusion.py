@@ -232,6 +232,23 @@ def test_several_python_threads() -> None:
     assert not problems
 
 
+def test_a_python_function_that_waits_for_an_operand() -> None:
+    """The sum would compute ``a`` itself; then the function would wait for the sum, which waits for the function."""
+    x = data(SHAPES[0], "float32")
+    for _ in range(5):
+        a, issued = x * 2.0, threading.Event()
+
+        def function(sample: np.ndarray, a: ndd.Batch = a, issued: threading.Event = issued) -> np.ndarray:
+            assert issued.wait(60)
+            return sample + a.tensors[0].numpy()
+
+        total = a + ndd.python_function(function, x, shape="same")
+        assert fused(total) == 0
+        issued.set()
+        expected = 2 * x.torch() + x.torch() + 2 * x.torch()[:1]
+        assert torch.equal(total.torch(), expected)
+
+
 def test_in_eager_mode_work_begins_by_itself() -> None:
     """Held back for a moment only, without anybody waiting for it."""
     x = data(SHAPES[0])

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <set>
 #include <stdexcept>
 
 namespace ndd {
@@ -39,6 +40,21 @@ Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
   } catch (const std::exception& e) {
     return {Error::Runtime, e.what(), origin};
   }
+}
+
+// Adds the external operations that this one waits for. False where it would take long: hundreds of operations that have not ended.
+bool add_unended_external(const Operation& operation, std::set<const Operation*>& found) {
+  std::vector<const Operation*> path{&operation};
+  std::set<const Operation*> seen;
+  while (!path.empty()) {
+    const Operation& one = *path.back();
+    path.pop_back();
+    if (one.state == Operation::done || !seen.insert(&one).second) continue;
+    if (seen.size() > 256) return false;
+    if (one.external) found.insert(&one);
+    for (const Dependency& d : one.reads) path.push_back(d.operation.get());
+  }
+  return true;
 }
 
 }  // namespace
@@ -117,9 +133,13 @@ void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t cou
   let_go(lock, 1);
 }
 
-FormulaPtr Scheduler::formula(const Operation& operation) {
+FormulaPtr Scheduler::formula(const Operation& operation, const std::vector<Dependency>& reads) {
   const Lock lock = hold();
-  return operation.begun ? nullptr : operation.formula;
+  if (operation.begun || operation.formula == nullptr) return nullptr;
+  std::set<const Operation*> own, others;
+  bool known = add_unended_external(operation, own);
+  for (const Dependency& d : reads) known = known && (d.operation.get() == &operation || add_unended_external(*d.operation, others));
+  return known && std::includes(own.begin(), own.end(), others.begin(), others.end()) ? operation.formula : nullptr;
 }
 
 void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> reads, std::vector<const void*> computed) {

@@ -67,8 +67,9 @@ class Scheduler {
   void submit_later(const OperationPtr& operation);
   // Samples of an external operation are done; they failed with `failure`, or with what the operation reads where that is null and `failed`.
   void report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure, std::chrono::nanoseconds took);
-  // The formula of an operation, null when it has none or has begun.
-  FormulaPtr formula(const Operation& operation);
+  // The formula of an operation, for a call that reads `reads`; null when it has none or has begun, and where the call would wait for Python's threads
+  // as well: whoever waits for the result of this operation, as one of those may do, also waits for a call that computes it.
+  FormulaPtr formula(const Operation& operation, const std::vector<Dependency>& reads);
   // Has `operation` read `reads`; instead of the results in `computed` it reads what they are made of.
   void connect(const OperationPtr& operation, std::vector<Dependency> reads, std::vector<const void*> computed);
   // Python lets go of the result.

@@ -75,7 +75,7 @@ FormulaPtr pending_formula(const void* data) {
     const Operation& source = *d.operation;
     const bool whole = d.sample == Dependency::same_sample || source.samples == 1;
     if (source.result != data || !whole) continue;
-    if (FormulaPtr formula = scheduler().formula(source)) return formula;
+    if (FormulaPtr formula = scheduler().formula(source, call.reads)) return formula;
   }
   return nullptr;
 }
