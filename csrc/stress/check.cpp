@@ -186,9 +186,7 @@ class Check {
     operation->op = random.chance(50) ? "left" : "right";
     operation->pool = value->pool->pool;
     operation->samples = value->samples;
-    // To wait for a formula is to wait for whatever computes it as well: perhaps for another external operation that is behind this one.
-    const bool waits_for_formula = std::any_of(value->reads.begin(), value->reads.end(), [](const Read& one) { return one.value->formula; });
-    operation->external = value->samples > 0 && !waits_for_formula && random.chance(5);
+    operation->external = value->samples > 0 && random.chance(5);
     if (operation->external) value->grain = 1;
     operation->grain = value->grain;
     value->formula = !operation->external && random.chance(15);
@@ -199,10 +197,10 @@ class Check {
     }
     std::vector<Dependency> reads;
     std::vector<const void*> computed;
-    for (size_t k = 0; k < value->reads.size(); ++k) {
+    for (const auto& [source, sample] : value->reads) reads.push_back({source->operation, sample});
+    for (size_t k = 0; k < own && !operation->external; ++k) {
       const auto& [source, sample] = value->reads[k];
-      reads.push_back({source->operation, sample});
-      const bool can = k < own && sample == Dependency::same_sample && !operation->external && scheduler_.formula(*source->operation);
+      const bool can = sample == Dependency::same_sample && scheduler_.formula(*source->operation, reads);
       if (can && random.chance(70)) computed.push_back(source.get());
     }
     scheduler_.connect(operation, reads, computed);
