@@ -188,3 +188,26 @@ def test_steps(seed: int, device: str) -> None:
     expected = [one[(slice(None),) * axis + (slice(0, None, step),)] for one in pictures.arrays]
     assert_equal(pictures.batch.slice[(slice(None),) * axis + (slice(0, None, step),)], expected)
     assert_equal(pictures.batch.select([2, 0]), [pictures.arrays[2], pictures.arrays[0]])
+
+
+@pytest.mark.parametrize("layout", ["CHW", "HWC"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("width", [501, 512])
+def test_large_samples(width: int, dtype: str, layout: str, device: str) -> None:
+    """Rows that go past the caches begin and end within lines of them; shorter ones are moved without a call for each."""
+    shape = {"H": 400 if dtype == "float32" else 700, "W": width, "C": 3}
+    image = np.random.default_rng(width).integers(0, 200, [shape[letter] for letter in layout]).astype(dtype)
+    images = ndd.batch([image, image[::-1].copy()], layout=layout, device=device)
+    axes = [layout.index(letter) for letter in "HW"]
+    for begin, extent in (([-1, -1], [shape["H"] + 2, width + 2]), ([3, 5], [shape["H"] - 7, width - 14]), ([-9, 7], [shape["H"], width])):
+        fill = np.array([7, 8, 9], dtype)
+        made = ndd.slice(images, start=begin, shape=extent, axes=axes, out_of_bounds_policy="pad", fill_values=fill.tolist()).cpu()
+        wanted = cut(image, layout, begin, [a + b for a, b in zip(begin, extent, strict=True)], fill)
+        assert np.array_equal(np.asarray(made.tensors[0]), wanted)
+    for axis, options in zip(axes, ({"horizontal": 0, "vertical": 1}, {"horizontal": 1}), strict=True):
+        assert np.array_equal(np.asarray(ndd.flip(images, **options).cpu().tensors[1]), np.flip(image[::-1], axis))
+    made = ndd.erase(images, anchor=[3, 5], shape=[50, 61], axes=axes, fill_value=[1.0, 2.0, 3.0]).cpu()
+    wanted = image.copy()
+    window = tuple(slice(None) if letter == "C" else slice(3, 53) if letter == "H" else slice(5, 66) for letter in layout)
+    wanted[window] = np.array([1, 2, 3], dtype).reshape([-1 if letter == "C" else 1 for letter in layout])
+    assert np.array_equal(np.asarray(made.tensors[0]), wanted)

@@ -260,6 +260,25 @@ def test_random_erasing(mode: str) -> None:
     assert (first[:200] == 9.0).all()
 
 
+@pytest.mark.parametrize("layout", ["CHW", "HWC"])
+@pytest.mark.parametrize("mode", ["const", "pixel"])
+def test_random_erasing_where_images_stand(mode: str, layout: str) -> None:
+    """What overwrites its images draws and makes the same; the images of others do not change."""
+    from torch_ndd.torchvision._timm_transforms import RandomErasing
+
+    images = ndd.cast(ndd.batch(torch.full((60, *((3, 24, 30) if layout == "CHW" else (24, 30, 3))), 9), layout=layout), dtype=torch.float32)
+    made = []
+    for overwrites in (False, True):
+        ndd.random.set_seed(5)
+        made.append(RandomErasing(0.6, mode=mode, max_count=2, overwrites=overwrites)(images).torch().clone())
+        assert (made[0] != 9.0).any()
+        assert (images.torch() == 9.0).all() or overwrites
+    assert torch.equal(*made)
+    given = torch.full((4, 3, 24, 30), 9.0)
+    RandomErasing(1.0, mode=mode, overwrites=True)(ndd.as_batch(given, layout="CHW")).torch()
+    assert (given == 9.0).all()
+
+
 MIXUPS: list[dict[str, Any]] = [
     dict(mixup_alpha=0.8),
     dict(mixup_alpha=0.0, cutmix_alpha=1.0),

@@ -9,8 +9,9 @@ from .._core import native
 from .._core.batch import Batch
 from .._core.dispatch import run
 from .._core.pending import SAME_SAMPLE
+from .._core.rng import WORDS_PER_CALL, get_default_rng
 
-_kernel = native.kernel("fill_windows", writes=(0,))
+_kernel, _noise = native.kernel("fill_windows", writes=(0,)), native.kernel("noise_windows", writes=(0,))
 
 
 def takes(images: Batch) -> bool:
@@ -28,3 +29,16 @@ def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) 
     """
     arguments = (images._values, images._shapes, windows, torch.tensor(values, dtype=torch.float32), images.layout == "CHW")
     images._pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], images._values)
+
+
+def noise_windows(images: Batch, windows: torch.Tensor) -> None:
+    """Overwrite a window of each image with numbers of :func:`torch_ndd.random.normal`, drawn for all windows one after the other.
+
+    Args:
+        images: float32; as for :func:`fill_windows`.
+        windows: as for :func:`fill_windows`.
+    """
+    count = windows[:, 2] * windows[:, 3] * (images._extent((images.layout or "").index("C")) or 1)
+    rows = torch.cat([windows, (count.cumsum(0) - count)[:, None]], 1)
+    arguments = (images._values, images._shapes, rows, get_default_rng().draw(WORDS_PER_CALL), images.layout == "CHW")
+    images._pending = run(_noise, arguments, [(images, SAME_SAMPLE)], images._values)

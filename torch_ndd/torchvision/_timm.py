@@ -99,7 +99,8 @@ def from_timm(
         if re_prob > 0 and not tensor_only:
             from ._timm_transforms import RandomErasing
 
-            steps.append(RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0))
+            # Normalizing has made the images.
+            steps.append(RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0, overwrites=True))
     else:
         calm = "bilinear" if interpolation == "random" else interpolation
         steps = _plain(size, calm) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, calm, mean)

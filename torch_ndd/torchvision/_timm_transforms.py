@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .._core.batch import Batch, as_batch, new_batch
+from ..ops._fill_windows import fill_windows, noise_windows, takes
 from ..ops.paste import erase
 from ..ops.random import normal
 from ._draws import Draws, rounded
@@ -165,7 +166,10 @@ class TrimBorder(_OnImages):
 
 
 class RandomErasing(_OnImages):
-    """Overwrite random boxes of images that are normalized: with 0 ("const"), a random color ("rand") or noise ("pixel")."""
+    """Overwrite random boxes of images that are normalized: with 0 ("const"), a random color ("rand") or noise ("pixel").
+
+    ``overwrites``: nobody else has the images, so that they may change where they stand.
+    """
 
     def __init__(
         self,
@@ -178,12 +182,14 @@ class RandomErasing(_OnImages):
         min_count: int = 1,
         max_count: int | None = None,
         num_splits: int = 0,
+        overwrites: bool = False,
     ) -> None:
         if mode not in ("const", "rand", "pixel"):
             raise ValueError(f'from_timm: re_mode must be "const", "rand" or "pixel", got {mode!r}')
         self.probability, self.min_area, self.max_area, self.mode = probability, min_area, max_area, mode
         self.min_aspect, self.max_aspect = min_aspect, max_aspect or 1 / min_aspect
         self.min_count, self.max_count, self.num_splits = min_count, max_count or min_count, num_splits
+        self._overwrites = overwrites
 
     def _images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
@@ -208,6 +214,13 @@ class RandomErasing(_OnImages):
         acts = acts & fits.any(1)
         h, w = (torch.where(acts, one.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for one in (h, w))
         top, left = draws.integers(0, height - h + 1), draws.integers(0, width - w + 1)
+        in_place = self._overwrites and takes(images) and not images._external
+        if in_place and self.mode == "const":
+            fill_windows(images, torch.stack((top, left, h, w), 1), [0.0])
+            return images
+        if in_place and self.mode == "pixel" and images.dtype is torch.float32:
+            noise_windows(images, torch.stack((top, left, h, w), 1))
+            return images
         if self.mode == "pixel":
             return self._noise(images, top, left, h, w)
         channels = images._extent((images.layout or "").index("C"))

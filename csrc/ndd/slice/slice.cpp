@@ -83,7 +83,7 @@ void for_each_row(const Box& box, int outer, F f) {
 // Whether an axis before `row` follows the input's memory, in items of `bytes`, and `row` the output's: then they are the two sides of planes.
 bool transpose_box(const Box& box, int row, int64_t item, int64_t bytes) {
   const Axis last = box.axes[row];
-  if (last.in * item == bytes || last.out * item != bytes) return false;
+  if (last.in * item == bytes || last.in == 0 || last.out * item != bytes) return false;
   int side = row - 1;
   while (side >= 0 && box.axes[side].in * item != bytes) --side;
   if (side < 0 || !transpose::has_items_of(bytes)) return false;
@@ -116,10 +116,23 @@ void copy_box(const Box& box, int64_t item, bool cached) {
     });
     return slice::finish_stream();
   }
-  if (slice::mirrors(axis.in * item, axis.out * item, bytes)) {  // without the choice for every row: short ones take half as long
-    for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
-      if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
-      slice::mirror_items(box.src + from * item, box.dst + to * item, axis.extent, bytes);
+  const Axis rows = row > 0 ? box.axes[row - 1] : Axis{1, 0, 0};
+  const int64_t fetched = foreseen ? 0 : ahead * item;
+  if (slice::mirrors(axis.in * item, axis.out * item, bytes)) {
+    for_each_row(box, std::max(row - 1, 0), [&](int64_t from, int64_t to, int64_t) {
+      slice::mirror_rows(box.src + from * item, rows.in * item, box.dst + to * item, rows.out * item, rows.extent, axis.extent, bytes, fetched);
+    });
+    return;
+  }
+  if (axis.in * item == bytes && axis.out * item == bytes) {
+    for_each_row(box, std::max(row - 1, 0), [&](int64_t from, int64_t to, int64_t) {
+      slice::copy_rows(box.src + from * item, rows.in * item, box.dst + to * item, rows.out * item, rows.extent, length, fetched);
+    });
+    return;
+  }
+  if (axis.in == 0 && axis.out * item == bytes && rows.in == 0) {
+    for_each_row(box, std::max(row - 1, 0), [&](int64_t from, int64_t to, int64_t) {
+      slice::repeat_rows(box.src + from * item, box.dst + to * item, rows.out * item, rows.extent, axis.extent, bytes);
     });
     return;
   }
@@ -293,7 +306,8 @@ class Outside {
     const char* const item = reinterpret_cast<const char*>(&items_[channel]);
     char* const out = static_cast<char*>(slice_.out) + start * bytes_;
     slice::repeat_item(item, out, first, bytes_);
-    for (int64_t at = first + row - before - after; at < last; at += row) slice::repeat_item(item, out + at * bytes_, before + after, bytes_);
+    const int64_t at = first + row - before - after;
+    slice::repeat_rows(item, out + at * bytes_, row * bytes_, (last - at + row - 1) / row, before + after, bytes_);
     slice::repeat_item(item, out + last * bytes_, all - last, bytes_);
   }
 

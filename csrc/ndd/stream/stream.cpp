@@ -14,6 +14,7 @@ namespace {
 constexpr double kInlineNanoseconds = 20'000;
 // More than this, by the kernel's rough estimate, is left to a thread even if the caller waits for it: Python looks for Ctrl-C meanwhile.
 constexpr double kHereNanoseconds = 50'000'000;
+constexpr auto kMostHere = std::chrono::milliseconds(100);
 // Chunks are made at least so large that taking one (0.3 us) does not count, and small enough to share out: cropping 16 images to 224 takes
 // 75 us; 95 with chunks of 6 or 25 us.
 constexpr double kChunkNanoseconds = 12'000;
@@ -103,19 +104,25 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   const bool here = small && ready && call.mode != Mode::deferred;
   const bool short_enough = nanoseconds * static_cast<double>(samples) < kHereNanoseconds;
   if (here || (ready && short_enough && call.mode == Mode::sync)) {
-    bool done = true;
     try {
-      if (here) run_here(samples, work);
-      else done = scheduler().run_now(current_pool(), op, samples, work);
-      if (done) call.operation = nullptr;
+      call.operation = nullptr;
+      if (here) return run_here(samples, work);
+      if (scheduler().run_now(current_pool(), op, samples, work)) return;
     } catch (const Error& e) {
       call.operation = failed_operation({e.kind(), e.what(), scheduler().next_id()});
+      return;
     } catch (const std::bad_alloc&) {
       call.operation = failed_operation({Error::Memory, "out of memory", scheduler().next_id()});
+      return;
     } catch (const std::exception& e) {
       call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
+      return;
     }
-    if (done) return;
+    // With the threads of the pool: the caller begins at once, and Python makes no object that waits. Behind other work Python does, for Ctrl-C.
+    const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+    const bool ended = scheduler().wait(operation, std::chrono::steady_clock::now() + kMostHere);
+    if (!ended || !operation->failures.empty()) call.operation = operation;
+    return;
   }
   const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
   const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
