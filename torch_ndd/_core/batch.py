@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Batch``: samples of equal type, dimensions and layout, each with its own shape, in one buffer."""
 
-import copy
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, overload
@@ -405,7 +404,7 @@ def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | N
         made = made._settled()
         made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
     if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
-        made = copy.copy(made)
+        made = made._with(made._values, made._pending, made._external)  # torch 2.11 cannot trace copy.copy
         made._layout = layout or None
         if made._shapes is not None and not torch.compiler.is_compiling():
             made._fixed = joined(made._fixed, lasting(made._shapes.tolist(), made._layout))
