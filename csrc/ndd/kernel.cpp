@@ -45,6 +45,8 @@ std::vector<Tensor> Parameter<std::vector<Tensor>>::take(uint64_t value) {
 }
 
 int64_t Parameter<int64_t>::take(uint64_t value) { return to<int64_t>(value); }
+std::vector<int64_t> Parameter<std::vector<int64_t>>::take(uint64_t value) { return to<std::vector<int64_t>>(value); }
+DType Parameter<DType>::take(uint64_t value) { return static_cast<DType>(static_cast<int>(to<torch::headeronly::ScalarType>(value))); }
 double Parameter<double>::take(uint64_t value) { return to<double>(value); }
 bool Parameter<bool>::take(uint64_t value) { return to<bool>(value); }
 std::string Parameter<std::string>::take(uint64_t value) { return to<std::string>(value); }

@@ -91,9 +91,16 @@ int Tensor::device_index() const {
   return index;
 }
 
+Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  return ours(torch::stable::from_blob(data, shape, strides, Device(DeviceType::CPU), static_cast<ScalarType>(static_cast<int>(dtype)),
+                                       [release, data, size](void*) { release(data, size); }));
+}
+
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size) {
-  return ours(
-      torch::stable::from_blob(data, {bytes}, {1}, Device(DeviceType::CPU), ScalarType::Byte, [release, data, size](void*) { release(data, size); }));
+  return tensor_over(data, {bytes}, DType::uint8, release, size);
 }
 
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }

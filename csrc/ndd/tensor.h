@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "ndd/dtypes.h"
 
@@ -40,7 +41,8 @@ class Tensor {
 
 using MaybeTensor = std::optional<Tensor>;
 
-// Tensors of bytes: over memory that release(data, size) frees, in memory that torch pins, and on a GPU in stream order.
+// A contiguous tensor over memory that release(data, size) frees. Tensors of bytes: there, in memory that torch pins, and on a GPU in stream order.
+Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size);
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size);
 Tensor pinned_tensor(int64_t bytes);
 Tensor cuda_tensor(int64_t bytes, int device);

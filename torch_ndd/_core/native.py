@@ -181,9 +181,9 @@ def parameters(name: str) -> list[str]:
     return types.split(",")
 
 
-@torch.library.register_fake("ndd::pooled_bytes", lib=_library)
-def _(bytes: int) -> torch.Tensor:
-    return torch.empty(bytes, dtype=torch.uint8)
+@torch.library.register_fake("ndd::pooled_memory", lib=_library)
+def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
 
 
 # The buffer of a ragged batch in a compiled graph: its size is known at run time only.
@@ -275,7 +275,7 @@ def no_memory(size: int, shape: Sequence[int]) -> MemoryError:
     return MemoryError(_no_memory(size, f": an output of shape {tuple(shape)}".encode()).decode())
 
 
-_pooled_bytes = torch.ops.ndd.pooled_bytes.default
+_pooled = torch.ops.ndd.pooled_memory.default
 POOLED_BYTES = 2 << 20  # a page; csrc/ndd/stream/host_memory.cpp has the measurements
 pinned_sizes: set[int] = set()  # size_class of the buffers that are taken from torch's pinned memory instead: see upload.py
 
@@ -309,8 +309,7 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
             if pinned_sizes and (pinned := _pinned(shape, dtype, size)) is not None:
                 return pinned
             try:
-                made = _pooled_bytes(min(size, _MOST_BYTES))
-                return (made if dtype is torch.uint8 else made.view(dtype)).view(shape)
+                return _pooled(shape, dtype)
             except RuntimeError:
                 raise no_memory(size, shape) from None
     return torch.empty(shape, dtype=dtype, device=device)

@@ -71,7 +71,7 @@ static void run_layers(const std::string& op, const Samples& in, const Samples& 
     return run_layers_cuda(op, stacks, in.dtype(), out.dtype());
   }
 #endif
-  const double each = in.dtype() == out.dtype() ? 0.05 * static_cast<double>(out.item_bytes()) : 0.3;
+  const double each = in.dtype() == out.dtype() ? 0.025 * static_cast<double>(out.item_bytes()) : 0.3;
   launch_cpu(op, out.size(), each * out.mean_volume(), {}, [=](int64_t i) { run_layers_cpu(make(i), in.dtype(), out.dtype()); });
 }
 

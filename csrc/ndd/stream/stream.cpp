@@ -3,6 +3,7 @@
 #include "ndd/stream/stream.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
@@ -61,7 +62,7 @@ OperationPtr make_operation(std::string_view op, int64_t samples, double nanosec
   operation->work = std::move(work);
   operation->inputs = inputs;
   operation->samples = samples;
-  operation->grain = std::max<int64_t>(1, static_cast<int64_t>(kChunkNanoseconds / std::max(nanoseconds, 1.0)));
+  operation->grain = std::max<int64_t>(1, std::llround(kChunkNanoseconds / std::max(nanoseconds, 1.0)));
   return operation;
 }
 
