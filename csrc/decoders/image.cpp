@@ -21,23 +21,23 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
        ", the guard against decompression bombs; pass a larger max_pixels for such images");
 }
 
-// Fills `out` (N, 4) with height, width, channels and a kind: 1 for JPEG 2000, whose size this does not read, 2 for what can be decoded at a part of its
-// size. All are zero for a sample with a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is
+// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size this does not read, 2 for what can be decoded at a
+// part of its size. All are zero for a sample with a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is
 // read again for the decoding.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
-                  int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& out) {
+                  int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& shapes, const Tensor& kinds) {
   const Samples files(input, input_shapes);
   const Reasons reasons(errors);
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
-  auto* row = static_cast<int64_t*>(out.data_ptr());
+  auto *row = static_cast<int64_t*>(shapes.data_ptr()), *kind = static_cast<int64_t*>(kinds.data_ptr());
   ImageDecoderLease decoder;
   int64_t values = 0;
-  for (int64_t i = 0; i < files.size(); ++i, row += 4) {
-    row[0] = row[1] = row[2] = row[3] = 0;
+  for (int64_t i = 0; i < files.size(); ++i, row += 3, ++kind) {
+    row[0] = row[1] = row[2] = *kind = 0;
     noted(reasons, op, i, [&] {
       const EncodedImage file = encoded_image(files, i);
       if (is_jpeg2000(file)) {
-        row[3] = 1;
+        *kind = 1;
         return;
       }
       const ImageHeader header = decoder->read_header(file, complete);
@@ -47,7 +47,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       row[1] = shape.width;
       row[2] = shape.channels;
       values += shape.height * shape.width * shape.channels;
-      row[3] = can_be_scaled(header) ? 2 : 0;
+      *kind = can_be_scaled(header) ? 2 : 0;
     });
   }
   if (complete) count_images(files.size(), values);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ndd/samples.h"
 
+#include <algorithm>
+
 namespace ndd {
 namespace {
 
@@ -40,3 +42,18 @@ Samples& Samples::operator=(Samples&& other) noexcept = default;
 Samples::~Samples() = default;
 
 }  // namespace ndd
+
+// The elements of samples with these shapes, for Python; -1 where all shapes are equal, -2 for more than a double counts, and for negative extents.
+extern "C" __attribute__((visibility("default"))) int64_t ndd_packed_elements(const int64_t* shapes, int64_t samples, int64_t ndim) {
+  constexpr int64_t kEqual = -1, kTooMany = -2, kExact = int64_t{1} << 53;
+  if (samples > 0 && std::equal(shapes + ndim, shapes + samples * ndim, shapes)) return kEqual;
+  int64_t total = 0;
+  for (int64_t i = 0; i < samples; ++i, shapes += ndim) {
+    int64_t volume = 1;
+    for (int64_t d = 0; d < ndim; ++d) {
+      if (shapes[d] < 0 || __builtin_mul_overflow(volume, shapes[d], &volume)) return kTooMany;
+    }
+    if (__builtin_add_overflow(total, volume, &total) || total >= kExact) return kTooMany;
+  }
+  return total;
+}

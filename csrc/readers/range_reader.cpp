@@ -68,14 +68,16 @@ GivenRanges given_ranges(const char* root, const char* paths, const int64_t* off
   GivenRanges given;
   given.parts.reserve(n);
   given.path_of.reserve(n);
+  given.ends.reserve(n);
   int64_t last = -1;
   for (int64_t k = 0; k < n; ++k) {
     const int64_t file = numbers[k];
-    if (file >= 0 && (given.paths.empty() || file != last)) {
-      given.paths.emplace_back(root).append(paths + offsets[file], static_cast<size_t>(offsets[file + 1] - offsets[file]));
+    if (file >= 0 && (given.ends.empty() || file != last)) {
+      given.paths.append(root).append(paths + offsets[file], static_cast<size_t>(offsets[file + 1] - offsets[file]));
+      given.ends.push_back(given.paths.size());
       last = file;
     }
-    given.path_of.push_back(static_cast<int32_t>(given.paths.size()) - 1);
+    given.path_of.push_back(static_cast<int32_t>(given.ends.size()) - 1);
     if (file < 0) {
       given.parts.push_back({-1, 0, 0});
     } else {
@@ -90,7 +92,7 @@ RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, GivenRanges given, 
       opened_(given_.parts.size()) {}
 
 OpenFilePtr RangeRequest::open(int64_t part) const {
-  const std::string& path = given_.path(part);
+  const std::string path = given_.path(part);
   return files_ ? files_->get(given_.parts[part].file, path) : std::make_shared<const OpenFile>(path);
 }
 
@@ -183,13 +185,20 @@ using Request = std::shared_ptr<ReadRequest>;
 
 RangeRequest& ranges(int64_t handle) { return dynamic_cast<RangeRequest&>(**reinterpret_cast<Request*>(handle)); }
 
-// The bytes of a finished request. The tensor owns the memory.
-Tensor range_bytes(int64_t handle) { return ranges(handle).take_bytes(); }
+// The bytes of a finished request, and the lengths of its parts. The tensor owns the memory.
+Tensor range_bytes(int64_t handle, const MaybeTensor& lengths) {
+  RangeRequest& request = ranges(handle);
+  if (lengths) {
+    auto* out = static_cast<int64_t*>(lengths->data_ptr());
+    for (const RangeRequest::Part& part : request.parts()) *out++ = part.length;
+  }
+  return request.take_bytes();
+}
 
 }  // namespace
 }  // namespace ndd
 
-NDD_FUNCTION(range_bytes, "(int handle) -> Tensor", ndd::range_bytes)
+NDD_FUNCTION(range_bytes, "(int handle, Tensor(a!)? lengths) -> Tensor", ndd::range_bytes)
 
 #define NDD_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -57,13 +57,15 @@ class ReadAhead {
   }
 
   void start(const ReadRequestPtr& request) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    open_.push_back(request);
-    while (started_ < kThreads) {
-      std::optional<std::thread> thread = starter_.start([this] { work(); }, started_, kThreads);
-      if (!thread) break;  // whoever waits for the request reads it
-      thread->detach();
-      ++started_;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      open_.push_back(request);
+      while (started_ < kThreads) {
+        std::optional<std::thread> thread = starter_.start([this] { work(); }, started_, kThreads);
+        if (!thread) break;  // whoever waits for the request reads it
+        thread->detach();
+        ++started_;
+      }
     }
     arrived_.notify_one();
   }

@@ -4,6 +4,7 @@
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from .graph_results import result
 from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
-from .replay import Launched, recording
+from .repeated import Repeated
+from .replay import Launched, recording, repeatable
 from .suggestions import similar
 from .tensor import Tensor, as_tensor, new_tensor
 from .traps import warn_of_planes
@@ -41,6 +43,8 @@ class Launch:
         views: Parts of the output that are returned instead of it.
         event: For an operator with host inputs on a GPU: the event that the kernel records after issuing everything.
         mixes: Whether a sample of the result depends on other samples of the input.
+        any_shape: Whether it would be the same for all ragged inputs of this type and layout with the same common extents, as long as no sample is
+            empty, so that it can be repeated without the body.
     """
 
     out: Batch | tuple[Batch, ...] | Callable[[Any], Batch]
@@ -50,6 +54,7 @@ class Launch:
     fusable: bool = True
     views: tuple[Batch, ...] = ()
     mixes: bool = False
+    any_shape: bool = False
     event: "torch.cuda.Event | None" = None
 
 
@@ -70,14 +75,14 @@ class Prepared:
         constants: The arguments, of which each call has the same.
     """
 
-    __slots__ = ("_constants", "_op")
+    __slots__ = ("_constants", "_op", "_repeated")
 
     def __init__(self, op: Operator, constants: Mapping[str, Any]) -> None:
         call, made = Call(op.name), dict(op.prepared)
         for key, value in constants.items():
             argument = op.arguments.get(key) or op.positional[key]
             made[key] = plain(call, argument, value) if argument.role is Role.plain else prepared(call, argument, value, False)
-        self._op, self._constants = op, made
+        self._op, self._constants, self._repeated = op, made, Repeated() if repeatable(op) else None
 
     def __call__(
         self,
@@ -97,11 +102,26 @@ class Prepared:
             batch_size: Number of samples of an operator without inputs.
             device: Where to compute; by default where the inputs are.
         """
-        op, call = self._op, Call(self._op.name, compiling=False)
-        call.constants, call.words = self._constants, words
+        op, repeated = self._op, self._repeated
         if len(inputs) > op.inputs:
             arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
             inputs = inputs[: op.inputs]
+        if repeated is None or device is not None:
+            return self._called(inputs, arguments, words, batch_size, device)
+        operands = [*inputs, *arguments.values()]
+        key = repeated.key(operands, arguments, batch_size)
+        if key is None:
+            return self._called(inputs, arguments, words, batch_size, None)
+        made = repeated.again(key, operands, len(inputs), words)
+        if made is None:
+            made = repeated.recorded(key, operands, arguments, words, partial(self._called, inputs, arguments, words, batch_size, None))
+        return made
+
+    def _called(
+        self, inputs: Sequence[Batch], arguments: dict[str, Batch], words: torch.Tensor | None, batch_size: int | None, device: DeviceLike | None
+    ) -> Any:
+        op, call = self._op, Call(self._op.name, compiling=False)
+        call.constants, call.words = self._constants, words
         on_cpu = device is None
         for k, one in enumerate(inputs):
             call.join(one, k)
@@ -235,9 +255,9 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
             buffers += out._values, out._shapes
         first = batches[0] if batches else None
         if recording.launched is not None:
-            plain = len(outs) == 1 == len(batches) and not (launch.also or launch.inputs or launch.views or launch.mixes or op.draws or op.variadic)
-            plain = plain and target == CPU and not op.options.host_inputs and not op.options.reads_values
-            recording.launched.append(Launched(op.kernel, buffers, outs[0]._layout) if plain else None)
+            plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
+            plain = plain and target == CPU and repeatable(op)
+            recording.launched.append(Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape) if plain else None)
         pending = _run(op, call, target, buffers, () if first is None else first._sources)
     outs = launch.views or outs
     if target != CPU and target.type == "cuda" and not call.compiling:

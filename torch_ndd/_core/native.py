@@ -44,6 +44,7 @@ error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
 own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
 _function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
+_packed = _function(_quick, "ndd_packed_elements", _INT64, _POINTER, _INT64, _INT64)
 philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
 open_files_make = _function(_quick, "ndd_open_files_make", _POINTER)
 open_files_release = _function(_quick, "ndd_open_files_release", None, _POINTER)
@@ -205,10 +206,12 @@ def unfilled(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> 
     """Return the buffer of a batch with these shapes, int64 (N, ndim), and the shapes; dense and None if they are equal."""
     if torch.compiler.is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes
-    rows = shapes.numpy()
-    if len(rows) and rows[0].tolist() == rows[-1].tolist() and (rows == rows[0]).all():
-        return empty([len(rows), *rows[0].tolist()], dtype, device), None
-    return empty([volume(shapes, dtype.itemsize)], dtype, device), shapes
+    shapes = shapes.contiguous()
+    count, size = shapes.shape
+    elements = _packed(shapes.data_ptr(), count, size)
+    if elements == _EQUAL:
+        return empty([count, *shapes[0].tolist()], dtype, device), None
+    return empty([volume(shapes, dtype.itemsize) if elements == _TOO_MANY else elements], dtype, device), shapes
 
 
 # A dense batch in a compiled graph with one extent, given as -1, that is equal for all samples but known at run time only: channels.
@@ -245,6 +248,7 @@ def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype)
 
 
+_EQUAL, _TOO_MANY = -1, -2  # of csrc/ndd/samples.cpp
 _MOST_BYTES = 1 << 62
 _EXACT = 1 << 53  # below it a double holds every whole number
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeating a call of an operator on another input like the first one, without its body: a function of batches that has launched one kernel launches
+"""Repeating a call of an operator on other inputs like the first ones, without its body: a function of batches that has launched one kernel launches
 the same kernel, with the same arguments, for all inputs of the same shape, type and layout and the same numbers.
 
 Checking and preparing the arguments of a small batch takes longer than its kernel: of ``v2.functional.invert`` 40 us, repeated 10.
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .batch import Batch, new_batch
+from .definition import Operator
 from .dispatch import submit
 from .native import empty
 from .operand import loop
@@ -22,11 +23,13 @@ _MOST_ELEMENTS = 16  # of a tensor that is compared by value
 
 
 class Launched(NamedTuple):
-    """A kernel that an operator has launched."""
+    """A kernel that an operator has launched. Of one with a single output nothing else than the kernel's arguments need be known."""
 
-    kernel: Any
-    arguments: Sequence[Any]  # values and shapes of the input, arguments, values and shapes of the output
+    op: Operator
+    inputs: int
+    arguments: Sequence[Any]  # values and shapes of the inputs, arguments, values and shapes of the output
     layout: str | None  # of the output
+    any_shape: bool  # of Launch
 
 
 class Plan(NamedTuple):
@@ -41,6 +44,11 @@ class Plan(NamedTuple):
     layout: str | None
 
 
+def repeatable(op: Operator) -> bool:
+    """Return whether an operator may launch the same for all batches of one shape: its body does not read values."""
+    return op.kernel is not None and not (op.variadic or op.options.host_inputs or op.options.reads_values)
+
+
 class _Recording(threading.local):
     launched: list[Launched | None] | None = None  # by the function that is recorded; None for a launch that cannot be repeated
 
@@ -53,13 +61,13 @@ class _Unknown(Exception):
     """An argument that is not compared by value."""
 
 
-_PLAIN = (float, int, bool, str, type(None), torch.dtype)
+PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
 
 
 def _frozen(value: Any) -> Any:
     """Return an argument as a key: 1, 1.0 and True are different ones."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return kind, value
     if kind is list or kind is tuple:
         return kind, tuple([_frozen(one) for one in value])
@@ -151,7 +159,8 @@ def _recorded(function: Callable[..., Any], given: Any, args: Sequence[Any], kwa
         made = function(given, *args, **kwargs)
     finally:
         recording.launched = before
-    return made, launched[0] if len(launched) == 1 else None
+    one = launched[0] if len(launched) == 1 else None
+    return made, one if one is not None and one.inputs == 1 and not one.op.draws else None
 
 
 def _keep(key: Any, launched: Launched | None, shape: tuple[int, ...] = (), layout: str | None = None) -> None:
@@ -162,4 +171,4 @@ def _keep(key: Any, launched: Launched | None, shape: tuple[int, ...] = (), layo
         return
     values, shapes, *arguments, out, out_shapes = launched.arguments
     dense = shapes is None and out_shapes is None
-    _plans[key] = Plan(launched.kernel, arguments, values.shape, out.shape, shape, out.dtype, layout) if dense else None
+    _plans[key] = Plan(launched.op.kernel, arguments, values.shape, out.shape, shape, out.dtype, layout) if dense else None

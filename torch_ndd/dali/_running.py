@@ -10,7 +10,7 @@ from . import types
 from ._errors import wrapped
 from ._executor import Executor
 from ._graph import Operation
-from ._operators import ReaderOperation
+from ._operators import MoveOperation, ReaderOperation
 from .data_node import DataNode
 
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ class Running:
         """
         self.build()
         operation = data_node.source if isinstance(data_node, DataNode) else None
+        while isinstance(operation, MoveOperation):  # an input's values on another device have its name
+            operation = operation.inputs[0].source
         name = operation.name if operation is not None else data_node
         if not isinstance(name, str):
             raise TypeError(f"Pipeline.feed_input takes a DataNode or its name, got {data_node!r}")

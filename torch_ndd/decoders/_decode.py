@@ -21,9 +21,10 @@ from ._cache import CacheArguments, reduced_shapes
 
 # The parameters that the kernels fill: the errors, and the output.
 FILLS = (-6, -2)
-_read_shapes = native.kernel("image_shapes", writes=(-2, -1))
+_read_shapes = native.kernel("image_shapes", writes=(-3, -2, -1))
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB to types.ANY_DATA, which are 0 to 4
+_OUTPUT_NUMBERS = tuple(range(len(OUTPUT_TYPES)))
 _CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
 ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
@@ -103,7 +104,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         _library.load_gpu()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
-    files, shapes, table = image_shapes(files, options, given.max_pixels, failures)
+    files, shapes, kinds = image_shapes(files, options, given.max_pixels, failures)
     least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
@@ -120,14 +121,13 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         if not isinstance(window, torch.Tensor) or torch.compiler.is_compiling() or not windows.numpy()[:, 2:].all():
             _check_inside(op, files, windows, shapes, failures)
     if least is not None and not on_gpu:
-        kinds = table[:, 3]
         windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
         fixed = (None, None, fixed[2])
     if windows is not None:
         if torch.compiler.is_compiling():
             shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
         else:
-            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # our own table: image_shapes has copied it
+            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # our own table
     if torch.compiler.is_compiling() and None not in fixed:
         out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
     else:
@@ -154,7 +154,7 @@ def check_files(op: str, files: Batch) -> None:
 
 def output_type_name(op: str, output_type: int) -> str:
     """Return the name of ``types.RGB`` and so on. Raise RuntimeError for another number."""
-    if output_type not in tuple(range(len(OUTPUT_TYPES))):
+    if output_type not in _OUTPUT_NUMBERS:
         raise RuntimeError(f"{op}: output_type must be one of types.{', types.'.join(OUTPUT_TYPES)}, got {output_type!r}")
     return OUTPUT_TYPES[int(output_type)]
 
@@ -170,30 +170,25 @@ def sizes_of(shapes: torch.Tensor) -> Batch:
 
 
 def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor, torch.Tensor]:
-    """Return the files, with JPEG 2000 decoded to the raw format, heights, widths, channels (N, 3), and the same with the kinds of the files (N, 4).
+    """Return the files, with JPEG 2000 decoded to the raw format, heights, widths, channels (N, 3), and the kinds of the files (N).
 
     A sample that cannot be read gets the median height, width and channels of the others.
     """
+    shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
+    read_headers(files, options, max_pixels, failures, shapes, kinds)
     if torch.compiler.is_compiling():
-        table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-        read_headers(files, options, max_pixels, failures, table)
-        return files, table[:, :3].contiguous(), table
-    # NumPy: with caches cold from the threads' work, a torch operation takes 10 us, a NumPy one 3 us.
-    values = np.empty((files.batch_size, 4), np.int64)
-    table = torch.from_numpy(values)
-    read_headers(files, options, max_pixels, failures, table)
-    if _scale.JPEG2000 in (kinds := values[:, 3].tolist()):
-        jpeg2000 = [k for k, kind in enumerate(kinds) if kind == _scale.JPEG2000]
+        return files, shapes, kinds
+    if _scale.JPEG2000 in (given := kinds.tolist()):
+        jpeg2000 = [k for k, kind in enumerate(given) if kind == _scale.JPEG2000]
         files = _with_jpeg2000_decoded(options.op, files, jpeg2000, max_pixels, failures)
-        read_headers(files, options, max_pixels, failures, table)
-    shapes = torch.from_numpy(values[:, :3].copy())
+        read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
         if not kept:
             shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
-        table[failed, 3] = table[kept, 3].median() if kept else 0
-    return files, shapes, table
+        kinds[failed] = kinds[kept].median() if kept else 0
+    return files, shapes, kinds
 
 
 def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
@@ -211,12 +206,20 @@ def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels
     return made
 
 
-def read_headers(files: Batch, options: Options, max_pixels: int, failures: Failures | None, table: torch.Tensor, complete: bool = True) -> None:
-    """Fill a table (N, 4) with height, width, channels and the kind of the file; JPEG 2000 leaves the others 0.
+def read_headers(
+    files: Batch,
+    options: Options,
+    max_pixels: int,
+    failures: Failures | None,
+    shapes: torch.Tensor,
+    kinds: torch.Tensor,
+    complete: bool = True,
+) -> None:
+    """Fill tables (N, 3) with height, width and channels, and (N) with the kind of the file; JPEG 2000 leaves the others 0.
 
     Files that are not ``complete`` may lack their pixels.
     """
-    arguments = (files._values, files._shapes, *options, max_pixels, complete, None if failures is None else failures.table, table)
+    arguments = (files._values, files._shapes, *options, max_pixels, complete, None if failures is None else failures.table, shapes, kinds)
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:

@@ -54,15 +54,15 @@ def peek_image_shape(
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
     check_files(op, files)
     _library.load()
-    table = torch.empty((files.batch_size, 4), dtype=torch.int64)
+    shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
-    read_headers(files, options, _ANY_SIZE, None, table, complete=False)
+    read_headers(files, options, _ANY_SIZE, None, shapes, kinds, complete=False)
     if not torch.compiler.is_compiling():
-        for i in np.flatnonzero(table[:, 3].numpy() == JPEG2000).tolist():
+        for i in np.flatnonzero(kinds.numpy() == JPEG2000).tolist():
             try:
                 height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)).tobytes())
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)
-            table[i, :3] = torch.tensor([height, width, channels])
-    return launch((), also=(new_batch(table[:, :3].to(dtype)),))
+            shapes[i] = torch.tensor([height, width, channels])
+    return launch((), also=(new_batch(shapes.to(dtype)),))

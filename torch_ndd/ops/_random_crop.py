@@ -19,7 +19,7 @@ _windows = native.kernel("random_crop_windows", writes=(-1,))
 
 
 def random_crop_windows(
-    shapes: torch.Tensor, words: torch.Tensor, area: Range, aspect_ratio: Range, num_attempts: int, *, op: str = "random crop"
+    shapes: torch.Tensor, words: torch.Tensor, area: Range, aspect_ratio: Range, num_attempts: int, *, ends: bool = False, op: str = "random crop"
 ) -> torch.Tensor:
     """Draw a random window of every image: int64 (N, 4) with y, x, height, width. Window i depends on ``words``, i and image i only.
 
@@ -33,13 +33,14 @@ def random_crop_windows(
         area: smallest and largest area, or one number for both.
         aspect_ratio: smallest and largest aspect ratio, or one number for both.
         num_attempts: at least 1.
+        ends: return float32 (N, 4) instead, where a window begins and where it ends, as the kernels of resizing operators take it.
         op: operator, for errors.
 
     >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
     torch.Size([1, 4])
     """
     arguments = checked(op, area, aspect_ratio, num_attempts)
-    out = torch.empty((shapes.shape[0], 4), dtype=torch.int64)
+    out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
     _windows(shapes.contiguous(), words, *arguments, out)
     return out
 
@@ -71,9 +72,9 @@ _cached = functools.lru_cache(maxsize=64)(_checked)
 
 
 def _numbers(op: str, argument: str, given: Range) -> tuple[float, ...]:
-    if isinstance(given, Real):
+    if not isinstance(given, tuple) and isinstance(given, Real):
         return (float(given),)
     try:
-        return tuple(float(x) for x in given)  # type: ignore[union-attr]
+        return tuple(map(float, given))  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise type(error)(f"{op}: {argument} must be a number or two, got {given!r}") from None

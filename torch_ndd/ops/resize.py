@@ -314,21 +314,10 @@ def random_resized_crop(
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
     words: Any = rng
-    windows = _as_roi(random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op="random_resized_crop"))
+    windows = random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
     return launch(out, [windows, *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first])
-
-
-def _as_roi(windows: torch.Tensor) -> torch.Tensor:
-    """Return windows of starts and extents, int64 (N, 4), as starts and ends, float32."""
-    if torch.compiler.is_compiling():
-        made = windows.to(torch.float32)
-        made[:, 2:] += made[:, :2]
-        return made
-    values = windows.numpy().astype(np.float32)  # NumPy: as in decoders/_decode.py
-    values[:, 2:] += values[:, :2]
-    return torch.from_numpy(values)
 
 
 def _resized(
@@ -341,6 +330,9 @@ def _resized(
     plan = plan_resize(op, extents, **sizes)
     launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, torch_rule=_is_torch(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
+    # Numbers follow from the arguments and from the extents that all samples share.
+    dense = isinstance(launch.out, Batch) and launch.out._shapes is None
+    launch.any_shape = plan.whole and dense and not any(isinstance(extent, torch.Tensor) for extent in plan.extents)
     return launch
 
 

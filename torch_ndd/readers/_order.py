@@ -127,6 +127,10 @@ class Order:
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
         """Return the next ``count`` samples of the endless sequence, int64, and the position after them."""
         passes, offset = position
+        span = self._span(passes)
+        begin = span.begin + offset
+        if span.whole and begin + count < span.end:  # nearly always
+            return self._cut(passes, begin, count), Position(passes, offset + count)
         if self.pad_last_batch:
             if offset >= self._delivered(passes):
                 passes, offset = passes + 1, 0
@@ -151,11 +155,14 @@ class Order:
         passes, offset = position
         span = self._span(passes)
         if blocks.workers == 1 and span.whole and span.begin + offset + count <= span.end:  # nearly always: no table of places is needed
-            begin = span.begin + offset
-            return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
+            return self._cut(passes, span.begin + offset, count)
         places = blocks.places(offset, count)
         inside = places < self._delivered(passes)
         return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
+
+    def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
+        """Return samples of a pass that no other number of shards has begun."""
+        return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
 
     def _span(self, passes: int) -> "_Span":
         """Return this shard's part of a pass."""

@@ -23,6 +23,7 @@ struct FileHeader {
   double least_bytes = 0;  // that a whole file with so many pixels has
   std::string unusual;  // what the CPU codecs may lack for it, as a part of a message
   bool bitmap = false;  // PNM with a bit a pixel
+  bool upright = false;  // a JPEG without an APP1 segment, which may have EXIF data with an orientation
   bool needs_rewriting = false;  // `rewritten_pnm` reads the same for everybody
   size_t raster = 0;  // of PNM: where the pixels begin
   int64_t largest = 0;  // of PNM: the sample that is white

@@ -67,6 +67,7 @@ void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& h
 FileHeader read_jpeg_header(const EncodedImage& file) {
   FileHeader header;
   header.codec = "jpeg";
+  header.upright = true;
   bool framed = false;
   for (size_t at = 2;;) {
     while (at + 1 < file.size && file.data[at] == 0xff && file.data[at + 1] == 0xff) ++at;  // fill bytes
@@ -86,6 +87,7 @@ FileHeader read_jpeg_header(const EncodedImage& file) {
       framed = true;
       read_frame(segment, length, marker, header);
     }
+    if (marker == kApp1) header.upright = false;
     // nvImageCodec's parser takes the length minus 8 for the length of the EXIF data.
     if (marker == kApp1 && length < 8 && at + 10 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
       damaged_header("its EXIF segment is too short");

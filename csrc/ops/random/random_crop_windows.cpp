@@ -6,20 +6,33 @@
 namespace ndd {
 namespace {
 
-// `shapes` is int64 (N, columns) with heights and widths first, `out` int64 (N, 4).
-void random_crop_windows(const Tensor& shapes, const Tensor& words, double area_low, double area_high, double aspect_low, double aspect_high,
-                         int64_t num_attempts, const Tensor& out) {
+template <class T, class Fill>
+void fill_windows(const Tensor& shapes, const Tensor& words, const WindowLimits& limits, const Tensor& out, Fill fill) {
   const auto* shape = static_cast<const int64_t*>(shapes.data_ptr());
   const auto* call = static_cast<const int64_t*>(words.data_ptr());
-  auto* row = static_cast<int64_t*>(out.data_ptr());
+  auto* row = static_cast<T*>(out.data_ptr());
   const int64_t columns = shapes.size(1);
+  for (int64_t i = 0; i < shapes.size(0); ++i, shape += columns, row += 4) fill(row, random_window({call, i}, shape[0], shape[1], limits));
+}
+
+// `shapes` is int64 (N, columns) with heights and widths first. `out` is int64 (N, 4) for starts and extents, or float32 for starts and ends.
+void random_crop_windows(const Tensor& shapes, const Tensor& words, double area_low, double area_high, double aspect_low, double aspect_high,
+                         int64_t num_attempts, const Tensor& out) {
   const WindowLimits limits{{area_low, area_high}, {aspect_low, aspect_high}, num_attempts};
-  for (int64_t i = 0; i < shapes.size(0); ++i, shape += columns, row += 4) {
-    const Window window = random_window({call, i}, shape[0], shape[1], limits);
-    row[0] = window.y;
-    row[1] = window.x;
-    row[2] = window.height;
-    row[3] = window.width;
+  if (out.dtype() == DType::float32) {
+    fill_windows<float>(shapes, words, limits, out, [](float* row, const Window& window) {
+      row[0] = static_cast<float>(window.y);
+      row[1] = static_cast<float>(window.x);
+      row[2] = static_cast<float>(window.height) + row[0];
+      row[3] = static_cast<float>(window.width) + row[1];
+    });
+  } else {
+    fill_windows<int64_t>(shapes, words, limits, out, [](int64_t* row, const Window& window) {
+      row[0] = window.y;
+      row[1] = window.x;
+      row[2] = window.height;
+      row[3] = window.width;
+    });
   }
 }
 

@@ -86,13 +86,14 @@ def test_feeding_a_node():
     both(program)
 
 
-def test_feeding_a_node_on_another_device():
+@pytest.mark.parametrize("by_name", [True, False])
+def test_feeding_a_node_on_another_device(by_name):
     """It has the name of its origin, and so feeds it."""
     pipe = ours.Pipeline(3, 1, prefetch_queue_depth=1)
     with pipe:
         node = ours.fn.external_source(name="x").gpu()
         pipe.set_outputs(node + 1)
-    pipe.feed_input(node.name, full(1))
+    pipe.feed_input(node.name if by_name else node, full(1))
     assert np.asarray(pipe.run()[0].as_cpu().as_array()).tolist() == full(2).tolist()
 
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of pipelines that are called again with batches of the same shapes: without their bodies, with the same results."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+from torch_ndd._core.batch import Batch
+from torch_ndd._core.call import Prepared
+from torch_ndd._core.definition import OPERATORS
+from torch_ndd.random import RNG
+
+CALLS = 5
+
+
+def images(seed: int, *sizes: tuple[int, int], dtype: Any = np.uint8) -> Batch:
+    random = np.random.default_rng(seed)
+    return ndd.batch([random.integers(0, 256, (*size, 3)).astype(dtype) for size in sizes], layout="HWC")
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """Return a list that grows with each call of an operator's body."""
+    op, calls = OPERATORS[name], list[int]()
+    body = op.body
+
+    def count(*args: Any, **given: Any) -> Any:
+        calls.append(1)
+        return body(*args, **given)
+
+    monkeypatch.setattr(op, "body", count)
+    return calls
+
+
+def same(one: Any, other: Any) -> None:
+    assert one.layout == other.layout
+    assert one.shape == other.shape
+    assert all(torch.equal(a.torch(), b.torch()) for a, b in zip(one.tensors, other.tensors, strict=True))
+
+
+def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, "crop_mirror_normalize")
+    constants = {"mean": [1.0, 2.0, 3.0], "std": 2.0, "output_layout": "CHW"}
+    prepared = Prepared(OPERATORS["crop_mirror_normalize"], constants)
+    for k in range(CALLS):
+        given, mirror = images(k, (6, 5), (6, 5)), ndd.batch([k % 2, 1 - k % 2])
+        made = prepared([given], {"mirror": mirror})
+        assert len(calls) == min(k + 1, 2)
+        same(made, ndd.crop_mirror_normalize(given, mirror=mirror, **constants))
+        calls.pop()  # that of the comparison
+
+
+def test_each_shape_and_type_is_a_call_of_its_own() -> None:
+    prepared = Prepared(OPERATORS["flip"], {"horizontal": 1})
+    for k in range(CALLS):
+        for given in (images(k, (4, 5)), images(k, (5, 4), (5, 4)), images(k, (4, 5), dtype=np.float32), images(k, (2, 3), (3, 2))):
+            same(prepared([given], {}), ndd.flip(given, horizontal=1))
+
+
+def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, "resize")
+    prepared = Prepared(OPERATORS["resize"], {"size": [4, 6]})
+    for k in range(CALLS):
+        given = images(k, (5 + k, 7), (3, 9 - k))
+        given._fixed = (None, None, 3)  # as decoders have it
+        made = prepared([given], {})
+        assert len(calls) == min(k + 1, 2)
+        same(made, ndd.resize(given, size=[4, 6]))
+        calls.pop()
+    empty = images(0, (5, 7), (0, 9))
+    empty._fixed = (None, None, 3)
+    assert prepared([empty], {}).shape == ndd.resize(empty, size=[4, 6]).shape == [(4, 6, 3), (0, 6, 3)]
+
+
+@pytest.mark.parametrize("constants", [{"resize_shorter": 4}, {"size": [4, 6], "mode": "not_larger"}, {"resize_x": 5}])
+def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None:
+    prepared = Prepared(OPERATORS["resize"], constants)
+    for k in range(CALLS):
+        given = images(k, (5 + k, 7), (3, 9 - k))
+        same(prepared([given], {}), ndd.resize(given, **constants))
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "constants"),
+    [
+        ("random.coin_flip", ndd.random.coin_flip, {"probability": 0.5}),
+        ("random.uniform", ndd.random.uniform, {"range": [0.0, 2.0], "shape": [3]}),
+        ("random.uniform", ndd.random.uniform, {"values": [1.0, 5.0, 7.0]}),
+        ("random_resized_crop", ndd.random_resized_crop, {"size": [4, 4]}),
+        ("noise.gaussian", ndd.noise.gaussian, {"stddev": 3.0}),
+    ],
+)
+def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: dict[str, Any]) -> None:
+    prepared, inputs = Prepared(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
+    size = {} if inputs else {"batch_size": 2}
+    for k in range(CALLS):
+        made = prepared(inputs, {}, words=RNG(k).draw(7), **size)
+        same(made, call(*inputs, rng=RNG(k), **constants, **size))
+
+
+def test_arguments_that_the_body_reads() -> None:
+    prepared = Prepared(OPERATORS["crop"], {"crop": [2, 2]})
+    for k in range(CALLS):
+        given, place = images(k, (6, 5), (6, 5)), ndd.batch([k / 4, 0.5])
+        same(prepared([given], {"crop_pos_x": place}), ndd.crop(given, crop=[2, 2], crop_pos_x=place))
+
+
+def test_errors_of_work_name_the_sample() -> None:
+    prepared = Prepared(OPERATORS["lookup_table"], {"keys": [1], "values": [2.0]})
+    for _ in range(CALLS):
+        same(prepared([ndd.batch([[1, 0]])], {}), ndd.lookup_table(ndd.batch([[1, 0]]), keys=[1], values=[2.0]))
+        with pytest.raises((TypeError, RuntimeError, ValueError), match="lookup_table"):
+            prepared([ndd.batch([[1.5, 0.0]])], {}).evaluate()
