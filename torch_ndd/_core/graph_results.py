@@ -67,21 +67,25 @@ def _tell_inductor() -> bool:
         from torch._inductor import ir, lowering
         from torch._inductor.virtualized import V
 
-        stored_in, register, fallback = ir.MutationLayoutSHOULDREMOVE, lowering.register_lowering, lowering.fallback_handler
+        stored_in, _, register, fallback = ir.MutationLayoutSHOULDREMOVE, ir.BaseView, lowering.register_lowering, lowering.fallback_handler
         select, unsqueezed, concatenated = (
             lowering.lowerings[name] for name in (torch.ops.aten.select.int, torch.ops.aten.unsqueeze.default, torch.ops.aten.cat.default)
         )
     except (ImportError, AttributeError, KeyError):
         return False
 
+    def is_expression(value: Any) -> bool:
+        value = value.data
+        while isinstance(value, ir.BaseView):  # of planes: the axes of an expression in another order
+            value = value.data
+        return isinstance(getattr(value, "data", None), ir.Pointwise)
+
     def buffer(shape: Any, dtype: torch.dtype, *parts: Any) -> Any:
         """Return memory of the pool for the result of the node that is being lowered.
 
         None if it is no large output of the graph, or if a part of it is in memory already: expressions with many inputs are.
         """
-        if not all(isinstance(getattr(part.data, "data", None), ir.Pointwise) for part in parts) or not any(
-            user.op == "output" for user in V.graph.current_node.users
-        ):
+        if not all(map(is_expression, parts)) or not any(user.op == "output" for user in V.graph.current_node.users):
             return None
         count = functools.reduce(lambda a, b: a * b, shape, 1)
         if getattr(count, "is_number", True) and int(count) * dtype.itemsize <= _MAPPED_BYTES:
