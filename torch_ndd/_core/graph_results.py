@@ -67,7 +67,7 @@ def _tell_inductor() -> bool:
         from torch._inductor import ir, lowering
         from torch._inductor.virtualized import V
 
-        stored_in, _, register, fallback = ir.MutationLayoutSHOULDREMOVE, ir.BaseView, lowering.register_lowering, lowering.fallback_handler
+        stored_in, view, register, fallback = ir.MutationLayoutSHOULDREMOVE, ir.BaseView, lowering.register_lowering, lowering.fallback_handler
         select, unsqueezed, concatenated = (
             lowering.lowerings[name] for name in (torch.ops.aten.select.int, torch.ops.aten.unsqueeze.default, torch.ops.aten.cat.default)
         )
@@ -76,7 +76,7 @@ def _tell_inductor() -> bool:
 
     def is_expression(value: Any) -> bool:
         value = value.data
-        while isinstance(value, ir.BaseView):  # of planes: the axes of an expression in another order
+        while isinstance(value, view):  # of planes: the axes of an expression in another order
             value = value.data
         return isinstance(getattr(value, "data", None), ir.Pointwise)
 
