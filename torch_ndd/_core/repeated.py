@@ -14,7 +14,7 @@ from .arguments import Role
 from .batch import Batch, new_batch
 from .dispatch import submit
 from .native import CPU, empty
-from .replay import PLAIN, Launched, recording
+from .replay import PLAIN, Launched, recorded
 
 _MOST = 1000  # shapes; more of them come from batches that are never alike
 
@@ -84,11 +84,7 @@ class Repeated:
         """Return what a call makes, and remember what it launches."""
         if key in self._seen and self._seen[key] is None:
             return call()
-        before, recording.launched = recording.launched, (launched := list[Launched | None]())
-        try:
-            made = call()
-        finally:
-            recording.launched = before
+        made, launched = recorded(call)
         if len(self._seen) >= _MOST:
             self._seen.clear()
             self._confirmed.clear()

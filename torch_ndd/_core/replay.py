@@ -8,6 +8,7 @@ Checking and preparing the arguments of a small batch takes longer than its kern
 import enum
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -151,14 +152,19 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.data_ptr() == other.data_ptr() and one.numel() == other.numel() and one.dtype == other.dtype and one.is_contiguous()
 
 
-def _recorded(function: Callable[..., Any], given: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Launched | None]:
-    """Return what a function makes, and the kernel if it has launched only one."""
+def recorded(call: Callable[[], Any]) -> tuple[Any, list[Launched | None]]:
+    """Return what a call makes, and the kernels that it launches."""
     before, launched = recording.launched, list[Launched | None]()
     recording.launched = launched
     try:
-        made = function(given, *args, **kwargs)
+        return call(), launched
     finally:
         recording.launched = before
+
+
+def _recorded(function: Callable[..., Any], given: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Launched | None]:
+    """Return what a function makes, and the kernel if it has launched only one."""
+    made, launched = recorded(partial(function, given, *args, **kwargs))
     one = launched[0] if len(launched) == 1 else None
     return made, one if one is not None and one.inputs == 1 and not one.op.draws else None
 

@@ -168,10 +168,7 @@ class RangeRequest(Parts, NativeRequest):
             return super().finish()
         self.wait()
         lengths = torch.empty((self.samples, 1), dtype=torch.int64)
-        data, given = _range_bytes(self._handle, lengths), lengths.numpy()
-        if self.samples and given.item(0) == given.item(-1) and (given == given[0]).all():
-            return new_batch(data.view(self.samples, int(given[0, 0])))
-        return new_batch(data, lengths)
+        return _packed_batch(_range_bytes(self._handle, lengths), lengths)
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
@@ -225,9 +222,14 @@ def _address(array: np.ndarray) -> int:
 
 def packed_batch(values: torch.Tensor, lengths: np.ndarray) -> Batch:
     """Return a Batch of one-dimensional samples that are contiguous in memory."""
+    return _packed_batch(values, torch.from_numpy(lengths[:, None].copy()))
+
+
+def _packed_batch(values: torch.Tensor, shapes: torch.Tensor) -> Batch:
+    lengths = shapes.numpy()
     if len(lengths) and lengths.item(0) == lengths.item(-1) and (lengths == lengths[0]).all():
-        return new_batch(values.view(len(lengths), int(lengths[0])))
-    return new_batch(values, torch.from_numpy(lengths[:, None].copy()))
+        return new_batch(values.view(len(lengths), lengths.item(0)))
+    return new_batch(values, shapes)
 
 
 def pack_paths(paths: Sequence[Path | bytes]) -> tuple[bytes, np.ndarray]:
