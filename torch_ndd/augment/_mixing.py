@@ -230,11 +230,12 @@ def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.nd
 def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
     """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
     kind = np.float64 if images.dtype is torch.float64 else np.float32
-    if takes(images) and len(order) and (others is None or (takes(others) and others._values.shape == images._values.shape)):
-        shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
-        return blend_batch(images, images if others is None else others, order.to(torch.int64), shares)
-    weight, rest = (new_batch(torch.from_numpy(one.astype(kind))).to_device(images.device) for one in (lam, 1.0 - lam))
     partners = images if others is None else others
+    alike = partners.dtype is images.dtype and partners._values.shape == images._values.shape
+    if len(order) and alike and takes(images) and takes(partners):
+        shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
+        return blend_batch(images, partners, order.to(torch.int64), shares)
+    weight, rest = (new_batch(torch.from_numpy(one.astype(kind))).to_device(images.device) for one in (lam, 1.0 - lam))
     return images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
 
 

@@ -12,14 +12,14 @@ _kernel = native.kernel("blend_batch", writes=(-1,))
 
 
 def takes(images: Batch) -> bool:
-    """Return whether the kernel takes these images: float32 of equal shapes, on the CPU."""
+    """Return whether the kernel takes these images: uint8 or float32 of equal shapes, on the CPU."""
     values = images._values
-    dense = images._shapes is None and values.dtype is torch.float32 and values.device.type == "cpu" and values.is_contiguous()
+    dense = images._shapes is None and values.dtype in (torch.uint8, torch.float32) and values.device.type == "cpu" and values.is_contiguous()
     return dense and not torch.compiler.is_compiling()
 
 
 def blend_batch(images: Batch, others: Batch, order: torch.Tensor, shares: torch.Tensor) -> Batch:
-    """Return ``images[i] * shares[i, 0] + others[order[i]] * shares[i, 1]``.
+    """Return ``images[i] * shares[i, 0] + others[order[i]] * shares[i, 1]``, float32.
 
     Args:
         images, others: see :func:`takes`; of the same shape.

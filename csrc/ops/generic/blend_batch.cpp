@@ -13,30 +13,26 @@ constexpr double kNanosecondsPerElement = 0.5;
 constexpr int64_t kRow = 1024;  // in the first-level cache
 
 // Two products and a sum, each rounded: the same as the operators * and +.
-void blend(const float* a, float weight, const float* b, float rest, int64_t n, float* out) {
+template <class T>
+void blend(const T* a, float weight, const T* b, float rest, int64_t n, float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const float* __restrict one = a;
-    const float* __restrict other = b;
+    const T* __restrict one = a;
+    const T* __restrict other = b;
     float* __restrict to = out;
     const float w = weight, r = rest;
     const int64_t count = n;
-    for (int64_t k = 0; k < count; ++k) to[k] = one[k] * w + other[k] * r;
+    for (int64_t k = 0; k < count; ++k) to[k] = static_cast<float>(one[k]) * w + static_cast<float>(other[k]) * r;
   });
 }
 
-// Sample i of the output is images[i] * shares[i][0] + others[order[i]] * shares[i][1], all float32 and dense.
-void blend_batch(const Tensor& images, const Tensor& others, const Tensor& order, const Tensor& shares, const Tensor& output) {
-  const Samples in(images, std::nullopt), partners(others, std::nullopt), out(output, std::nullopt);
-  const Args<int64_t> place(order);
-  const Args<float> share(shares);
-  for (const Samples* one : {&in, &partners, &out})
-    if (one->dtype() != DType::float32) fail(Error::Type, "blend_batch: images must be float32");
-  const bool streams = exceeds_caches(output.numel() * out.item_bytes());
+template <class T>
+void blend_samples(const Samples& in, const Samples& partners, const Args<int64_t>& place, const Args<float>& share, const Samples& out) {
+  const bool streams = exceeds_caches(static_cast<int64_t>(static_cast<double>(out.size()) * out.mean_volume()) * out.item_bytes());
   launch_cpu("blend_batch", out.size(), kNanosecondsPerElement * out.mean_volume(), {}, [=](int64_t i) {
     const int64_t k = place(i), count = out.volume(i);
     if (k < 0 || k >= partners.size() || in.volume(i) != count || partners.volume(k) != count)
       fail("blend_batch: sample ", i, " has no partner of its shape");
-    const auto *a = static_cast<const float*>(in.data(i)), *b = static_cast<const float*>(partners.data(k));
+    const auto *a = static_cast<const T*>(in.data(i)), *b = static_cast<const T*>(partners.data(k));
     auto* const to = static_cast<float*>(out.data(i));
     if (!streams) return blend(a, share(i, 0), b, share(i, 1), count, to);
     alignas(64) float row[kRow];
@@ -47,6 +43,17 @@ void blend_batch(const Tensor& images, const Tensor& others, const Tensor& order
     }
     stream_fence();
   });
+}
+
+// Sample i of the output, float32, is images[i] * shares[i][0] + others[order[i]] * shares[i][1], uint8 or float32; all are dense.
+void blend_batch(const Tensor& images, const Tensor& others, const Tensor& order, const Tensor& shares, const Tensor& output) {
+  const Samples in(images, std::nullopt), partners(others, std::nullopt), out(output, std::nullopt);
+  if (in.dtype() != partners.dtype() || out.dtype() != DType::float32) fail(Error::Type, "blend_batch: images of one type, to float32");
+  switch (in.dtype()) {
+    case DType::uint8: return blend_samples<uint8_t>(in, partners, Args<int64_t>(order), Args<float>(shares), out);
+    case DType::float32: return blend_samples<float>(in, partners, Args<int64_t>(order), Args<float>(shares), out);
+    default: fail(Error::Type, "blend_batch: images must be uint8 or float32");
+  }
 }
 
 }  // namespace
