@@ -29,7 +29,8 @@ def call(
     default_device: str | None = None,
     branch: Sequence[DataNode] | None = None,
 ) -> Any:
-    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; for input sets a list of what each gives.
+    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; for several input sets a list of what each
+    gives.
 
     ``branch`` is a node with the samples of the branch that the operator is in, in a list; by default it is found.
 
@@ -60,7 +61,6 @@ def call(
     outputs: int | list[str] = names if named else schema.count(constants, len(inputs))
     made: list[Any] = []
     first = None
-    several = sets is not None and any(isinstance(one, list | tuple) and has_nodes(one) for one in inputs)
     size: Sequence[DataNode] = []
     if schema.name == "batch_permutation":  # of the samples of the branch
         size = size_of_branch() if branch is None else branch
@@ -86,7 +86,7 @@ def call(
         )
         first = operation[0].source if first is None and operation else first
         made.append(dict(zip(names, operation, strict=True)) if named else operation if outputs != 1 else operation[0])
-    if not several:
+    if len(made) == 1:
         return made[0]
     return made if named or outputs == 1 else [list(one) for one in zip(*made, strict=True)]  # of each output those of all sets
 
@@ -120,7 +120,7 @@ def seed_of(title: str, seed: Any) -> int | None:
     """Return a checked seed; None for -1, which means that there is none."""
     if isinstance(seed, DataNode):
         raise TypeError(f"{title}: the argument 'seed' should not be a 'DataNode'")
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+    if not hasattr(seed, "__index__"):
         raise TypeError(f"{title}: seed must be an int, got {seed!r}")
     return None if int(seed) == -1 else int(seed)
 

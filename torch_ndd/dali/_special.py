@@ -74,7 +74,7 @@ def shapes(
     sets = _calls.input_sets("fn.shapes", [input])
     place = _calls.device_of("fn.shapes", device, ()) if device is not None else "cpu"
     made = [_operators.shapes(_operators.as_node(one), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (one,) in sets]
-    return made if _calls.has_nodes(input) else made[0]
+    return made if len(made) > 1 else made[0]
 
 
 # The crops of SSD's paper: the smallest overlap of a crop with an object; 0 is no crop.

@@ -107,7 +107,7 @@ class Pipeline(Running):
             raise ValueError('Pipeline: py_callback_pickler is for py_start_method="spawn"')
         self._queue_sizes = sizes
         self._depth = max(sizes) if exec_pipelined else 1
-        self._seed, self._exec_dynamic = seed, exec_dynamic
+        self._seed, self._exec_dynamic = int(seed) if isinstance(seed, bool) else seed, exec_dynamic
         self._output_dtype = checked_list("output_dtype", output_dtype, dtype_of)
         self._output_ndim = checked_list("output_ndim", output_ndim, ndim_of)
         self._output_layout = checked_list("output_layout", output_layout, layout_of)
