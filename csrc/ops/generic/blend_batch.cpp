@@ -26,8 +26,8 @@ void blend(const T* a, float weight, const T* b, float rest, int64_t n, float* o
 }
 
 template <class T>
-void blend_samples(const Samples& in, const Samples& partners, const Args<int64_t>& place, const Args<float>& share, const Samples& out) {
-  const bool streams = exceeds_caches(static_cast<int64_t>(static_cast<double>(out.size()) * out.mean_volume()) * out.item_bytes());
+void blend_samples(const Samples& in, const Samples& partners, const Args<int64_t>& place, const Args<float>& share, const Samples& out,
+                   bool streams) {
   launch_cpu("blend_batch", out.size(), kNanosecondsPerElement * out.mean_volume(), {}, [=](int64_t i) {
     const int64_t k = place(i), count = out.volume(i);
     if (k < 0 || k >= partners.size() || in.volume(i) != count || partners.volume(k) != count)
@@ -49,9 +49,12 @@ void blend_samples(const Samples& in, const Samples& partners, const Args<int64_
 void blend_batch(const Tensor& images, const Tensor& others, const Tensor& order, const Tensor& shares, const Tensor& output) {
   const Samples in(images, std::nullopt), partners(others, std::nullopt), out(output, std::nullopt);
   if (in.dtype() != partners.dtype() || out.dtype() != DType::float32) fail(Error::Type, "blend_batch: images of one type, to float32");
+  const Args<int64_t> place(order);
+  const Args<float> share(shares);
+  const bool streams = exceeds_caches(output.numel() * out.item_bytes());
   switch (in.dtype()) {
-    case DType::uint8: return blend_samples<uint8_t>(in, partners, Args<int64_t>(order), Args<float>(shares), out);
-    case DType::float32: return blend_samples<float>(in, partners, Args<int64_t>(order), Args<float>(shares), out);
+    case DType::uint8: return blend_samples<uint8_t>(in, partners, place, share, out, streams);
+    case DType::float32: return blend_samples<float>(in, partners, place, share, out, streams);
     default: fail(Error::Type, "blend_batch: images must be uint8 or float32");
   }
 }
