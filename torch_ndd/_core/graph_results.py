@@ -15,6 +15,8 @@ _MAPPED_BYTES = 32 << 20
 
 # Tensors of the graph that is being traced that are in the pool's memory anyway, as a kernel's results are.
 in_pool: Any = WeakTensorKeyDictionary()
+# And what those that are to be put there were before.
+pooled_from: Any = WeakTensorKeyDictionary()
 
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define("result(Tensor(a) values) -> Tensor(a)")
@@ -24,7 +26,11 @@ _library.define("stacked(Tensor[] parts, int axis) -> Tensor")
 
 @torch.library.impl("ndd::result", "CompositeImplicitAutograd", lib=_library)
 def _(values: torch.Tensor) -> torch.Tensor:  # runs while the graph is traced
-    return values if values in in_pool else torch.ops.ndd.pooled(values)
+    if values in in_pool:
+        return values
+    made = torch.ops.ndd.pooled(values)
+    pooled_from[made] = values
+    return made
 
 
 @torch.library.impl("ndd::pooled", "CPU", lib=_library)

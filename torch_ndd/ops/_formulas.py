@@ -54,3 +54,17 @@ def per_sample(argument: Number, ndim: int, dtype: torch.dtype | None = None, de
         return argument
     argument = argument.to(argument.device if device is None else device, argument.dtype if dtype is None else dtype)
     return argument.reshape(*argument.shape, *(1,) * (ndim - argument.dim()))
+
+
+def per_channel(values: Number, ndim: int, axis: int, device: torch.device | None = None) -> Number:
+    """Reshape an argument with numbers per channel, of each sample or of all, to broadcast against (N, ...) with ``ndim`` dimensions."""
+    if not isinstance(values, torch.Tensor):
+        return values
+    shape = [1] * ndim
+    shape[0], shape[axis] = values.shape[0], values.numel() // values.shape[0]
+    return values.reshape(shape).to(values.device if device is None else device, torch.float32)
+
+
+def normal(pixels: torch.Tensor, mean: Number, std: Number, scale: float, shift: float) -> torch.Tensor:
+    """Return what crop_mirror_normalize makes of values."""
+    return (pixels.float() - mean) * (scale / std) + shift

@@ -8,7 +8,7 @@ import torch
 from .. import types
 from .._core.batch import Batch
 from .._core.operator import DeviceLike, Hint, PerSample, T, operator
-from . import _byte_chain
+from . import _pixel_chain
 from ._channels import check_channels
 from ._formulas import Number, on_cpu, per_sample, saturate, value_range
 from ._layouts import IMAGE_LAYOUTS
@@ -16,18 +16,7 @@ from ._outputs import like
 
 
 def _brightness_formula(input: torch.Tensor, brightness: Number, brightness_shift: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
-    if _byte_chain.is_native(input) and dtype is torch.uint8:
-        return _linear_bytes(input, brightness, _byte_chain.one_a_sample(brightness_shift) * value_range(dtype))
-    scale, shift = (per_sample(x, input.dim(), device=input.device) for x in (brightness, brightness_shift))
-    return saturate(scale * _real(input) + shift * value_range(dtype), dtype)
-
-
-def _linear_bytes(input: torch.Tensor, factor: Number, term: Number) -> torch.Tensor | None:
-    return _byte_chain.staged(input, _byte_chain.numbers(factor, term)) if _byte_chain.takes(input) else None
-
-
-def _real(input: torch.Tensor) -> torch.Tensor:
-    return input if input.dtype.is_floating_point else input.float()
+    return _pixel_chain.linear(input, lambda scale, shift: (scale, shift * value_range(dtype)), brightness, brightness_shift, dtype=dtype)
 
 
 @operator(layouts=IMAGE_LAYOUTS, formula=_brightness_formula)
@@ -68,11 +57,11 @@ def _brightness_contrast_formula(
 ) -> torch.Tensor | None:
     if contrast_center is None:
         contrast_center = 0.5 if value_range(input.dtype) == 1 else (value_range(input.dtype) + 1) / 2
-    if _byte_chain.is_native(input) and dtype is torch.uint8:
-        b, s, c, center = map(_byte_chain.one_a_sample, (brightness, brightness_shift, contrast, contrast_center))
-        return _linear_bytes(input, b * c, s * value_range(dtype) + b * (center - c * center))
-    b, s, c, center = (per_sample(x, input.dim(), torch.float32, input.device) for x in (brightness, brightness_shift, contrast, contrast_center))
-    return saturate((b * c) * _real(input) + (s * value_range(dtype) + b * (center - c * center)), dtype)
+
+    def line(b: Number, s: Number, c: Number, center: Number) -> tuple[Number, Number]:
+        return b * c, s * value_range(dtype) + b * (center - c * center)
+
+    return _pixel_chain.linear(input, line, brightness, brightness_shift, contrast, contrast_center, dtype=dtype)
 
 
 def _contrast_formula(input: torch.Tensor, contrast: Number, contrast_center: Number | None, *, dtype: torch.dtype) -> torch.Tensor | None:
@@ -150,10 +139,9 @@ _COLUMNS = [(_RGB_OF_YIQ @ plane @ _YIQ_OF_RGB).T.tolist() for plane in _PLANES]
 def _color_twist_formula(
     input: torch.Tensor, brightness: Number, contrast: Number, hue: Number, saturation: Number, *, dtype: torch.dtype
 ) -> torch.Tensor | None:
-    if _byte_chain.takes(input) and dtype is torch.uint8:
-        return _byte_chain.staged(input, _byte_chain.numbers(brightness, contrast, hue, saturation, 128.0))
-    if on_cpu(input):
-        return None  # Inductor's vectors of interleaved channels use 3 of 16 lanes: 1.1 ms where the kernel takes 0.45
+    middle = 0.5 if input.dtype.is_floating_point else 128.0
+    if on_cpu(input):  # Inductor's vectors of interleaved channels use 3 of 16 lanes: 1.1 ms where the kernel takes 0.45
+        return _pixel_chain.twisted(input, brightness, contrast, hue, saturation, middle, dtype=dtype)
     scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64, input.device) for x in (brightness, contrast, hue, saturation))
     radians = turn * (math.pi / 180)
     if isinstance(radians, torch.Tensor):
@@ -162,7 +150,7 @@ def _color_twist_formula(
         cos, sin = math.cos(radians), math.sin(radians)
     factor = scale * contrast
     parts = (factor, factor * saturation * cos, factor * saturation * sin)
-    offset = scale * (1 - contrast) * (0.5 if input.dtype.is_floating_point else 128.0)
+    offset = scale * (1 - contrast) * middle
     mixed: Number = offset.float() if isinstance(offset, torch.Tensor) else offset
     for channel, one in reversed(list(enumerate(input.float().split(1, -1)))):
         column = torch.zeros(3, dtype=torch.float64, device=input.device)
@@ -319,21 +307,14 @@ def saturation(
 _POSTERIZED = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def _posterize_formula(input: torch.Tensor, bits: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
-    if _byte_chain.is_native(input):
-        if not _byte_chain.takes(input):
-            return None
-        levels = _steps(_byte_chain.levels(), torch.as_tensor(bits).reshape(-1, 1, 1, 1)).to(torch.uint8)
-        return _byte_chain.staged(input, levels.reshape(-1, 256))
-    return _steps(input, per_sample(bits, input.dim(), torch.float32, input.device)).to(dtype)
-
-
-def _steps(input: torch.Tensor, bits: Number) -> torch.Tensor:
+@_pixel_chain.by_level
+def _posterize_formula(input: torch.Tensor, bits: Number, *, dtype: torch.dtype) -> torch.Tensor:
+    bits = per_sample(bits, input.dim(), torch.float32, input.device)
     if input.dtype.is_floating_point:
         count = 2.0**bits
-        return torch.minimum((input.float() * count).floor().clamp(min=0), torch.as_tensor(count - 1.0)) / count
+        return (torch.minimum((input.float() * count).floor().clamp(min=0), torch.as_tensor(count - 1.0)) / count).to(dtype)
     step = 2.0 ** torch.clamp(math.log2(value_range(input.dtype) + 1) - torch.as_tensor(bits), min=0)
-    return torch.floor(input.float() / step) * step
+    return (torch.floor(input.float() / step) * step).to(dtype)
 
 
 @operator(formula=_posterize_formula)

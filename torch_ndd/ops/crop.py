@@ -8,10 +8,10 @@ import torch
 
 from .._core.batch import Batch, empty_batch
 from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
-from . import _byte_chain
+from . import _pixel_chain
 from ._columns import Column
 from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
-from ._formulas import mirrored, on_cpu, saturate
+from ._formulas import mirrored, normal, per_channel, saturate
 from ._outputs import check_per_channel, columns_of, output_type
 
 
@@ -85,25 +85,16 @@ def _normalized_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     """Compute whole images: a mirrored one is read backwards, and the normalization follows in the same loop."""
-    if _byte_chain.takes(input, layout):
-        return _byte_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
-    if _byte_chain.is_native(input):
+    few = isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS
+    if _pixel_chain.takes(input, layout) or (few and _pixel_chain.takes_flip(input, layout)):
+        return _pixel_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
+    if _pixel_chain.is_native(input):
         return None
     axes, channel = input.dim(), 1 + layout.index("C")
-    if on_cpu(input) and layout == "HWC" and output_layout[-1] != "C" and isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS:
-        return _byte_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
-
-    def per_channel(values: torch.Tensor | float) -> torch.Tensor | float:
-        if not isinstance(values, torch.Tensor):
-            return values
-        shape = [1] * axes
-        shape[0], shape[channel] = values.shape[0], values.numel() // values.shape[0]
-        return values.reshape(shape).to(input.device, torch.float32)
-
     wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
-    pixels = mirrored(input, 1 + layout.index("W"), wanted).float()
-    normal = (pixels - per_channel(mean)) * (scale / per_channel(std)) + shift
-    return saturate(normal.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
+    mean, std = (per_channel(values, axes, channel, input.device) for values in (mean, std))
+    made = normal(mirrored(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
+    return saturate(made.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
 
 _MOST_LOOPS = 4  # channels

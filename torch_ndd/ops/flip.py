@@ -4,7 +4,7 @@
 import torch
 
 from .._core.operator import DeviceLike, PerSample, T, launch, operator
-from . import _byte_chain
+from . import _pixel_chain
 from ._formulas import mirrored
 from ._outputs import like
 
@@ -21,9 +21,9 @@ def _flip_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     del dtype
-    if _byte_chain.takes_flip(input, layout):
-        return _byte_chain.flipped(input, horizontal, vertical)
-    if _byte_chain.is_native(input):
+    if _pixel_chain.takes_flip(input, layout):
+        return _pixel_chain.flipped(input, horizontal, vertical)
+    if _pixel_chain.is_native(input):
         return None
     for letter, argument in (("D", depthwise), ("H", vertical), ("W", horizontal)):
         if letter in layout:

@@ -11,7 +11,7 @@ import torch
 from .. import types
 from .._core.batch import Batch
 from .._core.operator import DeviceLike, T, launch, operator
-from . import _byte_chain
+from . import _pixel_chain
 from ._formulas import on_cpu, saturate
 from ._outputs import like
 
@@ -88,22 +88,21 @@ def _table(keys: tuple[int, ...], values: tuple[float, ...], default_value: floa
 _cached_table = functools.lru_cache(64)(_table)
 
 
-def _lookup_formula(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
-    if torch.uint64 in (input.dtype, dtype):
-        return None  # torch has no arithmetic for this type
-    if _byte_chain.takes(input) and dtype is torch.uint8:
-        return _byte_chain.staged(input, _looked_up(_byte_chain.levels(), table, default_value, dtype).reshape(1, 256))
-    if on_cpu(input):
-        return None  # not vectorized: 5 ms where the kernel takes 0.14
-    return _looked_up(input, table, default_value, dtype)
-
-
-def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, dtype: torch.dtype) -> torch.Tensor:
+@_pixel_chain.by_level
+def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor:
     outside = torch.full((1,), default_value, dtype=torch.float32, device=input.device)
     table = torch.cat([table[0].to(input.device), outside])
     size = len(table) - 1
     key = input.long()
     return saturate(table[torch.where((key < 0) | (key >= size), size, key)], dtype)
+
+
+def _lookup_formula(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
+    if torch.uint64 in (input.dtype, dtype):
+        return None  # torch has no arithmetic for this type
+    if on_cpu(input) and not (_pixel_chain.takes(input) and dtype is torch.uint8):
+        return None  # not vectorized: 5 ms where the kernel takes 0.14
+    return _looked_up(input, table, default_value, dtype=dtype)
 
 
 @operator(formula=_lookup_formula)

@@ -4,7 +4,7 @@
 import torch
 
 from .._core.operator import DeviceLike, PerSample, T, operator
-from . import _byte_chain
+from . import _pixel_chain
 from ._formulas import Number, per_sample, value_range
 from ._outputs import like
 
@@ -23,13 +23,8 @@ def _inverted(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return most - values
 
 
-def _table(input: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
-    return _byte_chain.staged(input, levels.reshape(-1, 256).to(torch.uint8))
-
-
-def _invert_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor | None:
-    if _byte_chain.is_native(input):
-        return _table(input, 255 - _byte_chain.levels()) if _byte_chain.takes(input) else None
+@_pixel_chain.by_level
+def _invert_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
     return _inverted(input.float(), dtype).to(dtype)
 
 
@@ -52,12 +47,8 @@ def invert(input: T, /, *, batch_size: int | None = None, device: DeviceLike | N
     return like(input)
 
 
-def _solarize_formula(input: torch.Tensor, threshold: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
-    if _byte_chain.is_native(input):
-        if not _byte_chain.takes(input):
-            return None
-        levels = _byte_chain.levels()
-        return _table(input, torch.where(levels >= torch.as_tensor(threshold, dtype=torch.float32).reshape(-1, 1, 1, 1), 255 - levels, levels))
+@_pixel_chain.by_level
+def _solarize_formula(input: torch.Tensor, threshold: Number, *, dtype: torch.dtype) -> torch.Tensor:
     values, limit = input.float(), per_sample(threshold, input.dim(), torch.float32, input.device)
     return torch.where(values >= limit, _inverted(values, dtype), values).to(dtype)
 

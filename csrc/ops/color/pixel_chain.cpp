@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several operators on images of uint8 or float32 in one pass, for compiled graphs: tables, linear functions and colour matrices, then flip or
+// crop_mirror_normalize. Every block of rows goes through all of it in the first-level cache, by the code that the operators have themselves.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ndd/args.h"
+#include "ndd/elementwise/lut.h"
+#include "ndd/kernel.h"
+#include "ndd/slice/slice.h"
+#include "ops/color/twist.h"
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kBlock = 16384;  // bytes: two buffers of it
+constexpr int64_t kMargin = 128;  // elements that vector instructions read and write past the end
+constexpr int64_t kLinear = 2;  // factor, term
+constexpr int64_t kTwist = 5;  // brightness, contrast, hue, saturation, middle
+constexpr double kNanosecondsPerElement = 0.3;
+
+// A table (rows, 256) of uint8, or a factor and a term (rows, 2), which make a table of bytes, or the numbers (rows, 5) of a colour matrix; one row for
+// all samples or one for each. Only a colour matrix may have another type of result.
+struct Stage {
+  bool is_table, is_linear;
+  Args<float> numbers;
+  const uint8_t* tables;
+  int64_t rows;
+  DType out;
+
+  Stage(const Tensor& tensor, DType in, DType out)
+      : is_table(tensor.dtype() == DType::uint8), numbers(tensor), tables(is_table ? static_cast<const uint8_t*>(tensor.data_ptr()) : nullptr),
+        rows(numbers.rows()), out(out) {
+    is_linear = !is_table && numbers.cols() == kLinear;
+    if (!is_linear && numbers.cols() != (is_table ? kLevels : kTwist)) fail("pixel_chain: a stage of another size");
+    if ((is_table && in != DType::uint8) || ((is_table || is_linear) && in != out)) fail("pixel_chain: a stage of another type");
+  }
+};
+
+struct Linear {
+  float factor, term;
+  NDD_HD float operator()(float v) const { return factor * v + term; }
+};
+
+struct Step {
+  enum Kind { kTable, kFunction, kMatrix } kind;
+  DType in, out;
+  uint8_t table[kLevels];
+  Linear function;
+  ColorMatrix matrix;
+
+  void run(const void* src, int64_t count, void* dst) const {
+    if (kind == kTable) map_levels(static_cast<const uint8_t*>(src), count, 1, table, static_cast<uint8_t*>(dst));
+    else if (kind == kFunction) pointwise_detail::direct<float, float>(src, dst, count, function);
+    else color_matrix_detail::run_cpu({src, dst, count, matrix}, {3, 3}, in, out);
+  }
+};
+
+// Those of a sample. A table of a table is one.
+std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i) {
+  std::vector<Step> steps;
+  for (const Stage& stage : stages) {
+    const auto& n = stage.numbers;
+    const DType out = stage.out;
+    if (!stage.is_table && !stage.is_linear) {
+      steps.push_back({Step::kMatrix, in, out, {}, {}, color::twist(n(i, 0), n(i, 1), n(i, 3), n(i, 2), n(i, 4))});
+    } else if (in == DType::float32) {
+      steps.push_back({Step::kFunction, in, out, {}, {n(i, 0), n(i, 1)}, {}});
+    } else {
+      const uint8_t* table = stage.tables + (stage.rows == 1 ? 0 : i) * kLevels;
+      uint8_t levels[kLevels], made[kLevels];
+      if (stage.is_linear) {
+        for (int v = 0; v < kLevels; ++v) levels[v] = static_cast<uint8_t>(v);
+        pointwise_detail::direct<uint8_t, uint8_t>(levels, made, kLevels, Linear{n(i, 0), n(i, 1)});
+        table = made;
+      }
+      if (!steps.empty() && steps.back().kind == Step::kTable) {
+        for (uint8_t& level : steps.back().table) level = table[level];
+      } else {
+        steps.push_back({Step::kTable, in, out, {}, {}, {}});
+        std::memcpy(steps.back().table, table, kLevels);
+      }
+    }
+    in = out;
+  }
+  return steps;
+}
+
+// `in` is dense, (N, H, W, C), of uint8 or float32 where there are stages, and `out` the same in the order of output_layout. `floats` says of each
+// stage whether its result is of float32. Both flips are those of all samples, or of a sample where there is a tensor, exclusively.
+void pixel_chain(const Tensor& input, const std::vector<Tensor>& stages, const std::vector<int64_t>& floats, bool horizontal,
+                 const MaybeTensor& mirror, bool vertical, const MaybeTensor& upside_down, const MaybeTensor& mean, const MaybeTensor& std,
+                 double scale, double shift, const std::string& output_layout, const Tensor& output) {
+  const Samples in(input, std::nullopt), out(output, std::nullopt);
+  std::vector<Stage> made;
+  DType last = in.dtype();  // of what the stages have made
+  if (!stages.empty() && last != DType::uint8 && last != DType::float32) fail("pixel_chain: stages are for uint8 and float32");
+  if (stages.size() != floats.size()) fail("pixel_chain: a stage without a type");
+  for (size_t k = 0; k < stages.size(); ++k) {
+    const DType type = floats[k] != 0 ? DType::float32 : DType::uint8;
+    made.emplace_back(stages[k], last, type);
+    last = type;
+  }
+  const bool has_floats = in.dtype() == DType::float32 || std::any_of(floats.begin(), floats.end(), [](int64_t one) { return one != 0; });
+  const int64_t wide = has_floats ? sizeof(float) : 1;  // bytes of an element in the buffers
+  const Args<float> means(mean ? *mean : input), deviations(std ? *std : input);
+  const Args<int64_t> mirrors(mirror ? *mirror : input), ups(upside_down ? *upside_down : input);
+  const bool has_mirror = mirror.has_value(), has_up = upside_down.has_value(), normalizes = mean && std;
+  const float factor = static_cast<float>(scale), offset = static_cast<float>(shift);
+  const int64_t *shape = in.shape(0), height = shape[0], pixels = shape[1], width = shape[2], row = pixels * width;
+  if (in.size() == 0 || in.volume(0) == 0) return;
+  launch_cpu("pixel_chain", in.size(), kNanosecondsPerElement * static_cast<double>(in.volume(0)), {}, [=](int64_t i) {
+    static thread_local std::vector<uint8_t> buffers;
+    const std::vector<Step> steps = steps_of(made, in.dtype(), i);
+    const int64_t count = steps.empty() ? height : std::clamp<int64_t>(kBlock / (row * wide), 1, height), room = (count * row + kMargin) * wide;
+    if (!steps.empty() && static_cast<int64_t>(buffers.size()) < 2 * room) buffers.resize(2 * room);
+    const bool flipped = horizontal != (has_mirror && mirrors(i) != 0), turned = vertical != (has_up && ups(i) != 0);
+
+    const int ndim = 3, channel = static_cast<int>(output_layout.find('C'));
+    int order[ndim];
+    for (int d = 0; d < ndim; ++d) order[d] = static_cast<int>(std::string("HWC").find(output_layout[d]));
+    std::vector<Channel> channels;
+    bool copies = last == out.dtype();
+    for (int64_t c = 0; c < width; ++c) {
+      const auto of = [&](const Args<float>& values) { return values(i, values.cols() == 1 ? 0 : c); };
+      channels.push_back(normalizes ? Channel{of(means), factor / of(deviations), offset, 0.0f} : Channel{});
+      copies = copies && channels.back().identity();
+    }
+    const bool ends = copies && !flipped && !turned && channel == 2 && order[0] == 0 && !steps.empty();  // nothing is left to do after the steps
+    for (int64_t begin = 0; begin < height; begin += count) {
+      const int64_t rows = std::min(count, height - begin), n = rows * row;
+      const uint8_t* src = static_cast<const uint8_t*>(in.data(i)) + begin * row * in.item_bytes();
+      uint8_t* dst = buffers.data();
+      for (const Step& step : steps) {
+        if (ends && &step == &steps.back()) dst = static_cast<uint8_t*>(out.data(i)) + begin * row * out.item_bytes();
+        step.run(src, n, dst);
+        src = dst;
+        dst = dst == buffers.data() ? buffers.data() + room : buffers.data();
+      }
+      if (ends) continue;
+      int64_t part[ndim] = {rows, pixels, width}, to[ndim], step = 1;
+      for (int d = 0; d < ndim; ++d) to[d] = part[order[d]];
+      Slice slice =
+          window_slice(src, part, nullptr, to, order, ndim, [](int) { return 0; }, [&](int a) { return a == 0 ? turned : a == 1 && flipped; });
+      slice.placed = true;
+      for (int d = ndim - 1; d >= 0; --d) {
+        slice.out_stride[d] = step;
+        if (order[d] == 0) slice.out = static_cast<char*>(out.data(i)) + (turned ? height - begin - rows : begin) * step * out.item_bytes();
+        step *= shape[order[d]];
+      }
+      slice.channel = channel;
+      slice.copies = copies;
+      run_slice_cpu(slice, channels.data(), last, out.dtype());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ndd
+NDD_KERNEL(pixel_chain, CPU, ndd::pixel_chain)
