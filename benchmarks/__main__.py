@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
     training.add_argument("--batches", type=int, default=20_000, help="batches of the soak")
     chains = suites.add_parser("compiled", parents=[common], help="chains of operators with torch.compile and without")
+    chains.add_argument("--first", action="store_true", help="also the seconds of the first compilation of each chain")
     chains.add_argument("--rounds", type=int, default=7)
     chains.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
     reading = suites.add_parser("readers", parents=[common], help="readers and the image decoder alone")

@@ -113,8 +113,6 @@ void pixel_chain(const Tensor& input, const std::vector<Tensor>& stages, const s
   launch_cpu("pixel_chain", in.size(), kNanosecondsPerElement * static_cast<double>(in.volume(0)), {}, [=](int64_t i) {
     static thread_local std::vector<uint8_t> buffers;
     const std::vector<Step> steps = steps_of(made, in.dtype(), i);
-    const int64_t count = steps.empty() ? height : std::clamp<int64_t>(kBlock / (row * wide), 1, height), room = (count * row + kMargin) * wide;
-    if (!steps.empty() && static_cast<int64_t>(buffers.size()) < 2 * room) buffers.resize(2 * room);
     const bool flipped = horizontal != (has_mirror && mirrors(i) != 0), turned = vertical != (has_up && ups(i) != 0);
 
     const int ndim = 3, channel = static_cast<int>(output_layout.find('C'));
@@ -128,6 +126,9 @@ void pixel_chain(const Tensor& input, const std::vector<Tensor>& stages, const s
       copies = copies && channels.back().identity();
     }
     const bool ends = copies && !flipped && !turned && channel == 2 && order[0] == 0 && !steps.empty();  // nothing is left to do after the steps
+    const bool whole = steps.empty() || (ends && steps.size() == 1);  // nothing is read again
+    const int64_t count = whole ? height : std::clamp<int64_t>(kBlock / (row * wide), 1, height), room = (count * row + kMargin) * wide;
+    if (!whole && static_cast<int64_t>(buffers.size()) < 2 * room) buffers.resize(2 * room);
     for (int64_t begin = 0; begin < height; begin += count) {
       const int64_t rows = std::min(count, height - begin), n = rows * row;
       const uint8_t* src = static_cast<const uint8_t*>(in.data(i)) + begin * row * in.item_bytes();
