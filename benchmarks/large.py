@@ -26,7 +26,8 @@ from ._report import colour, ratio
 BATCH = 8  # as pixels, 288 MB
 DISCARD = 2
 SCALED, WHOLE = "torch_ndd, at_least", "torch_ndd, whole"
-_BARS = {WHOLE: 2.2, "DALI": 3.0, "DataLoader": 3.0}
+TENSORS, PILLOW = "DataLoader decode_image", "DataLoader PIL"
+_BARS = {WHOLE: 2.2, "DALI": 3.0, TENSORS: 3.0, PILLOW: 3.0}
 
 
 def write_photographs(folder: Path, count: int) -> list[str]:
@@ -57,26 +58,30 @@ def imperative(files: list[str], threads: int, module: str, **options: Any) -> I
 
 
 class _Files(torch.utils.data.Dataset[torch.Tensor]):
-    def __init__(self, files: list[str]) -> None:
+    """Files by torchvision's decoder, or as ``ImageFolder`` opens them: by Pillow, which resizes as well."""
+
+    def __init__(self, files: list[str], pillow: bool) -> None:
         from torchvision.transforms import v2
 
-        self.files = files
+        self.files, self.pillow = files, pillow
         floats = [v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
-        self.transform = v2.Compose([v2.Resize((224, 224), antialias=True), *floats])
+        self.transform = v2.Compose([v2.Resize((224, 224), antialias=True), *([v2.ToImage()] if pillow else []), *floats])
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         from torchvision import io
+        from torchvision.datasets.folder import default_loader
 
-        return self.transform(io.decode_image(io.read_file(self.files[index])))
+        file = self.files[index]
+        return self.transform(default_loader(file) if self.pillow else io.decode_image(io.read_file(file)))
 
 
-def data_loader(files: list[str], threads: int) -> Iterator[Any]:
-    """Yield batches of torch's loader with torchvision's decoder."""
+def data_loader(files: list[str], threads: int, pillow: bool) -> Iterator[Any]:
+    """Yield batches of torch's loader with torchvision's decoder or Pillow's."""
     torch.set_num_threads(threads)
-    yield from torch.utils.data.DataLoader(_Files(files * 1000), BATCH, num_workers=threads)
+    yield from torch.utils.data.DataLoader(_Files(files * 1000, pillow), BATCH, num_workers=threads)
 
 
 def handler(name: str, files: list[str], threads: int) -> Handler:
@@ -85,7 +90,8 @@ def handler(name: str, files: list[str], threads: int) -> Handler:
         SCALED: lambda: imperative(files, threads, "torch_ndd", at_least=224),
         WHOLE: lambda: imperative(files, threads, "torch_ndd"),
         "DALI": lambda: imperative(files, threads, DALI),
-        "DataLoader": lambda: data_loader(files, threads),
+        TENSORS: lambda: data_loader(files, threads, False),
+        PILLOW: lambda: data_loader(files, threads, True),
     }[name]()
     images = next(batches)
     if tuple(images.shape) != (BATCH, 3, 224, 224):
@@ -96,7 +102,7 @@ def handler(name: str, files: list[str], threads: int) -> Handler:
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     limit_threads(options.threads)
-    names = [SCALED, WHOLE, *(["DALI"] if installed("nvidia.dali") else []), *(["DataLoader"] if installed("torchvision") else [])]
+    names = [SCALED, WHOLE, *(["DALI"] if installed("nvidia.dali") else []), *([TENSORS, PILLOW] if installed("torchvision") else [])]
     with tempfile.TemporaryDirectory(prefix="torch_ndd_bench_") as made, ExitStack() as stack:
         files = write_photographs(Path(made), options.images)
         size = statistics.mean(Path(path).stat().st_size for path in files) / 1e6

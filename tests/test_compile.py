@@ -208,6 +208,42 @@ def test_a_chain_of_bytes_is_one_kernel_on_the_cpu(chain: str) -> None:
     assert torch.equal(made.torch(), expected.torch())
 
 
+MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "to bytes": lambda x, f, m: ndd.flip(ndd.hsv(ndd.contrast(ndd.brightness(x, brightness=f), contrast=0.8), hue=f * 30), horizontal=m),
+    "bytes go on": lambda x, f, m: ndd.posterize(ndd.brightness(ndd.hsv(ndd.brightness(x, brightness=f), saturation=f), brightness=1.2), bits=5),
+    "floats": lambda x, f, m: ndd.brightness(ndd.hue(ndd.flip(ndd.contrast(x, contrast=f), vertical=m), hue=f * 40), brightness=0.5),
+    "to planes": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(ndd.brightness(x, brightness=f), hue=f * 30, contrast=f), vertical=m), mirror=m),
+    "to pixels": lambda x, f, m: ndd.crop_mirror_normalize(ndd.saturation(x, saturation=f), mirror=m, mean=MEAN, std=STD, output_layout="HWC"),
+    "flipped": lambda x, f, m: ndd.flip(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=f), vertical=1),
+}
+
+
+@pytest.mark.parametrize("chain", MIXED)
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_of_floats_with_colours_or_a_flip_at_the_end_is_one_kernel(chain: str) -> None:
+    """Inductor makes only the numbers; nothing of an image is in its code."""
+    given = ndd.cast(images(*[(70, 130)] * 3), dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
+    made, (code,) = run_and_get_code(compiled(MIXED[chain], "inductor"), *given)
+    assert code.count("torch.ops.ndd.pixels_of.default(") == 1
+    assert code.count("async_compile.cpp_pybinding(") <= 1
+    assert "27300" not in code  # values of an image
+    expected = MIXED[chain](*given)
+    assert (made.dtype, made.layout) == (expected.dtype, expected.layout)
+    most = 1 if made.dtype is torch.uint8 else 1e-3  # a linear function's numbers may be rounded otherwise
+    assert (made.torch().float() - expected.torch().float()).abs().max() <= most
+
+
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_planes_after_a_flip_of_floats_are_left_to_the_compiler() -> None:
+    def chain(x: Any, f: Any, m: Any) -> Any:
+        return normalized(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=0.9), mirror=0)
+
+    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    made, (code,) = run_and_get_code(compiled(chain, "inductor"), *given)
+    assert "torch.ops.ndd" not in code
+    torch.testing.assert_close(made.torch(), chain(*given).torch(), atol=1e-4, rtol=0)
+
+
 def with_writes(x: Batch) -> tuple[Any, ...]:
     bright = ndd.brightness(x, brightness=1.5)
     dark = ndd.contrast(bright, contrast=0.5)

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -292,6 +293,23 @@ def test_a_killed_run_continues(tmp_path: Path) -> None:
     assert kills > 0
     assert made.resumed > 0
     assert contents(target) == contents(tmp_path / "whole")
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Of files, which may not be larger than some shards are."""
+    source = write_classes(tmp_path / "source", 12)
+    pack(source, tmp_path / "whole", per_shard=3)
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "whole").glob("*.tar"))
+    assert sizes[0] < sizes[-1]
+    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); from torch_ndd.pack.__main__ import main"
+    command = [sys.executable, "-W", "ignore", "-c", f"{program}; sys.exit(main(sys.argv[2:]))", str(sizes[-1] - 1), str(source)]
+    run = subprocess.run([*command, str(tmp_path / "target"), "--per-shard", "3", "--jobs", "1"], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; what is done stays there, and the same command goes on", run.stderr), run.stderr
+    assert not [*(tmp_path / "target" / ".pack").glob("*.part")]
+    made = pack(source, tmp_path / "target", per_shard=3)
+    assert 0 < made.resumed < len(sizes)
+    assert contents(tmp_path / "target") == contents(tmp_path / "whole")
 
 
 def test_two_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding at a part of the size: which scale, and pixels close to those of the whole image reduced by averaging."""
 
+import functools
 import io
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -161,9 +163,31 @@ def test_cmyk(adobe: bool) -> None:
         assert difference(made, expected)[:150, :201].mean() < 1.5, output
 
 
+def turned(orientation: int) -> np.ndarray:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encoded(photograph(800, 1200), exif=exif)
+
+
+def printed() -> np.ndarray:
+    file = io.BytesIO()
+    Image.fromarray(photograph(800, 1200)).convert("CMYK").save(file, "JPEG", quality=92)
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+LARGE: dict[str, Callable[[], np.ndarray]] = {
+    "4:2:0": lambda: turned(1),
+    "progressive": lambda: encoded(photograph(800, 1200), progressive=True),
+    "gray": lambda: encoded(photograph(800, 1200)[:, :, 1]),
+    "CMYK": printed,
+    **{f"orientation {k}": functools.partial(turned, k) for k in (3, 5, 6)},
+}
+
+
 @needs_libjpeg
-def test_random_crops_are_those_of_the_image_at_their_scale() -> None:
-    file = encoded(photograph(800, 1200))
+@pytest.mark.parametrize("kind", LARGE)
+def test_random_crops_are_those_of_the_image_at_their_scale(kind: str) -> None:
+    file = LARGE[kind]()
     for seed in range(12):
         options = {"random_area": [0.1, 0.6], "num_attempts": 10}
         full = ndd.decoders.image_random_crop(file, rng=ndd.random.RNG(seed), **options)

@@ -27,8 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
     progress = not given.pop("quiet")
     try:
         made = pack(given.pop("source"), given.pop("target"), progress=progress, **given)
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"pack: {error}; what is done stays there, and the same command goes on with the rest", file=sys.stderr)
         return 1
     for path, why in made.skipped:
         print(f"skipped {path}: {why}", file=sys.stderr)

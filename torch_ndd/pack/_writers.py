@@ -34,6 +34,10 @@ def whole_file(path: Path, temporary: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         path.parent.mkdir(parents=True, exist_ok=True)
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)  # of a full disk there is no name
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
