@@ -5,6 +5,7 @@
 """
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,6 +244,22 @@ def test_planes_after_a_flip_of_floats_are_left_to_the_compiler() -> None:
     made, (code,) = run_and_get_code(compiled(chain, "inductor"), *given)
     assert "torch.ops.ndd" not in code
     torch.testing.assert_close(made.torch(), chain(*given).torch(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("chain", [*BYTES, *(f"{name}, float32" for name in MIXED)])
+@pytest.mark.filterwarnings("ignore")  # Inductor's own
+def test_a_chain_of_ragged_images_is_one_kernel(chain: str) -> None:
+    """With identical results: nothing is left to the compiler but the numbers."""
+    function = BYTES[chain] if chain in BYTES else MIXED[chain.removesuffix(", float32")]
+    batch = images((70, 130), (9, 31), (64, 90))
+    given = batch if chain in BYTES else ndd.cast(batch, dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
+    made, (code,) = run_and_get_code(compiled(function, "inductor"), *given)
+    assert code.count("torch.ops.ndd.pixels_of.default(") == 1
+    assert not re.findall(r"torch\.ops\.ndd\.(?!pixels_of|empty_packed)\w+\.default\(", code)
+    expected = function(*given)
+    assert (made.dtype, made.layout, made.shape) == (expected.dtype, expected.layout, expected.shape)
+    for one, other in zip(made.tensors, expected.tensors, strict=True):
+        assert (one.torch().float() - other.torch().float()).abs().max() <= (0 if chain in BYTES else 1 if made.dtype is torch.uint8 else 1e-3)
 
 
 def with_writes(x: Batch) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from . import native
 from .arguments import Call, Role, plain, prepared
 from .batch import Batch, new_batch
 from .cuda_work import decode_work, on_decode_stream, on_stream, stream_work
-from .definition import Operator
+from .definition import Operator, Packed
 from .device import DeviceLike, torch_device
 from .dispatch import submit
 from .graph_results import result
@@ -244,7 +244,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     batches = launch.inputs or batches
     computed = _by_formula(op, call, launch, batches, outs) if call.compiling else None
     if computed is not None:
-        outs = (new_batch(computed, None, outs[0].layout),)
+        outs = (new_batch(computed, outs[0]._shapes, outs[0].layout, fixed=outs[0]._fixed),)
         pending = None
     else:
         if launch.mixes:
@@ -288,12 +288,19 @@ def _one_or_all(results: list[Any]) -> Any:
 def _by_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Batch | None], outs: Sequence[Batch]) -> torch.Tensor | None:
     """Return the output in torch operations; None if the kernel should compute it."""
     formula = op.options.formula
-    if formula is None or not launch.fusable or any(one is not None and one._shapes is not None for one in (*batches, *outs)):
+    if formula is None or not launch.fusable:
         return None
-    inputs: list[Any] = [b and b._values for b in batches]
+    ragged = any(one is not None and one._shapes is not None for one in (*batches, *outs))
+    if ragged:
+        first = batches[0]
+        if not op.options.ragged_formula or first is None or first._shapes is None or outs[0]._shapes is None:
+            return None
+        inputs: list[Any] = [Packed(first._values, first._shapes)]
+    else:
+        inputs = [b and b._values for b in batches]
     arguments = [_number_of(call, one) for one in launch.args]
     made = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outs[0].dtype)
-    return None if made is None else result(made)
+    return made if made is None or ragged else result(made)
 
 
 def _count_frames(op: Operator, call: Call, inputs: Sequence[Batch | None]) -> bool:

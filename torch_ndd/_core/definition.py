@@ -10,6 +10,18 @@ import torch
 from .arguments import Argument
 
 
+class Packed:
+    """Ragged samples as a formula gets them: the buffer, which the result has as well, and the shapes, int64 (N, ndim)."""
+
+    def __init__(self, values: torch.Tensor, shapes: torch.Tensor) -> None:
+        self.values, self.shapes = values, shapes
+        self.dtype, self.device = values.dtype, values.device
+
+    def dim(self) -> int:
+        """Return the number of dimensions of a dense batch of such samples."""
+        return 1 + self.shapes.shape[1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of ``@operator()`` beyond the signature of the function.
@@ -21,6 +33,7 @@ class Options:
             which it has computed itself.
         formula: The kernel in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``. A number that all
             samples share is passed as a Python number, so that the graph has it as a constant. Returns None for dtypes without a formula.
+        ragged_formula: It takes ragged images as well, as :class:`Packed`, or returns None for them.
         reads_values: The body reads the inputs' values, so the call waits for them.
         per_frame: Arguments may have values per frame although no input has frames.
         host_inputs: The kernel reads host memory even if it fills GPU memory: CPU threads issue the work. The body gets ``device``.
@@ -31,6 +44,7 @@ class Options:
     layouts: tuple[str, ...] | None = None
     kernel: Literal["own"] | None = "own"
     formula: Callable[..., torch.Tensor | None] | None = None
+    ragged_formula: bool = False
     reads_values: bool = False
     per_frame: bool = False
     host_inputs: bool = False

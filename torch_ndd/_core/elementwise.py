@@ -59,7 +59,7 @@ _FUNCTIONS = {
 kernels_on_cpu = True  # the tests of the formulas turn it off
 
 
-def on_cpu(input: torch.Tensor) -> bool:
+def on_cpu(input: Any) -> bool:
     """Return whether the graph is for the CPU, where some operators prefer their kernel to the formula."""
     return kernels_on_cpu and input.device.type == "cpu"
 

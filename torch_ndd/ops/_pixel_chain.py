@@ -19,6 +19,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._core import native
+from .._core.definition import Packed
 from .._core.dynamo import allow_in_graph
 from .._core.graph_results import in_pool, pooled_from, stacked
 from . import _formulas
@@ -27,38 +28,43 @@ _kernel = native.kernel("pixel_chain", writes=(-1,))
 # Functional variants, which a compiler may drop when their results are unused.
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define(
-    "pixels_of(Tensor input, Tensor[] stages, int[] floats, bool horizontal, Tensor? mirror, bool vertical, Tensor? upside_down, Tensor? mean, "
-    "Tensor? std, float scale, float shift, str output_layout, ScalarType dtype) -> Tensor"
+    "pixels_of(Tensor input, Tensor? shapes, Tensor[] stages, int[] floats, bool horizontal, Tensor? mirror, bool vertical, Tensor? upside_down, "
+    "Tensor? mean, Tensor? std, float scale, float shift, str output_layout, ScalarType dtype) -> Tensor"
 )
 _LAYOUT = "HWC"
+_TYPES = (torch.uint8, torch.float32)
 
 
-def _unfilled(input: torch.Tensor, output_layout: str) -> list[int]:
+def _unfilled(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: str) -> list[int]:
+    if shapes is not None:
+        return list(input.shape)
     return [input.shape[0], *(input.shape[1 + _LAYOUT.index(letter)] for letter in output_layout)]
 
 
 @torch.library.impl("ndd::pixels_of", "CPU", lib=_library)
-def _(input: torch.Tensor, *given: Any) -> torch.Tensor:
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
     *arguments, output_layout, dtype = given
-    out = native.empty(_unfilled(input, output_layout), dtype, input.device)
-    _kernel(input.contiguous(), *arguments, output_layout, out)
+    out = native.empty(_unfilled(input, shapes, output_layout), dtype, input.device)
+    _kernel(input.contiguous(), shapes, *arguments, output_layout, out)
     return out
 
 
 @torch.library.register_fake("ndd::pixels_of", lib=_library)
-def _(input: torch.Tensor, *given: Any) -> torch.Tensor:
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
     *_, output_layout, dtype = given
-    return input.new_empty(_unfilled(input, output_layout), dtype=dtype)
+    return input.new_empty(_unfilled(input, shapes, output_layout), dtype=dtype)
 
 
 @dataclass(frozen=True)
 class _Chain:
     """A chain of stages on ``base``. Flips apply to all samples, or per sample if there is a tensor (rows,), combined by exclusive or.
 
-    ``values`` is the result of the stages alone where a formula has it: always without stages, and as long as all of them are linear in float32.
+    ``values`` is the result of the stages alone where a formula has it: of a dense batch, without stages or as long as all of them are linear in
+    float32.
     """
 
     base: torch.Tensor
+    shapes: torch.Tensor | None  # of a ragged batch
     version: int
     values: torch.Tensor | None
     stages: tuple[tuple[torch.Tensor, torch.dtype], ...] = ()  # and the types of their results
@@ -74,31 +80,36 @@ class _Known:
 
     chains: Any = field(default_factory=WeakTensorKeyDictionary)
 
-    def of(self, input: torch.Tensor) -> _Chain:
+    def of(self, input: torch.Tensor, shapes: torch.Tensor | None) -> _Chain:
         found, version = self.chains.get(pooled_from.get(input, input)) or (None, 0)
         if found is None or found.base._version != found.version or input._version != version:  # one of them has been written to
-            return _Chain(input, input._version, input)
+            return _Chain(input, shapes, input._version, input if shapes is None else None)
         return found
 
 
 _known = _Known()
+Images = torch.Tensor | Packed
 
 
-def takes(input: torch.Tensor, layout: str | None = _LAYOUT) -> bool:
+def _buffers(input: Images) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return (input.values, input.shapes) if isinstance(input, Packed) else (input, None)
+
+
+def takes(input: Images, layout: str | None = _LAYOUT) -> bool:
     """Return whether a formula of bytes should leave this input to a chain."""
     return _is_image(input, layout) and is_native(input)
 
 
-def takes_flip(input: torch.Tensor, layout: str) -> bool:
+def takes_flip(input: Images, layout: str) -> bool:
     """Return the same for a flip, of any dtype: Inductor vectorizes over the three channels and takes 2.5 ms, the kernel 0.7 ms."""
     return _is_image(input, layout) and _formulas.on_cpu(input)
 
 
-def _is_image(input: torch.Tensor, layout: str | None) -> bool:
+def _is_image(input: Images, layout: str | None) -> bool:
     return layout == _LAYOUT and input.dim() == 4
 
 
-def is_native(input: torch.Tensor) -> bool:
+def is_native(input: Images) -> bool:
     """Return whether our kernel beats the compiler's: for bytes on the CPU."""
     return input.dtype is torch.uint8 and _formulas.on_cpu(input)
 
@@ -113,35 +124,40 @@ def by_level(formula: Callable[..., torch.Tensor]) -> Formula:
     """
 
     @functools.wraps(formula)
-    def chosen(input: torch.Tensor, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    def chosen(input: Images, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
         if not is_native(input) or dtype is not torch.uint8:
-            return formula(input, *arguments, dtype=dtype)
+            return None if isinstance(input, Packed) else formula(input, *arguments, dtype=dtype)
         if not takes(input):
             return None
         levels = torch.arange(256, dtype=torch.uint8).reshape(1, 256, 1, 1)
-        return _staged(input, formula(levels, *arguments, dtype=dtype).reshape(-1, 256), dtype)
+        return _staged(*_buffers(input), formula(levels, *arguments, dtype=dtype).reshape(-1, 256), dtype)
 
     return chosen
 
 
 def linear(
-    input: torch.Tensor, line: Callable[..., tuple[_formulas.Number, _formulas.Number]], *arguments: _formulas.Number, dtype: torch.dtype
+    input: Images, line: Callable[..., tuple[_formulas.Number, _formulas.Number]], *arguments: _formulas.Number, dtype: torch.dtype
 ) -> torch.Tensor | None:
     """Compute ``factor * input + term``, where both follow from arguments with one number per sample by ``line(*arguments)``."""
-    if is_native(input) and dtype is torch.uint8:
-        return _staged(input, _numbers(*line(*map(_one_a_sample, arguments))), dtype) if takes(input) else None
+    if takes_flip(input, _LAYOUT) and input.dtype is dtype and dtype in _TYPES:
+        stage = _numbers(*line(*map(_one_a_sample, arguments)))
+        if isinstance(input, Packed) or dtype is torch.uint8:
+            return _staged(*_buffers(input), stage, dtype)
+    elif isinstance(input, Packed) or (is_native(input) and dtype is torch.uint8):
+        return None
+    else:
+        stage = None
     factor, term = line(*(_formulas.per_sample(one, input.dim(), torch.float32, input.device) for one in arguments))
-    if input.dtype is dtype is torch.float32 and takes_flip(input, _LAYOUT):
-        return _lined(input, factor, term, _numbers(*line(*map(_one_a_sample, arguments))))
+    if stage is not None:
+        return _lined(input, factor, term, stage)
     return _formulas.saturate(factor * (input if input.dtype.is_floating_point else input.float()) + term, dtype)
 
 
-def twisted(input: torch.Tensor, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
+def twisted(input: Images, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
     """Mix colors by the numbers of ``color_twist`` and its middle. None if no chain takes this."""
-    known = (torch.uint8, torch.float32)
-    if not takes_flip(input, _LAYOUT) or input.dtype not in known or dtype not in known:
+    if not takes_flip(input, _LAYOUT) or input.dtype not in _TYPES or dtype not in _TYPES:
         return None
-    return _staged(input, _numbers(*numbers), dtype)
+    return _staged(*_buffers(input), _numbers(*numbers), dtype)
 
 
 def _numbers(*arguments: _formulas.Number) -> torch.Tensor:
@@ -155,18 +171,18 @@ def _one_a_sample(argument: _formulas.Number) -> torch.Tensor:
 
 
 @allow_in_graph
-def _staged(input: torch.Tensor, stage: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _staged(input: torch.Tensor, shapes: torch.Tensor | None, stage: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Add a stage to a chain: a table (rows, 256) of uint8, a factor and a term (rows, 2), or the numbers of a color matrix (rows, 5)."""
-    chain = _known.of(input)
+    chain = _known.of(input, shapes)
     return _image(replace(chain, values=None, stages=(*chain.stages, (stage, dtype))))
 
 
 @allow_in_graph
 def _lined(input: torch.Tensor, factor: _formulas.Number, term: _formulas.Number, stage: torch.Tensor) -> torch.Tensor:
     """Return ``factor * input + term`` of float32 as a formula, known as a chain. A chain without a formula goes on with a stage."""
-    chain = _known.of(input)
+    chain = _known.of(input, None)
     if chain.values is None:
-        return _staged(input, stage, torch.float32)
+        return _staged(input, None, stage, torch.float32)
     made = values = factor * input + term
     if any(all_samples or each is not None for _, all_samples, each in _flips(chain)):
         values = factor * chain.values + term
@@ -179,10 +195,14 @@ def _flips(chain: _Chain) -> list[tuple[int, bool, torch.Tensor | None]]:
     return [(1, chain.vertical, chain.upside_down), (2, chain.horizontal, chain.mirror)]
 
 
-@allow_in_graph
-def flipped(input: torch.Tensor, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+def flipped(input: Images, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
     """Mirror where the numbers, (rows,) if they are tensors, are not 0."""
-    return _image(_flipped(_known.of(input), horizontal, vertical))
+    return _turned(*_buffers(input), horizontal, vertical)
+
+
+@allow_in_graph
+def _turned(input: torch.Tensor, shapes: torch.Tensor | None, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+    return _image(_flipped(_known.of(input, shapes), horizontal, vertical))
 
 
 def _flipped(chain: _Chain, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> _Chain:
@@ -197,9 +217,15 @@ def _exclusive(all_samples: bool, each: torch.Tensor | None, wanted: torch.Tenso
     return all_samples, (wanted if each is None else (each != 0) != wanted).to(torch.int64)
 
 
+def normalized(input: Images, *arguments: Any) -> torch.Tensor:
+    """End a chain with crop_mirror_normalize of whole images: ``mirror``, ``mean``, ``std``, ``scale``, ``shift``, ``output_layout``, ``dtype``."""
+    return _normalized(*_buffers(input), *arguments)
+
+
 @allow_in_graph
-def normalized(
+def _normalized(
     input: torch.Tensor,
+    shapes: torch.Tensor | None,
     mirror: torch.Tensor | int,
     mean: torch.Tensor | float,
     std: torch.Tensor | float,
@@ -208,12 +234,11 @@ def normalized(
     output_layout: str,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """End a chain with crop_mirror_normalize of whole images.
+    """Normalize by the kernel, or leave floats that a formula has to the compiler.
 
-    Floats that a formula has are left to the compiler: its loop per channel is vectorized along the width and takes 1.1 ms; interleaved pixels of
-    three channels, in vectors of 16, take 2.9 ms.
+    Its loop per channel is vectorized along the width and takes 1.1 ms; interleaved pixels of three channels, in vectors of 16, take 2.9 ms.
     """
-    chain = _flipped(_known.of(input), mirror, 0)
+    chain = _flipped(_known.of(input, shapes), mirror, 0)
     if is_native(input) or chain.values is None:
         return _computed(chain, _rows(mean), _rows(std), scale, shift, output_layout, dtype)
     flips = [(axis, all_samples if each is None else (each != 0) != all_samples) for axis, all_samples, each in _flips(chain)]
@@ -258,4 +283,4 @@ def _computed(
 ) -> torch.Tensor:
     flips = (chain.horizontal, chain.mirror, chain.vertical, chain.upside_down)
     stages, floats = [stage for stage, _ in chain.stages], [int(made is torch.float32) for _, made in chain.stages]
-    return torch.ops.ndd.pixels_of(chain.base, stages, floats, *flips, mean, std, scale, shift, output_layout, dtype)
+    return torch.ops.ndd.pixels_of(chain.base, chain.shapes, stages, floats, *flips, mean, std, scale, shift, output_layout, dtype)

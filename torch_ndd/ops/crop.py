@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .._core.batch import Batch, empty_batch
+from .._core.definition import Packed
 from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from . import _pixel_chain
 from ._columns import Column
@@ -70,7 +71,7 @@ def crop(
 
 
 def _normalized_formula(
-    input: torch.Tensor,
+    input: _pixel_chain.Images,
     start: torch.Tensor,
     fill_values: torch.Tensor,
     pad: bool,
@@ -85,10 +86,10 @@ def _normalized_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     """Compute whole images: a mirrored one is read backwards, and the normalization follows in the same loop."""
-    few = isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS
+    few = isinstance(input, Packed) or (isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS)
     if _pixel_chain.takes(input, layout) or (few and _pixel_chain.takes_flip(input, layout)):
         return _pixel_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
-    if _pixel_chain.is_native(input):
+    if isinstance(input, Packed) or _pixel_chain.is_native(input):
         return None
     axes, channel = input.dim(), 1 + layout.index("C")
     wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
@@ -100,7 +101,7 @@ def _normalized_formula(
 _MOST_LOOPS = 4  # channels
 
 
-@operator(layouts=CROP_LAYOUTS, formula=_normalized_formula)
+@operator(layouts=CROP_LAYOUTS, formula=_normalized_formula, ragged_formula=True)
 def crop_mirror_normalize(
     input: T,
     /,
@@ -169,7 +170,8 @@ def crop_mirror_normalize(
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
     out = empty_batch(images.batch_size, extents, wanted, images._values.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
-    return launch(out, kernel_arguments, fusable=window.is_whole(images) and not pad_output)
+    whole = all(one is None for one in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
+    return launch(out, kernel_arguments, fusable=whole and not pad_output)
 
 
 def _output_layout(layout: str, wanted: str | None) -> str:

@@ -3,6 +3,7 @@
 
 import torch
 
+from .._core.definition import Packed
 from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from . import _pixel_chain
 from ._formulas import mirrored
@@ -12,7 +13,7 @@ _LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC", "FCDHW", "FCHW", "CDHW", "CHW")
 
 
 def _flip_formula(
-    input: torch.Tensor,
+    input: _pixel_chain.Images,
     depthwise: torch.Tensor | int,
     horizontal: torch.Tensor | int,
     vertical: torch.Tensor | int,
@@ -23,7 +24,7 @@ def _flip_formula(
     del dtype
     if _pixel_chain.takes_flip(input, layout):
         return _pixel_chain.flipped(input, horizontal, vertical)
-    if _pixel_chain.is_native(input):
+    if isinstance(input, Packed) or _pixel_chain.is_native(input):
         return None
     for letter, argument in (("D", depthwise), ("H", vertical), ("W", horizontal)):
         if letter in layout:
@@ -34,7 +35,7 @@ def _flip_formula(
     return input
 
 
-@operator(layouts=_LAYOUTS, formula=_flip_formula)
+@operator(layouts=_LAYOUTS, formula=_flip_formula, ragged_formula=True)
 def flip(
     input: T,
     /,

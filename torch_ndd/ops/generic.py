@@ -10,6 +10,7 @@ import torch
 
 from .. import types
 from .._core.batch import Batch
+from .._core.definition import Packed
 from .._core.operator import DeviceLike, T, launch, operator
 from . import _pixel_chain
 from ._formulas import on_cpu, saturate
@@ -97,15 +98,15 @@ def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, *
     return saturate(table[torch.where((key < 0) | (key >= size), size, key)], dtype)
 
 
-def _lookup_formula(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
+def _lookup_formula(input: _pixel_chain.Images, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor | None:
     if torch.uint64 in (input.dtype, dtype):
         return None  # torch has no arithmetic for this type
-    if on_cpu(input) and not (_pixel_chain.takes(input) and dtype is torch.uint8):
+    if (isinstance(input, Packed) or on_cpu(input)) and not (_pixel_chain.takes(input) and dtype is torch.uint8):
         return None  # not vectorized: 5 ms where the kernel takes 0.14
     return _looked_up(input, table, default_value, dtype=dtype)
 
 
-@operator(formula=_lookup_formula)
+@operator(formula=_lookup_formula, ragged_formula=True)
 def lookup_table(
     input: T,
     /,

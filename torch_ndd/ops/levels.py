@@ -28,7 +28,7 @@ def _invert_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
     return _inverted(input.float(), dtype).to(dtype)
 
 
-@operator(formula=_invert_formula)
+@operator(formula=_invert_formula, ragged_formula=True)
 def invert(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
     """Invert values: ``out = range - in``, where ``range`` is 1 for floating-point types and the largest value of the type for integers.
 
@@ -53,7 +53,7 @@ def _solarize_formula(input: torch.Tensor, threshold: Number, *, dtype: torch.dt
     return torch.where(values >= limit, _inverted(values, dtype), values).to(dtype)
 
 
-@operator(formula=_solarize_formula)
+@operator(formula=_solarize_formula, ragged_formula=True)
 def solarize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, threshold: PerSample[float]) -> T:
     """Invert the values from a threshold on: ``out = range - in if in >= threshold else in``.
 

@@ -87,12 +87,13 @@ std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i
   return steps;
 }
 
-// `in` is dense, (N, H, W, C), of uint8 or float32 where there are stages, and `out` the same in the order of output_layout. `floats` says of each
-// stage whether its result is of float32. Both flips are those of all samples, or of a sample where there is a tensor, exclusively.
-void pixel_chain(const Tensor& input, const std::vector<Tensor>& stages, const std::vector<int64_t>& floats, bool horizontal,
-                 const MaybeTensor& mirror, bool vertical, const MaybeTensor& upside_down, const MaybeTensor& mean, const MaybeTensor& std,
-                 double scale, double shift, const std::string& output_layout, const Tensor& output) {
-  const Samples in(input, std::nullopt), out(output, std::nullopt);
+// `in` is (N, H, W, C), or has the shapes of its samples; of uint8 or float32 where there are stages. `out` is the same in the order of output_layout,
+// and of a ragged batch only the volumes of its samples are read. `floats` says of each stage whether its result is of float32. Both flips are those of
+// all samples, or of a sample where there is a tensor, exclusively.
+void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vector<Tensor>& stages, const std::vector<int64_t>& floats,
+                 bool horizontal, const MaybeTensor& mirror, bool vertical, const MaybeTensor& upside_down, const MaybeTensor& mean,
+                 const MaybeTensor& std, double scale, double shift, const std::string& output_layout, const Tensor& output) {
+  const Samples in(input, shapes), out(output, shapes);
   std::vector<Stage> made;
   DType last = in.dtype();  // of what the stages have made
   if (!stages.empty() && last != DType::uint8 && last != DType::float32) fail("pixel_chain: stages are for uint8 and float32");
@@ -108,11 +109,14 @@ void pixel_chain(const Tensor& input, const std::vector<Tensor>& stages, const s
   const Args<int64_t> mirrors(mirror ? *mirror : input), ups(upside_down ? *upside_down : input);
   const bool has_mirror = mirror.has_value(), has_up = upside_down.has_value(), normalizes = mean && std;
   const float factor = static_cast<float>(scale), offset = static_cast<float>(shift);
-  const int64_t *shape = in.shape(0), height = shape[0], pixels = shape[1], width = shape[2], row = pixels * width;
-  if (in.size() == 0 || in.volume(0) == 0) return;
+  if (in.size() == 0) return;
   launch_cpu("pixel_chain", in.size(), kNanosecondsPerElement * static_cast<double>(in.volume(0)), {}, [=](int64_t i) {
     static thread_local std::vector<uint8_t> buffers;
+    const int64_t *shape = in.shape(i), height = shape[0], pixels = shape[1], width = shape[2], row = pixels * width;
+    if (height * row == 0) return;
     const std::vector<Step> steps = steps_of(made, in.dtype(), i);
+    for (const Step& step : steps)
+      if (step.kind == Step::kMatrix && width != 3) fail("a color matrix: the image must have 3 channels, sample ", i, " has ", width);
     const bool flipped = horizontal != (has_mirror && mirrors(i) != 0), turned = vertical != (has_up && ups(i) != 0);
 
     const int ndim = 3, channel = static_cast<int>(output_layout.find('C'));
