@@ -15,6 +15,7 @@ namespace ndd {
 namespace {
 
 constexpr int64_t kBlock = 16384;  // bytes: two buffers of it
+constexpr int64_t kLongBlock = 65536;  // before pixels are normalized where they are: the driver spreads its numbers over a row each time, 2 us
 constexpr int64_t kMargin = 128;  // elements that vector instructions read and write past the end
 constexpr int64_t kLinear = 2;  // factor, term
 constexpr int64_t kTwist = 5;  // brightness, contrast, hue, saturation, middle
@@ -130,8 +131,9 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
       copies = copies && channels.back().identity();
     }
     const bool ends = copies && !flipped && !turned && channel == 2 && order[0] == 0 && !steps.empty();  // nothing is left to do after the steps
+    const int64_t block = channel == 2 && !copies ? kLongBlock : kBlock;
     const bool whole = steps.empty() || (ends && steps.size() == 1);  // nothing is read again
-    const int64_t count = whole ? height : std::clamp<int64_t>(kBlock / (row * wide), 1, height), room = (count * row + kMargin) * wide;
+    const int64_t count = whole ? height : std::clamp<int64_t>(block / (row * wide), 1, height), room = (count * row + kMargin) * wide;
     if (!whole && static_cast<int64_t>(buffers.size()) < 2 * room) buffers.resize(2 * room);
     for (int64_t begin = 0; begin < height; begin += count) {
       const int64_t rows = std::min(count, height - begin), n = rows * row;
