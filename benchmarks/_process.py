@@ -58,7 +58,7 @@ class Peer:
             raise PeerError(value)
         return value
 
-    def settle(self, limit: float = 1.0) -> None:
+    def settle(self, limit: float = 6.0) -> None:
         """Wait until the process has computed what it fetches ahead, so that it does not disturb the next one."""
         deadline = time.perf_counter() + limit
         before = cpu_seconds(self._process.pid)
