@@ -2,22 +2,18 @@
 """``Pipeline``: a graph of operators, defined once and run batch by batch."""
 
 import inspect
-import types as _types
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from .._core.device import gpu_count
 from .._core.rng import RNG
-from . import types
-from ._definition import do_not_convert, experimental, pipeline_def
+from . import _checkpoint, types
 from ._executor import Executor
-from ._graph import Operation, default_name, definitions, reachable
+from ._graph import Operation
 from ._policies import OperatorConcurrency, StreamPolicy, checked_list, dtype_of, layout_of, ndim_of
 from ._running import Api, Running
 from .data_node import DataNode
-
-__all__ = ["DataNode", "OperatorConcurrency", "Pipeline", "StreamPolicy", "do_not_convert", "experimental", "pipeline_def"]
 
 _SEED_WORDS = 2  # 32 bits each
 
@@ -55,7 +51,6 @@ class Pipeline(Running):
     """
 
     _node_type = DataNode
-    _at_once = False  # debug mode: operators run when the definition calls them
     _iterator_state: Any = None
     _is_pipeline_def = False
 
@@ -112,7 +107,7 @@ class Pipeline(Running):
         self._output_ndim = checked_list("output_ndim", output_ndim, ndim_of)
         self._output_layout = checked_list("output_layout", output_layout, layout_of)
         self._checkpoint = checkpoint
-        self._conditionals_enabled = False
+        self._branches = None
         self._numbers = 0
         self._made: list[Operation] = []  # every operation of the definition
         self._given_outputs: tuple[Any, ...] | None = None
@@ -245,62 +240,12 @@ class Pipeline(Running):
         """The constructor's argument, which has no effect."""
         return self._arguments["concurrency"]
 
-    # Defining.
-
-    @staticmethod
-    def current() -> "Pipeline | None":
-        """Return the pipeline that is being defined in this thread."""
-        return definitions.stack[-1][0] if definitions.stack else None
-
-    @staticmethod
-    def push_current(pipeline: "Pipeline") -> "Pipeline | None":
-        """Make a pipeline the current one, and return the one before. ``with pipeline:`` does this and :meth:`pop_current`."""
-        before = Pipeline.current()
-        definitions.push(pipeline)
-        return before
-
-    @staticmethod
-    def pop_current() -> None:
-        """Make the pipeline before the current one the current one again."""
-        definitions.stack.pop()
-
-    def __enter__(self) -> "Pipeline":
-        definitions.push(self)
-        return self
-
-    def __exit__(self, exception_type: Any, exception_value: Any, traceback: _types.TracebackType | None) -> None:
-        Pipeline.pop_current()
-
-    def define_graph(self) -> Any:
-        """Define the graph and return its outputs: a node, or a tuple or list of nodes. For subclasses; called once, by :meth:`build`."""
-        raise NotImplementedError("Pipeline: the graph is not defined: call set_outputs, override define_graph, or use pipeline_def")
-
-    def set_outputs(self, *output_data_nodes: Any) -> None:
-        """Define what the pipeline gives: nodes, or anything that ``types.Constant`` takes. A later call replaces the outputs."""
-        self._given_outputs = output_data_nodes
-
-    def add_sink(self, edge: DataNode) -> None:
-        """Run the operator of a node although nothing uses its results."""
-        self._sinks.append(edge)
-
-    def _given(self, title: str, value: Any) -> Any:
-        """Return an input or a per-sample argument of an operator; in debug mode a node of it, if it is a batch."""
-        return value
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers - 1
-
-    def _created(self, operation: Operation) -> None:
-        """Note an operation of the definition."""
-        self._made.append(operation)
+    # Building.
 
     def _gpu(self) -> int | None:
         """Return the GPU to use, if the graph needs one and there is one."""
         needed = any(one.device != "cpu" for one in self._operations)
         return self.device_id if needed and gpu_count() else None
-
-    # Building.
 
     def build(self) -> None:
         """Check the graph, drop what no output needs, and start the readers. Optional: whatever runs the pipeline builds it.
@@ -318,9 +263,8 @@ class Pipeline(Running):
         finally:
             self._building = False
         if self._checkpoint is not None:
-            from . import _checkpoint
-
-            _checkpoint.restore(self, self._checkpoint)
+            assert self._executor is not None
+            self._iterator_state = _checkpoint.restore(self._executor, self.enable_checkpointing, self._checkpoint)
 
     def _build(self) -> None:
         self._check_sizes()
@@ -332,15 +276,6 @@ class Pipeline(Running):
         if self.enable_checkpointing:
             self._executor.keep_states()
 
-    def _define(self) -> None:
-        """Find the operations that are not pruned."""
-        if self._operations:
-            return
-        self._outputs = self._defined_outputs()
-        kept = [one for one in self._made if one.preserve or one.always_kept or not one.outputs]
-        self._operations = reachable([*self._outputs, *self._sinks], kept)
-        self._check_operations()
-
     def _check_sizes(self) -> None:
         size, threads = self.max_batch_size, self.num_threads
         if size is None or size < 1:
@@ -349,39 +284,6 @@ class Pipeline(Running):
             raise ValueError(f"Pipeline: num_threads must be positive, got {threads}")
         if min(self._queue_sizes) < 1:
             raise ValueError(f"Pipeline: prefetch_queue_depth must be positive, got {self.prefetch_queue_depth}")
-
-    def _defined_outputs(self) -> list[DataNode]:
-        from ._operators import as_node
-
-        if self._given_outputs is None:
-            with self:
-                made = self.define_graph()
-            self._given_outputs = tuple(made) if isinstance(made, tuple | list) else (made,)
-        if not self._given_outputs:
-            raise ValueError("Pipeline: there are no outputs: call set_outputs or return nodes from the definition")
-        with self:
-            outputs = [as_node(one, f"Pipeline: output {k}") for k, one in enumerate(self._given_outputs)]
-        for k, node in enumerate(outputs):
-            if node.dtype in (types.DATA_TYPE, types.IMAGE_TYPE, types.INTERP_TYPE):
-                raise TypeError(f"Pipeline: output {k} is a member of an enumeration; use fn.cast or int() to make a number of it")
-        for what, given in (("output_dtype", self._output_dtype), ("output_ndim", self._output_ndim), ("output_layout", self._output_layout)):
-            if isinstance(given, list) and len(given) != len(outputs):
-                raise RuntimeError(f"Pipeline: {what} has {len(given)} values, but there are {len(outputs)} outputs")
-        return outputs
-
-    def _check_operations(self) -> None:
-        names: set[str] = set()
-        for one in self._operations:
-            if one.pipeline is not self:
-                if self.enable_checkpointing:
-                    raise RuntimeError(f"Pipeline: the operator {one.name!r} was defined outside the pipeline scope, so that it has no checkpoint")
-                if one.pipeline is None and one.always_kept:
-                    raise RuntimeError(f"{one.title}: Current Pipeline not set: define it inside the pipeline")
-                if not one.named and one.pipeline is not None:
-                    one.name = default_name(one.kind, self)
-            if one.name in names:
-                raise RuntimeError(f"Pipeline: there are two operators with the name {one.name!r}")
-            names.add(one.name)
 
     def _seed_operations(self) -> None:
         """Give random operators their seeds: by their places among all operators of the graph."""

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from . import tensors
+from ._sources import described
 
 _WATCH_SECONDS = 0.5
 ALIGNMENT = 64  # bytes, of arrays in shared memory
@@ -171,8 +172,6 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
 
 
 def _ask(called: Called) -> Callable[..., Any]:
-    from ._sources import described
-
     made = described("external_source", called.source, called.cycle)
     assert made is not None
     return made.ask

@@ -17,9 +17,10 @@ from ...augment._given import numbers
 from ...ops.filters import filter as correlate
 from ...ops.generic import cast
 from .. import types
-from .._graph import Operation, Step, create
-from .._operators import OperatorOperation, as_node
-from ..data_node import DataNode
+from .._graph import Operation, Step
+from .._operators import OperatorOperation
+from ..data_node import DataNode, as_node, create
+from .core._augmentation import Augmentation as Pipelined
 
 _KNOWN = {one.name: one for one in (*FOUND_IMAGE_NET, *RAND_AUGMENT)}
 
@@ -286,10 +287,4 @@ def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:
     return given.get("shape") is not None or not any(one.relative for one in kernels if one is not None)
 
 
-def _plain_call() -> Any:
-    from .core._augmentation import Augmentation as Pipelined
-
-    return Pipelined.__call__
-
-
-_PLAIN_CALL = _plain_call()
+_PLAIN_CALL = Pipelined.__call__
