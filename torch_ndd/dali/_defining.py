@@ -13,7 +13,7 @@ from .data_node import DataNode, as_node
 
 
 class Defining(Graph):
-    """What defines a pipeline."""
+    """The definition of a pipeline."""
 
     _outputs: list[DataNode]
     _sinks: list[DataNode]

@@ -69,7 +69,7 @@ class Node:
 
 
 class Branches:
-    """What the conditions of a definition do with the nodes of each new operation."""
+    """Assignment of the nodes of each new operation to branches of conditions."""
 
     def adapt(self, inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the parts of the nodes that the current branch has."""
@@ -81,7 +81,7 @@ class Branches:
 
 
 class Graph:
-    """What operations, sources and the executor know of their pipeline. ``Pipeline`` is one."""
+    """A pipeline as operations, sources and the executor know it. ``Pipeline`` is one."""
 
     max_batch_size: int
     num_threads: int | None

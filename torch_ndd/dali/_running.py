@@ -21,7 +21,7 @@ PipelineAPIType = types.PipelineAPIType
 
 
 class Api:
-    """How a pipeline is used; a context manager for one use by ``entering``."""
+    """The kind of use of a pipeline; a context manager for one use by ``entering``."""
 
     def __init__(self) -> None:
         self._kind: PipelineAPIType | None = None
@@ -48,7 +48,7 @@ class Api:
 
 
 class Running(Defining):
-    """What runs a pipeline."""
+    """Execution of a pipeline."""
 
     _api: Api
     _executor: Executor | None
@@ -144,7 +144,7 @@ class Running(Defining):
             self._executor.reset()
 
     def iter_setup(self) -> None:
-        """Called before each iteration is issued; subclasses may feed inputs here, or raise StopIteration to end the epoch."""
+        """Prepare an iteration before it is issued: subclasses may feed inputs here, or raise StopIteration to end the epoch."""
 
     # Inputs.
 

@@ -24,7 +24,7 @@ _NOT_POSITIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 @dataclass
 class Source:
-    """What the user gave as ``source``.
+    """The object that the user gave as ``source``.
 
     Attributes:
         given: The object.

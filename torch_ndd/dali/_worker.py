@@ -24,7 +24,7 @@ ALIGNMENT = 64  # bytes, of arrays in shared memory
 
 
 class Task(NamedTuple):
-    """What a worker is to compute: a batch, or some samples of one.
+    """The task of a worker: a batch, or some samples of one.
 
     Attributes:
         source: Number of the source.
@@ -54,7 +54,7 @@ class Placed(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a worker has computed.
+    """The result of a worker.
 
     Attributes:
         source, epoch, number, part: See :class:`Task`.

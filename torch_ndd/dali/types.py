@@ -59,7 +59,7 @@ CPU_ONLY_DEVICE_ID = -99999
 
 
 class PipelineAPIType(enum.Enum):
-    """How the iterations of a pipeline are asked for: ``run``, ``schedule_run`` and ``share_outputs``, or an iterator."""
+    """The way in which the iterations of a pipeline are requested: ``run``, ``schedule_run`` and ``share_outputs``, or an iterator."""
 
     BASIC = 0
     ITERATOR = 1

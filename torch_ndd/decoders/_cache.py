@@ -24,7 +24,7 @@ _FORMAT = "torch_ndd-images-1"  # of the folder
 
 
 class CacheStats(NamedTuple):
-    """What a cache holds, and what it has done in this process."""
+    """Contents of a cache, and its counters in this process."""
 
     hits: int
     """Images that were copied from the cache."""

@@ -25,7 +25,7 @@ _SUMMARY = "pack.json"
 
 
 class Summary(NamedTuple):
-    """What :func:`pack` has made."""
+    """The result of :func:`pack`."""
 
     images: int
     bytes: int  # of the images

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions are rewritten, and making the rewritten function: same globals, closure, defaults, file and lines."""
+"""Choosing the functions to rewrite, and making the rewritten ones with the same globals, closure, defaults, file and lines."""
 
 import __future__
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rewritten functions call: conditions, branches, logical expressions, returns and jumps. `_rewrite.py` shows the statements.
+"""Runtime of rewritten functions: conditions, branches, logical expressions, returns and jumps. `_rewrite.py` shows the statements.
 
 A condition that is a DataNode has both branches traced, one after the other, each in its own scope and with the variables of before. A `return`,
 `break` or `continue` in such a branch is the arrival of some samples at a place further on; the statement then raises Exit, which ends the branch.

@@ -73,7 +73,7 @@ class Scope:
 
 
 class Trace(threading.local):
-    """What is known while definitions are traced in this thread."""
+    """The state of tracing definitions in this thread."""
 
     def __init__(self) -> None:
         self.scope: Scope | None = None  # of the statement being traced; None outside definitions with conditionals

@@ -71,7 +71,7 @@ KERNELS = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """What an augmentation of this package does.
+    """The computation of an augmentation of this package.
 
     Attributes:
         name: Name in ``KERNELS``.
@@ -167,7 +167,7 @@ def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a policy draws from.
+    """The choices of a policy.
 
     Attributes:
         kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
