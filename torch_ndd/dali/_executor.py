@@ -156,7 +156,7 @@ class Executor:
         self._queue.append(_Issued(step, error=error))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Ask all sources for an iteration. If one has no more data, ask the others too, so that those of equal length begin again together."""
+        """Ask all sources for an iteration. If one has no more data, ask the others too, so that sources of equal length restart together."""
         first: Operation | None = None
         ended: StopIteration | None = None
         for one in self._sources:
