@@ -57,6 +57,7 @@ from ._core.tensor import as_tensor as as_tensor
 from ._core.tensor import tensor as tensor
 from ._core.upload import Uploads as Uploads
 from ._core.upload import uploads as uploads
+from ._core.version import __version__ as __version__
 from .decoders.imread import imread as imread
 from .decoders.peek import peek_image_shape as peek_image_shape
 from .doctor import doctor as doctor
@@ -162,8 +163,6 @@ from .types import ImageType as ImageType
 from .types import InterpType as InterpType
 from .types import dtype as dtype
 from .types import type_id as type_id
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

@@ -213,7 +213,7 @@ _PATCHES = {
     "JPEG": _Patch(
         _NVIMGCODEC,
         _library.is_checked,
-        "a damaged JPEG can cost the memory of its pixels for ever, and codecs print about damaged images instead of the error's saying so",
+        "a damaged JPEG can leak the memory of its pixels, and codecs print about damaged images instead of the error's saying so",
         _library.CHECKED_VERSION,
     ),
     "JPEG 2000": _Patch((_jpeg2000.PACKAGE,), lambda: _jpeg2000.patched, "it prints about some damaged images", _jpeg2000.CHECKED[-1]),

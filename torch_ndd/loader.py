@@ -52,7 +52,7 @@ class _Prepared(NamedTuple):
 
 
 class Diagnosis(str):
-    """What :meth:`DataLoader.diagnose` found: one line of text, and its figures. A notebook shows it with the timeline."""
+    """The result of :meth:`DataLoader.diagnose`: one line of text, and its figures. A notebook shows it with the timeline."""
 
     stats: Stats
     """The figures."""

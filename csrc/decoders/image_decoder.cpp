@@ -303,7 +303,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
     convert_pixels({decoded, header.dtype, shape.height * shape.width, steps.format.channels}, steps.ordered ? ImageType::any : options.type,
                    static_cast<int>(shape.channels), out, out_dtype);
   }
-  // One huge image must not cost every decoder its memory for ever.
+  // One huge image must not hold memory in every decoder permanently.
   constexpr size_t kKeep = static_cast<size_t>(64) << 20;
   if (state_->rewritten.size() > kKeep) std::vector<uint8_t>().swap(state_->rewritten);
   if (samples.size() > kKeep) std::vector<uint8_t>().swap(samples);

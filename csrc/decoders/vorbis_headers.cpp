@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kPageHeader = 27;
 constexpr int kContinued = 1, kFirst = 2;
-// Pages with a wrong checksum are skipped, as libogg does, but not for ever: each costs a look at up to 65 kB.
+// Pages with a wrong checksum are skipped, as libogg does, but not without limit: each costs a look at up to 65 kB.
 constexpr int kMostDamaged = 64;
 // The third header, with its codebooks, has some kB; a comment may hold a picture.
 constexpr size_t kLongestPacket = size_t{64} << 20;

@@ -238,7 +238,7 @@ def test_choices_have_their_weights() -> None:
 @pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
 def test_random_erasing(mode: str) -> None:
     """Boxes have timm's sizes, and values of their kind."""
-    from torch_ndd.torchvision._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
 
     images = ndd.batch(torch.full((400, 3, 24, 30), 9.0), layout="CHW")
     made = RandomErasing(0.5, mode=mode, max_count=2)(images).torch()
@@ -264,7 +264,7 @@ def test_random_erasing(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["const", "pixel"])
 def test_random_erasing_where_images_stand(mode: str, layout: str) -> None:
     """What overwrites its images draws and makes the same; the images of others do not change."""
-    from torch_ndd.torchvision._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
 
     images = ndd.cast(ndd.batch(torch.full((60, *((3, 24, 30) if layout == "CHW" else (24, 30, 3))), 9), layout=layout), dtype=torch.float32)
     made = []

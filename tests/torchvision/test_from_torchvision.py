@@ -173,7 +173,7 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
     alone = fn(encoded).torch()
     whole = ndd.decoders.image(encoded, adjust_orientation=False)
     called: list[Any] = []
-    from torch_ndd.torchvision import _plan
+    from torch_ndd.torchvision.v2 import _plan
 
     real = _plan.image_slice
     monkeypatch.setattr(_plan, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))

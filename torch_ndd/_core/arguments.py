@@ -24,7 +24,7 @@ Double = np.float64
 
 
 class Role(enum.Enum):
-    """How the decorator treats a parameter."""
+    """The treatment of a parameter by the decorator."""
 
     per_sample = enum.auto()
     shape = enum.auto()

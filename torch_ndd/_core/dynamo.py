@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``torch.compile`` must know about our functions, told when torch's compiler is imported.
+"""Registration of our functions with ``torch.compile``, once torch's compiler is imported.
 
 The decorators of ``torch.compiler`` import ``torch._dynamo``, which takes as long as torch itself, 1.5 s, also in programs that never compile.
 Those of this module do the same when the program imports it.

@@ -69,7 +69,7 @@ Formula = Callable[..., torch.Tensor]
 
 @dataclass(frozen=True)
 class Plan:
-    """How to compute an operation on operands of certain dtypes."""
+    """The computation of an operation on operands of given dtypes."""
 
     operation: int
     type: int  # that the operands are promoted to

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What notebooks show of values."""
+"""HTML representations of values for notebooks."""
 
 import base64
 import html

@@ -34,7 +34,7 @@ class Launched(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How to repeat a call."""
+    """The recipe for repeating a call."""
 
     kernel: Any
     arguments: Sequence[Any]  # without those of the input and of the output

@@ -15,7 +15,7 @@ from .tensor import Tensor
 
 
 class Owner(Protocol):
-    """What is needed of the batch."""
+    """The part of Batch that is used here."""
 
     @property
     def batch_size(self) -> int: ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators take and return, for type checkers and editors: a Batch makes a Batch, and whatever becomes a Tensor makes a Tensor."""
+"""Signatures of operators for type checkers and editors: a Batch makes a Batch, and whatever becomes a Tensor makes a Tensor."""
 
 from collections.abc import Sequence
 from typing import Any, ParamSpec, Protocol, TypeAlias, overload

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody who misspelled a name may have meant."""
+"""Suggestions for misspelled names."""
 
 import difflib
 from collections.abc import Iterable

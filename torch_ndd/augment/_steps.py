@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy draws: for every sample the augmentations and their parameters."""
+"""The draws of a policy: for every sample the augmentations and their parameters."""
 
 import math
 from collections.abc import Sequence

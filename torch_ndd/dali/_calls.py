@@ -12,12 +12,11 @@ from .._core.suggestions import similar
 from . import types
 from ._conditionals import size_of_branch
 from ._errors import UnknownArgumentError, deprecated
-from ._graph import create, current
-from ._operators import OperatorOperation, ReaderOperation, as_node
+from ._graph import checked_device, current
+from ._operators import OperatorOperation, ReaderOperation
 from ._schema import DEPRECATED_ARGUMENTS, Schema
-from .data_node import DataNode
+from .data_node import DataNode, as_node, create
 
-DEVICES = ("cpu", "gpu", "mixed")
 _EVERYWHERE = ("name", "device", "preserve", "bytes_per_sample_hint")
 
 
@@ -111,9 +110,7 @@ def device_of(title: str, given: Any, inputs: Sequence[Any], default: str | None
         if default is not None:
             return default
         return "gpu" if any(isinstance(one, DataNode) and one.device == "gpu" for one in inputs) else "cpu"
-    if given not in DEVICES:
-        raise ValueError(f'{title}: device must be "cpu", "gpu" or "mixed", got {given!r}')
-    return given
+    return checked_device(title, given)
 
 
 def seed_of(title: str, seed: Any) -> int | None:

@@ -2,19 +2,18 @@
 """Checkpoints of pipelines: where the user is, as JSON that is checked key by key."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.checkpoint import write_whole
 from .._core.states import anything, checked, equal, keys, one_of, or_none, parsed
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from ._executor import Executor
+from ._graph import Graph
 
 _KIND = "checkpoint of a torch_ndd.dali pipeline"
 _CHECKPOINT = keys({"iterator": or_none(anything)}, kind=one_of(_KIND), version=equal(1), pipeline=anything)
 
 
-def save(pipeline: "Pipeline", filename: str | None = None, iterator: dict[str, Any] | None = None) -> bytes:
+def save(pipeline: Graph, filename: str | None = None, iterator: dict[str, Any] | None = None) -> bytes:
     """Return the state after the last batch that the user has taken, and write it to a file if there is a name.
 
     Args:
@@ -27,22 +26,20 @@ def save(pipeline: "Pipeline", filename: str | None = None, iterator: dict[str, 
     """
     if not pipeline.enable_checkpointing:
         raise RuntimeError("Pipeline.checkpoint: checkpointing is not enabled; create the pipeline with enable_checkpointing=True")
-    state = pipeline._built().state_dict()
+    state = pipeline._consumed
     text = json.dumps({"kind": _KIND, "version": 1, "pipeline": state, "iterator": iterator})
     if filename is not None:
         write_whole(filename, text)
     return text.encode()
 
 
-def restore(pipeline: "Pipeline", data: bytes | str) -> None:
-    """Go to the place of a checkpoint, before the first iteration.
+def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, Any] | None:
+    """Go to the place of a checkpoint, before the first iteration, and return the place of an iterator in its epoch.
 
     Raise RuntimeError for anything else than a result of :func:`save` of this graph; the pipeline cannot be used then.
     """
-    executor = pipeline._executor
-    assert executor is not None
     try:
-        if not pipeline.enable_checkpointing:
+        if not enabled:
             raise ValueError("checkpoint= needs enable_checkpointing=True")
         if not isinstance(data, bytes | bytearray | str):
             raise ValueError(f"checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}")
@@ -59,4 +56,4 @@ def restore(pipeline: "Pipeline", data: bytes | str) -> None:
         refused = RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")
         executor.fail(refused)
         raise refused from None
-    pipeline._iterator_state = given.get("iterator")
+    return given.get("iterator")

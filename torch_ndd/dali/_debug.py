@@ -11,13 +11,14 @@ from .._core.call_sites import fixed
 from .._core.context import EvalContext
 from .._core.rng import RNG
 from . import tensors, types
-from ._definition import defined
+from ._conditionals import TracedBranches
+from ._defined import defined
 from ._errors import wrapped
 from ._feeding import as_fed, is_array, is_list
-from ._graph import Operation, Step, create
-from ._operators import ReaderOperation, as_node
-from .data_node import DataNode
-from .pipeline import Pipeline
+from ._graph import Node, Operation, Step
+from ._operators import ReaderOperation
+from ._pipeline import Pipeline
+from .data_node import DataNode, as_node, create
 
 _SEED_WORDS = 2
 
@@ -172,7 +173,7 @@ class PipelineDebug(Pipeline):
             return [self._given(title, one) for one in value]
         if not is_list(value) and not (isinstance(value, list | tuple) and value and all(is_array(one) for one in value)):
             return value
-        if self._conditionals_enabled:
+        if self._branches is not None:
             raise ValueError(
                 f"{title}: with enable_conditionals=True, debug mode takes no data in place of nodes, because a branch has only a part of the "
                 "samples; give it the DataNode itself, or the data as an external_source"
@@ -215,7 +216,7 @@ class PipelineDebug(Pipeline):
             self._size = step.batch_size
         return made
 
-    def _value(self, node: DataNode) -> Batch:
+    def _value(self, node: Node) -> Batch:
         if not isinstance(node, DataNodeDebug):
             raise RuntimeError(f"DataNode {node.name!r} was made outside the definition, so that it has no data in debug mode")
         return node._data()
@@ -285,5 +286,5 @@ def pipeline(
 ) -> PipelineDebug:
     """Return a pipeline that runs a definition in every iteration."""
     made = PipelineDebug(lambda pipeline: defined(pipeline, function, args, kwargs), **arguments)
-    made._conditionals_enabled = enable_conditionals
+    made._branches = TracedBranches() if enable_conditionals else None
     return made

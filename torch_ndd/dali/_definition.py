@@ -6,12 +6,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
-from ._graph import definitions
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from . import _conditionals, _debug
+from ._defined import defined
+from ._pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MODES = ("enable_conditionals", "debug")
@@ -24,17 +23,15 @@ def do_not_convert(func: Any = None) -> Any:
     """
     if func is None:
         return do_not_convert
-    from . import _conditionals
-
     return _conditionals.do_not_convert(func)
 
 
 @overload
-def pipeline_def(fn: Callable[..., Any], *, enable_conditionals: bool = False, **pipeline_kwargs: Any) -> "Callable[..., Pipeline]": ...
+def pipeline_def(fn: Callable[..., Any], *, enable_conditionals: bool = False, **pipeline_kwargs: Any) -> Callable[..., Pipeline]: ...
 @overload
 def pipeline_def(
     fn: None = None, *, enable_conditionals: bool = False, **pipeline_kwargs: Any
-) -> "Callable[[Callable[..., Any]], Callable[..., Pipeline]]": ...
+) -> Callable[[Callable[..., Any]], Callable[..., Pipeline]]: ...
 def pipeline_def(fn: Any = None, *, enable_conditionals: bool = False, **pipeline_kwargs: Any) -> Any:
     """Make a factory of pipelines of a function that defines a graph.
 
@@ -77,14 +74,14 @@ sys.modules[experimental.__name__] = experimental
 
 
 def _decorated(fn: Any, modes: Mapping[str, bool], pipeline_kwargs: Mapping[str, Any]) -> Any:
-    def decorate(function: Callable[..., Any]) -> "Callable[..., Pipeline]":
+    def decorate(function: Callable[..., Any]) -> Callable[..., Pipeline]:
         if getattr(function, "_is_pipeline_def", False):
             raise ValueError(f"pipeline_def: {function!r} is a pipeline definition already")
         if hasattr(function, "_ndd_do_not_convert"):
             raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
 
         @functools.wraps(function)
-        def factory(*args: Any, **kwargs: Any) -> "Pipeline":
+        def factory(*args: Any, **kwargs: Any) -> Pipeline:
             return _made(function, modes, pipeline_kwargs, args, kwargs)
 
         factory._is_pipeline_def = True  # type: ignore[attr-defined]
@@ -94,9 +91,7 @@ def _decorated(fn: Any, modes: Mapping[str, bool], pipeline_kwargs: Mapping[str,
     return decorate if fn is None else decorate(fn)
 
 
-def _made(function: Callable[..., Any], modes: Mapping[str, bool], given: Mapping[str, Any], args: Any, kwargs: Mapping[str, Any]) -> "Pipeline":
-    from .pipeline import Pipeline
-
+def _made(function: Callable[..., Any], modes: Mapping[str, bool], given: Mapping[str, Any], args: Any, kwargs: Mapping[str, Any]) -> Pipeline:
     own = inspect.signature(function).parameters
     name = getattr(function, "__name__", repr(function))
     if any(one.kind is one.VAR_KEYWORD for one in own.values()):
@@ -115,25 +110,9 @@ def _made(function: Callable[..., Any], modes: Mapping[str, bool], given: Mappin
         if key not in accepted or key == "self":
             raise TypeError(f"{name}: {key!r} is an argument neither of the definition nor of Pipeline")
     if chosen["debug"]:
-        from . import _debug
-
         return _debug.pipeline(function, args, of_function, of_pipeline, chosen["enable_conditionals"])
     pipeline = Pipeline(**of_pipeline)
-    pipeline._conditionals_enabled = chosen["enable_conditionals"]
+    pipeline._branches = _conditionals.TracedBranches() if chosen["enable_conditionals"] else None
     outputs = defined(pipeline, function, args, of_function)
     pipeline.set_outputs(*(outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)))
     return pipeline
-
-
-def defined(pipeline: "Pipeline", function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Run a definition with a pipeline as the current one, and return what it returns."""
-    definitions.push_function(pipeline)
-    try:
-        if not pipeline._conditionals_enabled:
-            return function(*args, **kwargs)
-        from . import _conditionals
-
-        with _conditionals.scope():
-            return _conditionals.converted(function)(*args, **kwargs)
-    finally:
-        definitions.stack.pop()

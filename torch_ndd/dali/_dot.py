@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ._graph import Operation
-from .data_node import DataNode
+from ._graph import Node, Operation
 
 _COLORS = {"cpu": "lightblue", "gpu": "palegreen", "mixed": "khaki"}
 
 
-def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[DataNode], show_tensors: bool, use_colors: bool) -> None:
+def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[Node], show_tensors: bool, use_colors: bool) -> None:
     """Write a graph to a file."""
     lines = ["digraph pipeline {", "  node [shape=box]"]
     for one in operations:
@@ -31,7 +30,7 @@ def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[Data
     Path(filename).write_text("\n".join([*lines, "}", ""]))
 
 
-def _tensor(node: DataNode) -> str:
+def _tensor(node: Node) -> str:
     # By the name of the operator: a node on another device has the name of its origin.
     return _quoted(f"{node.source.name if node.source else node.name} ({node.index})")
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.batch import Batch
 from .._core.call_sites import fixed
@@ -15,11 +15,7 @@ from .._core.context import EvalContext
 from .._core.states import checked, keys, whole
 from .._core.workers import Workers
 from ._errors import origin, wrapped
-from ._graph import Operation, Step
-from .data_node import DataNode
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from ._graph import Graph, Node, Operation, Step
 
 _COUNTERS = keys(number=whole(), iteration=whole(), epoch=whole(), operations=lambda value, name: value)
 
@@ -51,7 +47,7 @@ class Executor:
     streams.
     """
 
-    def __init__(self, pipeline: "Pipeline", operations: list[Operation], outputs: list[DataNode]) -> None:
+    def __init__(self, pipeline: Graph, operations: list[Operation], outputs: list[Node]) -> None:
         self._size = pipeline.max_batch_size
         self._depth = pipeline._depth
         self._checkpointing = pipeline.enable_checkpointing
@@ -61,7 +57,7 @@ class Executor:
                 slots[operation.serial, k] = len(slots)
         self._count = len(slots)
 
-        def slot(node: DataNode) -> int:
+        def slot(node: Node) -> int:
             assert node.source is not None
             return slots[node.source.serial, node.index]
 
@@ -160,7 +156,7 @@ class Executor:
         self._queue.append(_Issued(step, error=error))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Ask all sources for an iteration. If one has no more data, ask the others too, so that those of equal length begin again together."""
+        """Ask all sources for an iteration. If one has no more data, ask the others too, so that sources of equal length restart together."""
         first: Operation | None = None
         ended: StopIteration | None = None
         for one in self._sources:

@@ -117,7 +117,7 @@ def described(one: Tensor | Batch) -> str:
 
 
 class Expected:
-    """What the batches of one input must be like: as declared, and like the batches before.
+    """Requirements on the batches of one input: as declared, and like the batches before.
 
     Args:
         title: Name of the operator, for messages.

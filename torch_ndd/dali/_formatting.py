@@ -16,7 +16,7 @@ _LINE = 75
 
 
 class PipelineTensorAdapter:
-    """What :func:`format_tensor` asks about a :class:`TensorCPU` or a :class:`TensorGPU`. Other objects can have adapters with the same methods."""
+    """Access of :func:`format_tensor` to a :class:`TensorCPU` or a :class:`TensorGPU`. Other objects can have adapters with the same methods."""
 
     def get_type_name(self, obj: Any) -> str:
         """Return the name of the class."""
@@ -48,7 +48,7 @@ class PipelineTensorAdapter:
 
 
 class PipelineBatchAdapter(PipelineTensorAdapter):
-    """What :func:`format_batch` asks about a :class:`TensorListCPU` or a :class:`TensorListGPU`."""
+    """Access of :func:`format_batch` to a :class:`TensorListCPU` or a :class:`TensorListGPU`."""
 
     def get_length(self, obj: Any) -> int:
         """Return the number of samples."""

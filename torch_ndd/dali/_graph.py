@@ -8,21 +8,17 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from .._core.batch import Batch, new_batch
 from .._core.call_sites import Site, is_own
 
-if TYPE_CHECKING:
-    from .data_node import DataNode
-    from .pipeline import Pipeline
-
 # What an operation with inputs gives for an empty sub-batch: no samples, and a dtype that means nothing.
 EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8), torch.empty((0, 0), dtype=torch.int64))
 
-_SITE_FRAMES = 12
+DEVICES = ("cpu", "gpu", "mixed")
 
 
 @dataclass(slots=True)
@@ -40,6 +36,91 @@ class Step:
     iteration: int
     epoch: int
     batch_size: int
+
+
+class Node:
+    """A result of an operation: a batch of samples in each iteration of the pipeline. ``DataNode`` adds operators to it.
+
+    Attributes:
+        name: Name of the operation; with several outputs ``name[k]``.
+        device: ``"cpu"`` or ``"gpu"``.
+        source: The operation.
+        index: Number of the output.
+        ndim, dtype, layout: What is known of the samples; None if nothing is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        device: str = "cpu",
+        source: "Operation | None" = None,
+        index: int = 0,
+        ndim: int | None = None,
+        dtype: Any = None,
+        layout: str | None = None,
+    ) -> None:
+        self.name = name
+        self.device = device
+        self.source = source
+        self.index = index
+        self.ndim = ndim
+        self.dtype = dtype
+        self.layout = layout
+
+
+class Branches:
+    """Assignment of the nodes of each new operation to branches of conditions."""
+
+    def adapt(self, inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the parts of the nodes that the current branch has."""
+        raise NotImplementedError
+
+    def register(self, outputs: Sequence[Any]) -> None:
+        """Record the branch of new nodes."""
+        raise NotImplementedError
+
+
+class Graph:
+    """A pipeline as operations, sources and the executor know it. ``Pipeline`` is one."""
+
+    max_batch_size: int
+    num_threads: int | None
+    device_id: int | None
+    enable_checkpointing: bool
+    py_num_workers: int
+    py_start_method: str
+    _arguments: dict[str, Any]  # of the constructor
+    _depth: int  # iterations issued ahead
+    _made: "list[Operation]"  # every operation of the definition
+    _operations: "list[Operation]"  # those that are not pruned, once built
+    _node_type: type[Any]
+    _at_once: bool = False  # debug mode: operators run when the definition calls them
+    _branches: Branches | None = None  # with enable_conditionals
+
+    def build(self) -> None:
+        """Build the pipeline."""
+        raise NotImplementedError
+
+    @property
+    def _consumed(self) -> Mapping[str, Any]:
+        """The state after the last delivered iteration."""
+        raise NotImplementedError
+
+    def _gpu(self) -> int | None:
+        """Return the GPU to use, if the graph needs one and there is one."""
+        raise NotImplementedError
+
+    def _given(self, title: str, value: Any) -> Any:
+        """Return an input or a per-sample argument of an operator; in debug mode a node of it, if it is a batch."""
+        raise NotImplementedError
+
+    def _next_number(self) -> int:
+        """Return the number of an operation in this graph."""
+        raise NotImplementedError
+
+    def _created(self, operation: "Operation") -> None:
+        """Note an operation of the definition."""
+        raise NotImplementedError
 
 
 class Operation:
@@ -73,10 +154,10 @@ class Operation:
     title: str
     name: str
     named: bool
-    inputs: "list[DataNode]"
-    arguments: "dict[str, DataNode]"
+    inputs: Sequence[Node]
+    arguments: Mapping[str, Node]
     constants: dict[str, Any]
-    outputs: "list[DataNode]"
+    outputs: Sequence[Node]
     device: str
     preserve: bool
     site: Site
@@ -84,14 +165,14 @@ class Operation:
     twin: "Operation | None" = None
     seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
     own_seed: int | None = None  # the one that the user gave
-    _pipeline: "weakref.ref[Pipeline] | None" = None  # not held: it holds its operations
+    _pipeline: "weakref.ref[Graph] | None" = None  # not held: it holds its operations
 
     @property
-    def pipeline(self) -> "Pipeline | None":
+    def pipeline(self) -> "Graph | None":
         """The pipeline in whose definition the operation was made; None if there was none, or it is gone."""
         return None if self._pipeline is None else self._pipeline()
 
-    def prepare(self, pipeline: "Pipeline") -> None:
+    def prepare(self, pipeline: "Graph") -> None:
         """Get ready to run in a pipeline. Called once, when it is built."""
 
     def check(self, step: Step, wait: bool) -> None:
@@ -141,111 +222,42 @@ class _Definitions(threading.local):
     """The pipelines being defined in this thread, each with the frame of the program that began the definition."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[Pipeline, FrameType | None]] = []
+        self.stack: list[tuple[Graph, FrameType | None]] = []
 
-    def push(self, pipeline: "Pipeline") -> None:
+    def push(self, pipeline: "Graph") -> None:
         """Begin a definition in the frame of the program that called."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and is_own(frame.f_code):
             frame = frame.f_back
         self.stack.append((pipeline, frame))
 
-    def push_function(self, pipeline: "Pipeline") -> None:
+    def push_function(self, pipeline: "Graph") -> None:
         """Begin a definition by a function that the caller will call: its frames are all above the caller's."""
         self.stack.append((pipeline, sys._getframe(1)))
 
 
 definitions = _Definitions()
-_serials = itertools.count()
 _foreign_numbers = itertools.count()
 
 
-def current() -> "Pipeline | None":
+def current() -> "Graph | None":
     """Return the pipeline being defined in this thread; None outside definitions."""
     return definitions.stack[-1][0] if definitions.stack else None
 
 
-def default_name(kind: str, pipeline: "Pipeline | None") -> str:
+def checked_device(title: str, given: Any) -> str:
+    """Return the device of an operator. Raise ValueError for anything else."""
+    if given not in DEVICES:
+        raise ValueError(f'{title}: device must be "cpu", "gpu" or "mixed", got {given!r}')
+    return given
+
+
+def default_name(kind: str, pipeline: "Graph | None") -> str:
     """Return the name of an operation without one of its own."""
     return f"__{kind}_detached_{next(_foreign_numbers)}" if pipeline is None else f"__{kind}_{pipeline._next_number()}"
 
 
-def create(
-    cls: type[Operation],
-    kind: str,
-    inputs: "Sequence[DataNode]" = (),
-    arguments: "Mapping[str, DataNode] | None" = None,
-    constants: Mapping[str, Any] | None = None,
-    *,
-    schema: str,
-    title: str,
-    outputs: int | Sequence[str] = 1,
-    name: str | None = None,
-    device: str = "cpu",
-    output_device: str | None = None,
-    preserve: bool = False,
-    **attributes: Any,
-) -> "list[DataNode]":
-    """Make an operation and return its output nodes. Everything that becomes part of a graph is made here.
-
-    Args:
-        cls: Class of the operation.
-        kind, schema, title, inputs, arguments, constants, name, device, preserve: See :class:`Operation`.
-        outputs: Number of outputs, or their names.
-        output_device: Device of the outputs; by default that of the operation.
-        attributes: Set on the operation.
-    """
-    from .data_node import DataNode
-
-    pipeline = current()
-    nodes, keywords = list(inputs), dict(arguments or {})
-    branching = pipeline is not None and pipeline._conditionals_enabled
-    if branching:
-        from . import _conditionals
-
-        nodes, keywords = _conditionals.adapt(nodes, keywords)
-    operation = cls()
-    operation.kind, operation.schema, operation.title = kind, schema, title
-    operation.named = name is not None
-    operation.name = str(name) if name is not None else default_name(kind, pipeline)
-    operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
-    operation.device, operation.preserve = device, bool(preserve)
-    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
-    operation.serial, operation.site = next(_serials), _site()
-    for key, value in attributes.items():
-        setattr(operation, key, value)
-    operation.own_seed = operation.seed
-    names: Sequence[str]
-    if isinstance(outputs, int):
-        names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
-    else:
-        names = [f"{operation.name}[{key}]" for key in outputs]
-    node_type = DataNode if pipeline is None else pipeline._node_type
-    place = output_device or ("cpu" if device == "cpu" else "gpu")
-    operation.outputs = [node_type(one, place, operation, k) for k, one in enumerate(names)]
-    if pipeline is not None:
-        pipeline._created(operation)
-    if branching:
-        from . import _conditionals
-
-        _conditionals.register(operation.outputs)
-    return operation.outputs
-
-
-def _site() -> Site:
-    """Return the definition's frames, without those of this package."""
-    base = definitions.stack[-1][1] if definitions.stack else None
-    frame, site = sys._getframe(2), Site()
-    while frame is not None and len(site) < _SITE_FRAMES:
-        if not is_own(frame.f_code):
-            site.append((frame.f_code, frame.f_lasti))
-        if frame is base:
-            break
-        frame = frame.f_back
-    return site
-
-
-def reachable(roots: "Sequence[DataNode]", kept: Sequence[Operation]) -> list[Operation]:
+def reachable(roots: Sequence[Node], kept: Sequence[Operation]) -> list[Operation]:
     """Return the operations that the roots need and those that are kept, in the order of creation, which is one of dependency."""
     found: dict[int, Operation] = {}
     open_ = [node.source for node in roots] + list(kept)

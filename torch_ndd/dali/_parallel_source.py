@@ -4,17 +4,14 @@
 import weakref
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.workers import when_gone
 from . import types
-from ._graph import Operation, Step
+from ._graph import Graph, Operation, Step
 from ._sources import Group, InputOperation, Source
 from ._worker import Called
 from ._worker_pool import Layout, WorkerPool
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
 
 
 def parallel_group(title: str, source: Source | None, batch: bool, several: bool, given: Mapping[str, Any]) -> "ParallelGroup":
@@ -57,7 +54,7 @@ class ParallelGroup(Group):
         self._next: tuple[int, int] | None = None  # epoch and iteration of the batch that is received next
         self._sent = 0  # the iteration that is sent next
 
-    def prepare(self, pipeline: "Pipeline") -> None:
+    def prepare(self, pipeline: Graph) -> None:
         """Start the workers of the pipeline, for all of its parallel sources."""
         super().prepare(pipeline)
         if self._pool is None:
@@ -126,21 +123,21 @@ class ParallelGroup(Group):
             self._pool.close()
 
 
-def start_workers(pipeline: "Pipeline") -> None:
+def start_workers(pipeline: Graph) -> None:
     """Start the workers of a pipeline's parallel sources, unless they run or there are none. This may be done before building it."""
     if not pipeline._operations and not pipeline._made:
         pipeline.build()
     _start(pipeline, pipeline._operations or pipeline._made)
 
 
-def shm_statistics(pipeline: "Pipeline") -> dict[str, Any]:
+def shm_statistics(pipeline: Graph) -> dict[str, Any]:
     """Return the sizes in bytes of the shared memory of a pipeline's parallel sources, and those sizes divided by their samples."""
     pool: WorkerPool | None = pipeline.__dict__.get("_py_pool")
     capacities = [] if pool is None else pool.capacities()
     return {"capacities": capacities, "per_sample_capacities": [size // max(pipeline.max_batch_size, 1) for size in capacities]}
 
 
-def _start(pipeline: "Pipeline", operations: list[Operation]) -> None:
+def _start(pipeline: Graph, operations: list[Operation]) -> None:
     if pipeline.__dict__.get("_py_pool") is not None:
         return
     groups: list[ParallelGroup] = []

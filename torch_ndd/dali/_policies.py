@@ -9,7 +9,7 @@ from . import types
 
 
 class StreamPolicy(enum.Enum):
-    """How DALI assigns CUDA streams to operators; no effect here."""
+    """DALI's assignment of CUDA streams to operators; no effect here."""
 
     UNSPECIFIED = 0
     SINGLE = 1
@@ -18,7 +18,7 @@ class StreamPolicy(enum.Enum):
 
 
 class OperatorConcurrency(enum.Enum):
-    """Which operators DALI runs at the same time; no effect here."""
+    """The operators that DALI runs at the same time; no effect here."""
 
     UNSPECIFIED = 0
     NONE = 1

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 
 from .._core.batch import Batch, as_batch
+from ._calls import device_of, has_nodes
 from ._errors import UnknownArgumentError
 from ._feeding import as_fed
-from ._graph import Operation, Step, create, current
-from ._operators import as_node, on_device, target_device
+from ._graph import Operation, Step, current
+from ._operators import on_device, target_device
 from ._tensor import is_capsule
+from .data_node import as_node, create
 
 _IGNORED = ("bytes_per_sample_hint", "seed", "synchronize_stream")
 
@@ -168,8 +170,6 @@ class PythonFunction:
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """Add the operator to the graph. Return its node, a list of nodes for several outputs, or None without outputs."""
-        from ._calls import device_of, has_nodes
-
         if current() is None:
             raise RuntimeError(f"{self._title}: Current Pipeline not set: a Python function must be called in the definition of a pipeline")
         for k, one in enumerate(inputs):

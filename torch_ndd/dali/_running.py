@@ -2,25 +2,26 @@
 """The part of ``Pipeline`` that runs it: iterations, inputs, epochs, checkpoints and files."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
+
+from typing_extensions import Self
 
 from .._core.batch import Batch
 from ..types import type_id
-from . import types
+from . import _checkpoint, _dot, _serialize, tensors, types
+from ._defining import Defining
 from ._errors import wrapped
 from ._executor import Executor
 from ._graph import Operation
 from ._operators import MoveOperation, ReaderOperation
+from ._parallel_source import shm_statistics, start_workers
 from .data_node import DataNode
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
 
 PipelineAPIType = types.PipelineAPIType
 
 
 class Api:
-    """How a pipeline is used; a context manager for one use by ``entering``."""
+    """The kind of use of a pipeline; a context manager for one use by ``entering``."""
 
     def __init__(self) -> None:
         self._kind: PipelineAPIType | None = None
@@ -46,24 +47,12 @@ class Api:
         self._depth -= 1
 
 
-class Running:
-    """What runs a pipeline."""
+class Running(Defining):
+    """Execution of a pipeline."""
 
     _api: Api
     _executor: Executor | None
-    _operations: list[Operation]
-    _outputs: list[DataNode]
-    _output_dtype: Any
-    _output_ndim: Any
-    _output_layout: Any
-    _depth: int
-    _iterator_state: Any
-    max_batch_size: int
     exec_pipelined: bool
-
-    def build(self) -> None:
-        """Build the pipeline."""
-        raise NotImplementedError
 
     def _iter_setup(self) -> Any:
         return self.iter_setup if type(self).iter_setup is not Running.iter_setup else None
@@ -128,8 +117,6 @@ class Running:
             return self._deliver(self._built())
 
     def _deliver(self, executor: Executor) -> tuple[Any, ...]:
-        from . import tensors
-
         batches = executor.deliver()
         if self._output_dtype is not None or self._output_ndim is not None or self._output_layout is not None:
             self._check_outputs(batches)
@@ -157,7 +144,7 @@ class Running:
             self._executor.reset()
 
     def iter_setup(self) -> None:
-        """Called before each iteration is issued; subclasses may feed inputs here, or raise StopIteration to end the epoch."""
+        """Prepare an iteration before it is issued: subclasses may feed inputs here, or raise StopIteration to end the epoch."""
 
     # Inputs.
 
@@ -228,18 +215,14 @@ class Running:
 
     def external_source_shm_statistics(self) -> dict[str, Any]:
         """Return the sizes of the memory shared with worker processes."""
-        from ._parallel_source import shm_statistics
-
-        return shm_statistics(cast("Pipeline", self))
+        return shm_statistics(self)
 
     def output_stream(self) -> None:
         """Return None: outputs on a GPU are ready for the current stream."""
 
     def start_py_workers(self) -> None:
         """Start the processes of parallel sources, before the program starts threads or uses a GPU. Otherwise building starts them."""
-        from ._parallel_source import start_workers
-
-        start_workers(cast("Pipeline", self))
+        start_workers(self)
 
     # Checkpoints and files.
 
@@ -248,9 +231,7 @@ class Running:
 
         ``Pipeline(..., checkpoint=...)`` of the same definition continues there. Raise RuntimeError without ``enable_checkpointing=True``.
         """
-        from . import _checkpoint
-
-        return _checkpoint.save(cast("Pipeline", self), filename)
+        return _checkpoint.save(self, filename)
 
     @property
     def _consumed(self) -> Mapping[str, Any]:
@@ -262,25 +243,19 @@ class Running:
 
     def serialize(self, define_graph: Any = None, filename: str | None = None) -> bytes:
         """Return the graph and the constructor's arguments as bytes for :meth:`deserialize`, and write them to a file if one is given."""
-        from . import _serialize
-
-        return _serialize.save(cast("Pipeline", self), define_graph, filename)
+        return _serialize.save(self, define_graph, filename)
 
     @classmethod
-    def deserialize(cls, serialized_pipeline: bytes | None = None, filename: str | None = None, **kwargs: Any) -> "Pipeline":
+    def deserialize(cls, serialized_pipeline: bytes | None = None, filename: str | None = None, **kwargs: Any) -> Self:
         """Return a built pipeline of a serialized graph; ``kwargs`` override the constructor's arguments.
 
         Raise ValueError unless either the bytes or a file is given.
         """
-        from . import _serialize
-
-        return _serialize.load(cast("type[Pipeline]", cls), serialized_pipeline, filename, kwargs)
+        return _serialize.load(cls, serialized_pipeline, filename, kwargs)
 
     def deserialize_and_build(self, serialized_pipeline: bytes) -> None:
         """Define this pipeline by a serialized graph, and build it."""
-        from . import _serialize
-
-        _serialize.load_into(cast("Pipeline", self), serialized_pipeline)
+        _serialize.load_into(self, serialized_pipeline)
 
     def save_graph_to_dot_file(self, filename: Any, *, show_tensors: bool = False, show_ids: Any = None, use_colors: bool = False) -> None:
         """Write the graph to a file for Graphviz.
@@ -291,7 +266,5 @@ class Running:
             show_ids: Ignored.
             use_colors: Color operators by device.
         """
-        from . import _dot
-
         self.build()
         _dot.write(filename, self._operations, self._outputs, show_tensors, use_colors)

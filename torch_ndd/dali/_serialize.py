@@ -7,18 +7,21 @@ Loading makes the operators again by the functions that made them, which check t
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from .._core.checkpoint import write_whole
 from .._core.elementwise import operand_count
 from .._core.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
-from . import _calls, _operators, _values
-from ._graph import Operation
+from . import _calls, _values, data_node
+from ._conditionals import _operations as conditions
+from ._defining import Defining
+from ._graph import DEVICES, Node, Operation
 from ._schema import schemas
+from .auto_aug import _operations as augmentations
 from .data_node import DataNode
+from .external_source import external_source
 
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+P = TypeVar("P", bound=Defining)
 
 _KIND = "pipeline of torch_ndd.dali"
 _MOST = 1_000_000  # operators
@@ -26,7 +29,7 @@ _MOST = 1_000_000  # operators
 _OF_A_RUN = ("checkpoint", "py_callback_pickler")
 
 
-def save(pipeline: "Pipeline", define_graph: Callable[[], Any] | None = None, filename: str | None = None) -> bytes:
+def save(pipeline: Defining, define_graph: Callable[[], Any] | None = None, filename: str | None = None) -> bytes:
     """Return the graph and the constructor's arguments, and write them to a file if there is a name.
 
     Args:
@@ -44,7 +47,7 @@ def save(pipeline: "Pipeline", define_graph: Callable[[], Any] | None = None, fi
     pipeline._define()
     places = {operation.serial: k for k, operation in enumerate(pipeline._operations)}
 
-    def reference(node: DataNode) -> list[int]:
+    def reference(node: Node) -> list[int]:
         assert node.source is not None
         return [places[node.source.serial], node.index]
 
@@ -66,7 +69,7 @@ def save(pipeline: "Pipeline", define_graph: Callable[[], Any] | None = None, fi
     return written.encode()
 
 
-def _described(operation: Operation, places: Mapping[int, int], reference: Callable[[DataNode], list[int]]) -> dict[str, Any]:
+def _described(operation: Operation, places: Mapping[int, int], reference: Callable[[Node], list[int]]) -> dict[str, Any]:
     if operation.schema not in _MAKERS and operation.schema not in schemas() and not operation.schema.startswith("arithmetic."):
         raise TypeError(f"{operation.title} ({operation.name!r}) cannot be serialized: it calls a Python function")
     try:
@@ -100,7 +103,7 @@ _OPERATOR = keys(
     title=text,
     name=text,
     named=yes_or_no,
-    device=one_of(*_calls.DEVICES),
+    device=one_of(*DEVICES),
     preserve=yes_or_no,
     seed=or_none(whole(-(2**63), 2**64 - 1)),
     twin=or_none(whole(0, _MOST)),
@@ -118,7 +121,7 @@ _CONTENT = keys(
 )
 
 
-def load(cls: "type[Pipeline]", data: bytes | None, filename: str | None, arguments: Mapping[str, Any]) -> "Pipeline":
+def load(cls: type[P], data: bytes | None, filename: str | None, arguments: Mapping[str, Any]) -> P:
     """Return the built pipeline of a serialized graph. ``arguments`` override the stored ones of the constructor.
 
     Raises:
@@ -140,7 +143,7 @@ def load(cls: "type[Pipeline]", data: bytes | None, filename: str | None, argume
     return pipeline
 
 
-def load_into(pipeline: "Pipeline", data: bytes) -> None:
+def load_into(pipeline: Defining, data: bytes) -> None:
     """Define a pipeline by a serialized graph, and build it. Raise RuntimeError for anything else than a result of :func:`save`.
 
     Arguments that its constructor was not given, or given with their default, are those that were stored.
@@ -164,7 +167,7 @@ def _read(data: Any) -> dict[str, Any]:
         raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: {str(error).removeprefix('Pipeline.deserialize: ')}") from None
 
 
-def _define(pipeline: "Pipeline", content: Mapping[str, Any]) -> None:
+def _define(pipeline: Defining, content: Mapping[str, Any]) -> None:
     """Make the operators in a pipeline."""
     made: list[list[DataNode]] = []
 
@@ -230,7 +233,7 @@ def _arithmetic(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[
     if not isinstance(operands, tuple) or len(operands) != wanted or sum(each is None for each in operands) != len(inputs):
         raise ValueError(f"{operation} has {wanted} operands, got {operands!r:.60} and {len(inputs)} nodes")
     nodes = iter(inputs)
-    return _operators.arithmetic_node(operation, [next(nodes) if each is None else each for each in operands], one["title"])
+    return data_node.arithmetic(operation, *[next(nodes) if each is None else each for each in operands], title=one["title"])
 
 
 def _subscript(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
@@ -239,7 +242,7 @@ def _subscript(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[s
     if not isinstance(key, tuple) or sum(map(_nodes_in, key)) != len(inputs) - 1:
         raise ValueError(f"an index must have as many nodes as there are inputs after the first one, got {key!r:.60}")
     nodes = iter(inputs[1:])
-    return _operators.subscript(inputs[0], tuple([_with_nodes(part, nodes) for part in key]))
+    return data_node.subscript(inputs[0], tuple([_with_nodes(part, nodes) for part in key]))
 
 
 def _nodes_in(part: Any) -> int:
@@ -253,37 +256,31 @@ def _with_nodes(part: Any, nodes: Iterator[DataNode]) -> Any:
 
 
 def _shapes(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    return _operators.shapes(inputs[0], constants.get("dtype"), one["device"], one["title"])
+    return data_node.shapes(inputs[0], constants.get("dtype"), one["device"], one["title"])
 
 
 def _constant(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
     value = constants["value"]
-    return _operators.constant_node(value, value.dtype, None, constants["layout"], one["device"], one["title"])
+    return data_node.constant_node(value, value.dtype, None, constants["layout"], one["device"], one["title"])
 
 
 def _input(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    from .external_source import external_source
-
     return external_source(name=one["name"], device=one["device"], **constants)
 
 
 def _move(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    return _operators.moved(inputs[0], one["device"])
+    return data_node.moved(inputs[0], one["device"])
 
 
 def _condition(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    from ._conditionals import _operations
-
-    function = getattr(_operations, _CONDITIONS[one["schema"]])
+    function = getattr(conditions, _CONDITIONS[one["schema"]])
     return function(*inputs, *arguments.values(), *constants.values())
 
 
 def _augmentation(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    from .auto_aug import _operations
-
     if one["schema"] == "auto_aug.policy":
-        return _operations.policy_again(inputs[0], one["seed"], **arguments, **constants)
-    return _operations.apply_again(inputs[0], **arguments, **constants)
+        return augmentations.policy_again(inputs[0], one["seed"], **arguments, **constants)
+    return augmentations.apply_again(inputs[0], **arguments, **constants)
 
 
 _CONDITIONS = {

@@ -8,18 +8,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.batch import Batch
 from ..readers._external_source import ExternalSource as Items
 from . import types
 from ._errors import wrapped
 from ._feeding import Expected, as_fed
-from ._graph import EMPTY, Operation, Step
+from ._graph import EMPTY, Graph, Operation, Step
 from ._operators import on_device, target_device
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
 
 _OVER: Any = object()  # in place of an item: the source has no more
 _NOT_POSITIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -27,7 +24,7 @@ _NOT_POSITIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 @dataclass
 class Source:
-    """What the user gave as ``source``.
+    """The object that the user gave as ``source``.
 
     Attributes:
         given: The object.
@@ -100,7 +97,7 @@ class Group:
         self._step: Step | None = None
         self._item: Any = None
 
-    def prepare(self, pipeline: "Pipeline") -> None:
+    def prepare(self, pipeline: Graph) -> None:
         """Get ready. Called for the first of the operations."""
         if pipeline.enable_checkpointing and not self.source.takes_argument:
             warnings.warn(
@@ -169,7 +166,7 @@ class InputOperation(Operation):
     repeat_last = False
     blocking = False
 
-    def prepare(self, pipeline: "Pipeline") -> None:
+    def prepare(self, pipeline: Graph) -> None:
         """Check the declarations."""
         try:
             self._expected = Expected(self.title, self.layout, self.dtype, self.ndim)
@@ -184,7 +181,7 @@ class InputOperation(Operation):
         if self.group is not None and self._is_first(pipeline):
             self.group.prepare(pipeline)
 
-    def _is_first(self, pipeline: "Pipeline") -> bool:
+    def _is_first(self, pipeline: Graph) -> bool:
         """Return whether this is the first operation of its group in the pipeline; warn if others are missing."""
         assert self.group is not None
         here = [one() for one in self.group.operations]

@@ -4,10 +4,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import _calls, _operators, _python_function, _video_input, external_source, types
+from . import _calls, _python_function, _video_input, external_source, types
 from ._errors import UnknownArgumentError, deprecated
 from ._schema import schemas
-from .data_node import DataNode
+from .data_node import DataNode, as_node, constant_node
+from .data_node import shapes as node_of_shapes
 
 
 def constant(
@@ -42,7 +43,7 @@ def constant(
     values = [values] if isinstance(values, int | float) else list(values)  # type: ignore[arg-type]
     wanted = dtype if dtype is not None else types.FLOAT if fdata is not None else types.INT32
     place = _calls.device_of("fn.constant", device, ())
-    return _operators.constant_node(values, wanted, shape, layout or None, place, "fn.constant", name=name, preserve=preserve)
+    return constant_node(values, wanted, shape, layout or None, place, "fn.constant", name=name, preserve=preserve)
 
 
 def shapes(
@@ -73,7 +74,7 @@ def shapes(
         dtype = value
     sets = _calls.input_sets("fn.shapes", [input])
     place = _calls.device_of("fn.shapes", device, ()) if device is not None else "cpu"
-    made = [_operators.shapes(_operators.as_node(one), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (one,) in sets]
+    made = [node_of_shapes(as_node(one), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (one,) in sets]
     return made if len(made) > 1 else made[0]
 
 

@@ -33,7 +33,7 @@ def from_capsule(capsule: Any) -> Tensor:
 
 
 class Memory:
-    """What tensors and tensor lists have in common."""
+    """The common base of tensors and tensor lists."""
 
     _device: ClassVar[str]  # "cpu" or "gpu"
 

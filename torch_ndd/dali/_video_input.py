@@ -2,7 +2,7 @@
 """``fn.experimental.inputs.video``: a video that is fed as one file and comes out in batches of sequences."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +12,9 @@ from ..decoders._video import Video
 from ._calls import device_of
 from ._errors import wrapped
 from ._feeding import as_fed
-from ._graph import Operation, Step, create
+from ._graph import Graph, Operation, Step
 from ._operators import on_device, target_device
-from .data_node import DataNode
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from .data_node import DataNode, create
 
 _POLICIES = ("partial", "pad")
 _BLACK = torch.zeros(3, dtype=torch.uint8)
@@ -35,7 +32,7 @@ class VideoInputOperation(Operation):
     frames: int
     pads: bool
 
-    def prepare(self, pipeline: "Pipeline") -> None:
+    def prepare(self, pipeline: Graph) -> None:
         """Begin without a video."""
         self._size = pipeline.max_batch_size
         self._target = target_device(self, pipeline)

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from . import tensors
+from ._sources import described
 
 _WATCH_SECONDS = 0.5
 ALIGNMENT = 64  # bytes, of arrays in shared memory
 
 
 class Task(NamedTuple):
-    """What a worker is to compute: a batch, or some samples of one.
+    """The task of a worker: a batch, or some samples of one.
 
     Attributes:
         source: Number of the source.
@@ -53,7 +54,7 @@ class Placed(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a worker has computed.
+    """The result of a worker.
 
     Attributes:
         source, epoch, number, part: See :class:`Task`.
@@ -171,8 +172,6 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
 
 
 def _ask(called: Called) -> Callable[..., Any]:
-    from ._sources import described
-
     made = described("external_source", called.source, called.cycle)
     assert made is not None
     return made.ask

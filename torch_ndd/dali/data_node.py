@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DataNode``: a value of the graph. Arithmetic, comparisons and indexing of nodes add operators to it."""
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import enum
+import itertools
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
-if TYPE_CHECKING:
-    from ._graph import Operation
+import numpy as np
+import torch
+
+from .._core.call_sites import Site, is_own
+from .._core.elementwise import label
+from .._core.operand import Operand
+from .._core.operator import OPERATORS
+from .._core.tensor import new_tensor
+from ..types import INT64, DALIDataType, DALIImageType, DALIInterpType, to_dtype, type_id
+from ._constants import ScalarConstant, constant_tensor, to_dali_type
+from ._graph import Node, Operation, checked_device, current, default_name, definitions
+from ._operators import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
+
+_SITE_FRAMES = 12
+
+_serials = itertools.count()
 
 
 class NewAxis:
@@ -29,7 +48,7 @@ class NewAxis:
 newaxis = NewAxis()
 
 
-class DataNode:
+class DataNode(Node):
     """One result of an operation: a batch of samples in each iteration of the pipeline.
 
     Nodes are symbolic: their values exist when the pipeline runs. They have no truth value, length or elements.
@@ -45,24 +64,6 @@ class DataNode:
     __array_ufunc__ = None  # DataNode computes ndarray + DataNode
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        name: str,
-        device: str = "cpu",
-        source: "Operation | None" = None,
-        index: int = 0,
-        ndim: int | None = None,
-        dtype: Any = None,
-        layout: str | None = None,
-    ) -> None:
-        self.name = name
-        self.device = device
-        self.source = source
-        self.index = index
-        self.ndim = ndim
-        self.dtype = dtype
-        self.layout = layout
-
     def gpu(self) -> "DataNode":
         """Return the values on the GPU: this node if they are there, otherwise one of the same name."""
         return self._on("gpu")
@@ -72,8 +73,6 @@ class DataNode:
         return self._on("cpu")
 
     def _on(self, device: str) -> "DataNode":
-        from ._operators import moved
-
         if self.device == device:
             return self
         made = moved(self, device)
@@ -82,15 +81,18 @@ class DataNode:
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> "DataNode":
         """Return the shapes of the samples: a one-dimensional node of ``dtype``, by default ``INT64``."""
-        from ._operators import shapes
-
         return shapes(self, dtype, device)
 
     def property(self, key: str, *, device: str = "cpu") -> "DataNode":
         """Return a property of the samples, ``"source_info"`` or ``"layout"``: one-dimensional, uint8, the characters of its text."""
-        from . import fn
-
-        return fn.get_property(self, key=key, device=device)
+        made = create(
+            *(OperatorOperation, "GetProperty", [self], None, {"key": key}),
+            schema="get_property",
+            title="fn.get_property",
+            device=checked_device("fn.get_property", device),
+            call=OPERATORS["get_property"],
+        )
+        return made[0]
 
     def source_info(self, *, device: str = "cpu") -> "DataNode":
         """Return the source of the samples, such as the path of a file: one-dimensional, uint8, its characters."""
@@ -227,8 +229,6 @@ class DataNode:
 
     def __getitem__(self, key: Any) -> "DataNode":
         """Index every sample: integers, slices, nodes with one of them for each sample, and ``newaxis``."""
-        from ._operators import subscript
-
         return subscript(self, key)
 
     def __str__(self) -> str:
@@ -237,8 +237,209 @@ class DataNode:
     __repr__ = __str__
 
 
+def create(
+    cls: type[Operation],
+    kind: str,
+    inputs: Sequence[Node] = (),
+    arguments: Mapping[str, Node] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    schema: str,
+    title: str,
+    outputs: int | Sequence[str] = 1,
+    name: str | None = None,
+    device: str = "cpu",
+    output_device: str | None = None,
+    preserve: bool = False,
+    **attributes: Any,
+) -> list[DataNode]:
+    """Make an operation and return its output nodes. Everything that becomes part of a graph is made here.
+
+    Args:
+        cls: Class of the operation.
+        kind, schema, title, inputs, arguments, constants, name, device, preserve: See :class:`Operation`.
+        outputs: Number of outputs, or their names.
+        output_device: Device of the outputs; by default that of the operation.
+        attributes: Set on the operation.
+    """
+    pipeline = current()
+    nodes, keywords = list(inputs), dict(arguments or {})
+    branches = None if pipeline is None else pipeline._branches
+    if branches is not None:
+        nodes, keywords = branches.adapt(nodes, keywords)
+    operation = cls()
+    operation.kind, operation.schema, operation.title = kind, schema, title
+    operation.named = name is not None
+    operation.name = str(name) if name is not None else default_name(kind, pipeline)
+    operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
+    operation.device, operation.preserve = device, bool(preserve)
+    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
+    operation.serial, operation.site = next(_serials), _site()
+    for key, value in attributes.items():
+        setattr(operation, key, value)
+    operation.own_seed = operation.seed
+    names: Sequence[str]
+    if isinstance(outputs, int):
+        names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
+    else:
+        names = [f"{operation.name}[{key}]" for key in outputs]
+    node_type = DataNode if pipeline is None else pipeline._node_type
+    place = output_device or ("cpu" if device == "cpu" else "gpu")
+    made = [node_type(one, place, operation, k) for k, one in enumerate(names)]
+    operation.outputs = made
+    if pipeline is not None:
+        pipeline._created(operation)
+    if branches is not None:
+        branches.register(made)
+    return made
+
+
+def _site() -> Site:
+    """Return the definition's frames, without those of this package."""
+    base = definitions.stack[-1][1] if definitions.stack else None
+    frame, site = sys._getframe(2), Site()
+    while frame is not None and len(site) < _SITE_FRAMES:
+        if not is_own(frame.f_code):
+            site.append((frame.f_code, frame.f_lasti))
+        if frame is base:
+            break
+        frame = frame.f_back
+    return site
+
+
+def moved(node: DataNode, device: str) -> DataNode:
+    """Return a node's values on another device."""
+    return create(MoveOperation, "Copy", [node], schema=f"move.{device}", title=f"DataNode.{device}", device=device)[0]
+
+
+def shapes(node: DataNode, dtype: Any = None, device: str = "cpu", title: str = "DataNode.shape", kind: str = "_Shape", **options: Any) -> DataNode:
+    """Return a node of the shapes of another node's samples."""
+    made = to_dtype(INT64 if dtype is None else dtype)
+    if made not in (torch.int32, torch.int64, torch.uint32, torch.uint64, torch.float32, torch.float64):
+        raise ValueError(f"{title}: dtype must be a type of 4 or 8 bytes, got {dtype!r}")
+    constants = {} if dtype is None else {"dtype": dtype}
+    return create(ShapesOperation, kind, [node], None, constants, schema="shapes", title=title, device=device, dtype=made, **options)[0]
+
+
+def constant_node(
+    value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str = "cpu", title: str = "types.Constant", **options: Any
+) -> DataNode:
+    """Return a node with the same value in every sample."""
+    made = constant_tensor(value, dtype, shape)
+    if layout and len(layout) != made.dim():
+        raise RuntimeError(f"{title}: the layout {layout!r} does not have one letter for each of the {made.dim()} dimensions")
+    options.pop("bytes_per_sample_hint", None)
+    constants: dict[str, Any] = {"value": made, "layout": layout or None}
+    unknown = [key for key in options if key not in ("name", "preserve")]
+    if unknown:
+        raise TypeError(f"{title}: got an unexpected argument {unknown[0]!r}")
+    node = create(
+        ConstantOperation,
+        "Constant",
+        (),
+        None,
+        constants,
+        schema="constant",
+        title=title,
+        device=device,
+        value=made,
+        layout=layout or None,
+        **options,
+    )[0]
+    node.dtype, node.ndim, node.layout = to_dali_type(made.dtype), made.dim(), layout or ""
+    if isinstance(value, DALIDataType | DALIImageType | DALIInterpType):
+        node.dtype = type_id(type(value))
+    return node
+
+
+def as_node(value: Any, what: str = "an input") -> DataNode:
+    """Return a node, or a constant node of anything that ``types.Constant`` takes. Raise TypeError for other objects."""
+    if isinstance(value, DataNode):
+        return value
+    try:
+        return constant_node(value)
+    except (TypeError, ValueError) as error:
+        reason = "it contains a DataNode; pass the nodes themselves, (*nodes,)" if _has_node(value) else str(error)
+        raise TypeError(f"{what} must be a DataNode, a number, a list of numbers or an array, got {type(value).__name__}: {reason}") from None
+
+
+def _has_node(value: Any) -> bool:
+    return isinstance(value, DataNode) or (isinstance(value, list | tuple) and any(map(_has_node, value)))
+
+
 def arithmetic(operation: str, *operands: Any, title: str | None = None) -> DataNode:
     """Return a node of an operation on elements, by its name in :mod:`torch_ndd`: ``arithmetic("add", node, 1)``."""
-    from ._operators import arithmetic_node
+    title = title or label(operation)
+    given = [one if isinstance(one, DataNode) else _operand(title, one) for one in operands]
+    nodes = [one for one in given if isinstance(one, DataNode)]
+    if not nodes:
+        raise TypeError(f"{title}: one operand must be a DataNode")
+    device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
+    template = tuple(None if isinstance(one, DataNode) else one for one in given)
+    constants = {"operands": tuple(None if isinstance(one, DataNode) else one for one in operands)}
+    schema = f"arithmetic.{operation}"
+    made = create(
+        *(ArithmeticOperation, "_ArithmeticGenericOp", nodes, None, constants),
+        schema=schema,
+        title=title,
+        device=device,
+        operation=operation,
+        operands=template,
+    )
+    return made[0]
 
-    return arithmetic_node(operation, operands, title)
+
+def _operand(title: str, value: Any) -> Operand:
+    """Return a constant operand."""
+    if value is None or isinstance(value, str | bytes | dict | enum.Enum):
+        raise TypeError(f"{title}: an operand must be a DataNode, a number or an array, got {type(value).__name__}")
+    if isinstance(value, ScalarConstant) and constant_tensor(value).item() != value.value and not value.is_float:
+        raise OverflowError(f"{title}: {value.value} is out of range for {value.dtype}")
+    try:
+        return new_tensor(constant_tensor(value))
+    except TypeError as error:
+        raise TypeError(f"{title}: {error}") from None
+
+
+def subscript(node: DataNode, key: Any) -> DataNode:
+    """Return a node of a part of every sample."""
+    parts = key if isinstance(key, tuple) else (key,)
+    plain: list[Any] = []
+    axes: list[int] = []
+    letters: list[str | None] = []
+    position = 0
+    for part in parts:
+        if part is Ellipsis:
+            raise NotImplementedError("DataNode: Ellipsis cannot be used as an index; write the slices")
+        if part is None or isinstance(part, NewAxis):
+            axes.append(position)
+            letters.append(None if part is None else part.name)
+            position += 1
+            continue
+        if isinstance(part, slice):
+            for bound in (part.start, part.stop, part.step):
+                _check_index(bound, True)
+            position += 1
+        else:
+            _check_index(part, False)
+        plain.append(part)
+    named = [one for one in letters if one is not None]
+    if named and len(named) != len(letters):
+        raise ValueError("DataNode: newaxis needs a name for all new axes or for none")
+    nodes = [bound for part in plain for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))]
+    nodes = [bound for bound in nodes if isinstance(bound, DataNode)]
+    return create(
+        *(SubscriptOperation, "_TensorSubscript", [node, *nodes], None, {"key": tuple(parts)}),
+        schema="tensor_subscript",
+        title="DataNode[...]",
+        device=node.device,
+        key=tuple(plain),
+        new_axes=tuple(axes),
+        new_letters="".join(named) or None,
+    )[0]
+
+
+def _check_index(bound: Any, may_miss: bool) -> None:
+    if (bound is None and may_miss) or isinstance(bound, DataNode | int | np.integer):
+        return
+    raise TypeError(f"DataNode: an index must be an int, a slice or a DataNode, got {type(bound).__name__}")

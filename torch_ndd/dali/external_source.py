@@ -3,15 +3,14 @@
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import types
 from ._errors import UnknownArgumentError
-from ._graph import create, current
+from ._graph import current
+from ._parallel_source import parallel_group
 from ._sources import Group, InputOperation, Source, described
-
-if TYPE_CHECKING:
-    from .data_node import DataNode
+from .data_node import DataNode, create
 
 __all__ = ["ExternalSource", "external_source"]
 
@@ -188,8 +187,6 @@ def _added(
     _check_declared(title, given.get("dtype"), given.get("ndim"))
     group: Group | None = None
     if parallel:
-        from ._parallel_source import parallel_group
-
         group = parallel_group(title, source, batch, several, given)
         pipeline = current()
         if pipeline is not None and pipeline._at_once:  # nothing runs ahead, so that workers would save no time

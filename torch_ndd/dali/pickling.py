@@ -39,7 +39,7 @@ def pickle_by_value(fun: F) -> F:
 
 
 class Codec(NamedTuple):
-    """How callbacks become bytes, and bytes callbacks."""
+    """Conversion of callbacks to bytes and back."""
 
     dumps: Callable[[Any], bytes]
     loads: Callable[[bytes], Any]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to compile plugins for DALI, which is not possible here: each function raises RuntimeError."""
+"""Compiler flags for DALI plugins, which cannot be built here: each function raises RuntimeError."""
 
 from typing import NoReturn
 

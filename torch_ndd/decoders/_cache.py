@@ -16,6 +16,7 @@ import torch
 
 from .._core import native
 from .._core.dynamo import assume_constant_result
+from .._core.version import __version__
 
 ADMISSIONS = ("first", "largest")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -23,7 +24,7 @@ _FORMAT = "torch_ndd-images-1"  # of the folder
 
 
 class CacheStats(NamedTuple):
-    """What a cache holds, and what it has done in this process."""
+    """Contents of a cache, and its counters in this process."""
 
     hits: int
     """Images that were copied from the cache."""
@@ -174,8 +175,6 @@ def size_in_bytes(size: int | str) -> int:
 @functools.cache
 def _version() -> str:
     """Return what decides about pixels besides the file and the arguments."""
-    from .. import __version__  # which has not been set yet while this module is imported
-
     codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _installed(name))]
     return ", ".join((f"torch_ndd {__version__}", *codecs, torch.backends.cpu.get_cpu_capability()))
 

@@ -27,7 +27,7 @@ ROUNDINGS = ("round", "truncate", "ceil")
 
 @dataclass(frozen=True)
 class ResizePlan:
-    """What to produce: an extent per spatial axis, and the source region (start and end, in elements; mirrored where end < start)."""
+    """The target of a resize: an extent per spatial axis, and the source region (start and end, in elements; mirrored where end < start)."""
 
     extents: Sequence[int | torch.Tensor]  # int64 (N,)
     start: Sequence[Column]

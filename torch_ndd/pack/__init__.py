@@ -25,7 +25,7 @@ _SUMMARY = "pack.json"
 
 
 class Summary(NamedTuple):
-    """What :func:`pack` has made."""
+    """The result of :func:`pack`."""
 
     images: int
     bytes: int  # of the images
@@ -119,7 +119,7 @@ def _run(made: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) 
     """Write shards, and return their numbers and records as they are done."""
     shards = made.shards()
     if ray:
-        from ._cluster import run_on_cluster
+        from ._cluster import run_on_cluster  # needs ray
 
         yield from run_on_cluster(made, where, left)
         return

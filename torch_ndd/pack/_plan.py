@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be packed: the samples in order, cut into shards, and the options. The same for every run over the same data set."""
+"""The plan of a packed data set: the samples in order, cut into shards, and the options. The same for every run over the same data set."""
 
 import hashlib
 import json

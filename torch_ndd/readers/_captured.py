@@ -15,7 +15,7 @@ from ._state import State
 
 
 class Steps(Protocol):
-    """What is needed of the reader."""
+    """The part of a reader that is used here."""
 
     _state: State
     _errors: deque[BadSample]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader reads from: readers, data sets of torch, ``ExternalSource``, and the arguments of torch's ``DataLoader`` for each."""
+"""Sources of a loader: readers, data sets of torch, ``ExternalSource``, and the arguments of torch's ``DataLoader`` for each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -58,7 +58,7 @@ class Masks:
 
 @dataclass
 class Wanted:
-    """What a reader needs of the annotations."""
+    """The annotations that a reader needs."""
 
     ltrb: bool
     ratio: bool

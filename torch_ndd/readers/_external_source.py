@@ -25,7 +25,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, in
 
 
 class _Outcome(NamedTuple):
-    """What a source returned or raised."""
+    """The value that a source returned, or the error that it raised."""
 
     item: Any
     error: Exception | None

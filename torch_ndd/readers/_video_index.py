@@ -53,7 +53,7 @@ class VideoIndex:
 
 
 class Limits(NamedTuple):
-    """How the start and the end of a listed video are interpreted."""
+    """Interpretation of the start and the end of a listed video."""
 
     frames: bool  # frame numbers rather than seconds
     start_up: bool  # a time between two frames means the second one

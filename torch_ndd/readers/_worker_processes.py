@@ -28,7 +28,7 @@ _PATIENCE = 2.0  # seconds for an idle process to end
 
 
 class RemoteError(Exception):
-    """What a worker process raised: its text is the traceback there."""
+    """An error raised in a worker process; its text is the traceback there."""
 
 
 class WorkerFailure(Exception):

@@ -298,7 +298,7 @@ class Parquet(Reader):
 
 
 class _Column:
-    """Where the values of a column come from: a field, a field of a structure, or (``inner`` None) a file in a structure."""
+    """The origin of the values of a column: a field, a field of a structure, or (``inner`` None) a file in a structure."""
 
     def __init__(self, name: str, field: str, inner: str | None) -> None:
         self.name, self.field, self.inner = name, field, inner

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import torch
 
+from .._core.tensor import as_tensor
+from ..ops.audio import spectrogram, to_decibels
+
 _WIDTH, _WAVE_HEIGHT, _SPECTRUM_HEIGHT = 320, 64, 128  # pixels
 _INK = (0, 114, 178)
 _TEXT = 12
@@ -49,9 +52,6 @@ def _wave(mono: torch.Tensor) -> torch.Tensor:
 
 
 def _spectrum(mono: torch.Tensor) -> torch.Tensor:
-    from .._core.tensor import as_tensor
-    from ..ops.audio import spectrogram, to_decibels
-
     window = min(512, max(16, len(mono) // 8))
     step = max(1, len(mono) // _WIDTH)
     power = spectrogram(as_tensor(mono), nfft=window, window_length=window, window_step=step, power=2)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .. import decoders
+from .._core.batch import as_batch
 from . import _sound
 from ._overlay import draw_boxes, draw_mask
 
@@ -112,9 +114,6 @@ def _kind(sample: torch.Tensor, layout: str) -> str:
 
 
 def _decoded(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    from .. import decoders
-    from .._core.batch import as_batch
-
     return [image.torch() for image in decoders.image(as_batch(samples)).tensors]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader and its threads have done when: as a picture, or as a trace for a browser."""
+"""Timeline of a loader and its threads: as a picture, or as a trace for a browser."""
 
 from __future__ import annotations
 

@@ -114,12 +114,12 @@ class Case:
         return len(inputs[0]) if inputs else next(iter(each), COUNT)
 
     def batches(self, ragged: bool = False, device: str = "cpu") -> tuple[Batch, ...]:
-        """The inputs as batches."""
+        """Return the inputs as batches."""
         layouts = (self.layout, *(None,) * 9)
         return tuple(batch(samples, layout=layout, device=device) for samples, layout in zip(self.inputs(ragged), layouts, strict=False))
 
     def arguments(self, sample: int | None = None, seed: int = 11) -> dict[str, Any]:
-        """The keyword arguments for the batch or for one sample."""
+        """Return the keyword arguments for the batch or for one sample."""
         made = {
             name: (_each(value) if sample is None else value.values[sample]) if isinstance(value, Each) else value
             for name, value in self.args.items()
@@ -147,7 +147,7 @@ class Case:
         return as_tuple(self.function(*tensors, **self.arguments(sample)))
 
     def expected(self, ragged: bool = False) -> list[tuple[np.ndarray, ...]] | None:
-        """The reference of every sample, or None."""
+        """Return the reference of every sample, or None."""
         if self.reference is None:
             return None
         inputs, results = self.inputs(ragged), []

@@ -28,7 +28,7 @@ class Resumable(Protocol):
 
 
 class Resumed(NamedTuple):
-    """What :func:`assert_resumable` compared."""
+    """The result of :func:`assert_resumable`."""
 
     cuts: int
     samples: int

@@ -4,7 +4,7 @@
 ``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` makes the
 function of a :class:`torch_ndd.DataLoader` from a transform of torchvision, :func:`from_timm` from the arguments of ``timm.data.create_transform``.
 
-Nothing of this is imported before it is used; all but ``datasets`` and ``from_timm`` needs torchvision.
+Nothing of this is imported before it is used; all but ``datasets`` needs torchvision.
 """
 
 import importlib
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from . import tv_tensors as tv_tensors
     from . import v2 as v2
     from ._loader import DataLoader as DataLoader
-    from ._timm import from_timm as from_timm
     from ._timm_mixup import Mixup as Mixup
-    from ._translate import from_torchvision as from_torchvision
     from .datasets import CocoDetection as CocoDetection
     from .datasets import ImageFolder as ImageFolder
+    from .v2._timm import from_timm as from_timm
+    from .v2._translate import from_torchvision as from_torchvision
 
 _MODULES = ("datasets", "tv_tensors", "v2")
 _NAMES = {
@@ -27,8 +27,8 @@ _NAMES = {
     "DataLoader": "_loader",
     "ImageFolder": "datasets",
     "Mixup": "_timm_mixup",
-    "from_timm": "_timm",
-    "from_torchvision": "_translate",
+    "from_timm": "v2._timm",
+    "from_torchvision": "v2._translate",
 }
 
 __all__ = ["CocoDetection", "DataLoader", "ImageFolder", "Mixup", "datasets", "from_timm", "from_torchvision", "tv_tensors", "v2"]

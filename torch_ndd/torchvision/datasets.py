@@ -13,6 +13,8 @@ from torch.utils.data import Dataset
 from .. import readers
 from .._core.batch import Batch
 from ..decoders.image import image as decode
+from ..ops.generic import cast
+from ..ops.shape import squeeze
 from ..readers._choice import OfTorch, dataset_reader, with_order
 from ..readers._items import together
 
@@ -165,7 +167,7 @@ class _Transformed:
     """Runs the transforms of a data set on batches."""
 
     def __init__(self, transform: Any, target_transform: Any, unknown: str) -> None:
-        from ._translate import from_torchvision
+        from .v2._translate import from_torchvision  # needs torchvision
 
         self._transform = None if transform is None else from_torchvision(transform, unknown)
         self._target_transform = target_transform
@@ -246,14 +248,12 @@ class _Detections:
     """Makes images and a dict of the outputs of the COCO reader."""
 
     def __init__(self, transforms: Any, unknown: str) -> None:
-        from ._translate import from_torchvision
+        from .v2._translate import from_torchvision  # needs torchvision
 
         self._transforms = None if transforms is None else from_torchvision(transforms, unknown)
 
     def __call__(self, files: Batch, boxes: Batch, labels: Batch, *others: Batch) -> tuple[Any, dict[str, Any]]:
-        from ..ops.generic import cast
-        from ..ops.shape import squeeze
-        from . import tv_tensors
+        from . import tv_tensors  # needs torchvision
 
         *masks, ids = others
         images = decode(files)

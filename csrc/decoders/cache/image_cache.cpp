@@ -22,7 +22,7 @@ class Scratch {
     }
     return bytes_.get();
   }
-  // One huge image must not cost every thread its memory for ever.
+  // One huge image must not hold memory in every thread permanently.
   void end_use() {
     if (size_ <= int64_t{64} << 20) return;
     bytes_.reset();

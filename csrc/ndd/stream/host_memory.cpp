@@ -109,7 +109,7 @@ struct Pool {
 
 Pool& pool() {
   static Pool* instance = new Pool;  // never destroyed: tensors may be freed while the process exits
-  // A child that was forked while another thread held the lock would wait for it for ever.
+  // A child that was forked while another thread held the lock would deadlock on it.
   static const int at_fork = pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); }, [] { instance->mutex.unlock(); });
   (void)at_fork;
   return *instance;

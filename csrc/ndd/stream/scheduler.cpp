@@ -27,9 +27,6 @@ constexpr auto kGrace = std::chrono::microseconds(200);
 // For how long a thread goes on from chunk to chunk: one of an earlier call may have become ready.
 constexpr auto kLinksTime = std::chrono::milliseconds(10);
 
-// Pieces of work that are remembered: about 10 batches of 256 images, 1 MB.
-constexpr size_t kSpans = 1 << 15;
-
 Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
   try {
     std::rethrow_exception(error);
@@ -348,22 +345,6 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
   return true;
 }
 
-std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op) {
-  auto found = worked_.find(op);
-  if (found == worked_.end()) found = worked_.emplace(op, 0).first;
-  return &*found;
-}
-
-// 20 ns, of chunks that take 12 us and more.
-void Scheduler::note(std::pair<const std::string, std::chrono::nanoseconds>& worked, Time end, std::chrono::nanoseconds took) {
-  static std::atomic<int> threads{0};
-  thread_local const int thread = threads++;
-  worked.second += took;
-  const int64_t ended = std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count();
-  if (spans_.empty()) spans_.resize(kSpans);
-  spans_[next_span_++ % kSpans] = {worked.first.c_str(), thread, ended - took.count(), ended};
-}
-
 // The thread itself goes on with the same chunk of `goes_on`, or has done so; null for none.
 void Scheduler::finish(const OperationPtr& operation, int64_t chunk, const Operation* goes_on) {
   Operation& op = *operation;
@@ -439,21 +420,6 @@ void Scheduler::set_default_pool(const PoolPtr& pool) {
 int Scheduler::most_running(const Pool& pool) {
   const Lock lock = hold();
   return pool.most_running;
-}
-
-std::map<std::string, std::chrono::nanoseconds> Scheduler::worked() {
-  const Lock lock = hold();
-  return {worked_.begin(), worked_.end()};
-}
-
-std::vector<Span> Scheduler::spans() {
-  Lock lock = hold();
-  std::vector<Span> found;
-  for (size_t k = next_span_ > kSpans ? next_span_ - kSpans : 0; k < next_span_; ++k) found.push_back(spans_[k % kSpans]);
-  lock.unlock();
-  // Those of links are noted when the last one has ended.
-  std::stable_sort(found.begin(), found.end(), [](const Span& a, const Span& b) { return a.end < b.end; });
-  return found;
 }
 
 Scheduler::Lock Scheduler::drain() {

@@ -8,6 +8,6 @@ Conditions that are Python values keep their meaning.
 """
 
 from ._convert import converted, do_not_convert
-from ._scopes import adapt, register, scope, size_of_branch
+from ._scopes import TracedBranches, scope, size_of_branch
 
-__all__ = ["adapt", "converted", "do_not_convert", "register", "scope", "size_of_branch"]
+__all__ = ["TracedBranches", "converted", "do_not_convert", "scope", "size_of_branch"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions are rewritten, and making the rewritten function: same globals, closure, defaults, file and lines."""
+"""Choosing the functions to rewrite, and making the rewritten ones with the same globals, closure, defaults, file and lines."""
 
 import __future__
 
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _rewrite
+from . import _rewrite, _runtime
 from ._slots import refuse_mutation
 from ._source import NoSource, definition_of
 
@@ -107,7 +107,7 @@ def _function(function: types.FunctionType) -> types.FunctionType:
     if made is None:
         return function
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[_rewrite.RUNTIME] = _runtime_cell()
+    cells[_rewrite.RUNTIME] = _RUNTIME
     result = _with_code(function, made, tuple(cells[name] for name in made.co_freevars))
     setattr(result, _DONE, True)
     return result
@@ -175,13 +175,6 @@ def _class_name(function: types.FunctionType) -> str | None:
     return next((name for name, inner in pairs if name.isidentifier() and inner != "<locals>"), None)
 
 
-@functools.lru_cache(maxsize=1)
-def _runtime_cell() -> Any:
-    from . import _runtime
-
-    return types.CellType(_runtime)
-
-
 def _on_converted(function: Any) -> Any:
     """Return a function that is called with functions, ``map`` for instance, such that these are converted."""
 
@@ -193,3 +186,6 @@ def _on_converted(function: Any) -> Any:
 
 def _if_callable(value: Any) -> Any:
     return converted(value) if isinstance(value, types.FunctionType | types.MethodType | functools.partial) else value
+
+
+_RUNTIME = types.CellType(types.SimpleNamespace(converted=converted, **{name: getattr(_runtime, name) for name in _runtime.__all__}))

@@ -12,8 +12,8 @@ from ..._core.collect import pack
 from ..._core.dispatch import run
 from ..._core.extents import lasting
 from ..._core.pending import ALL_SAMPLES
-from .._graph import Operation, Step, create
-from ..data_node import DataNode
+from .._graph import Operation, Step
+from ..data_node import DataNode, create
 
 
 class _Split(Operation):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rewritten functions call: conditions, branches, logical expressions, returns and jumps. `_rewrite.py` shows the statements.
+"""Runtime of rewritten functions: conditions, branches, logical expressions, returns and jumps. `_rewrite.py` shows the statements.
 
 A condition that is a DataNode has both branches traced, one after the other, each in its own scope and with the variables of before. A `return`,
 `break` or `continue` in such a branch is the arrival of some samples at a place further on; the statement then raises Exit, which ends the branch.
@@ -9,12 +9,12 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..data_node import DataNode
-from ._convert import converted
+from ..data_node import DataNode, as_node
+from ._operations import checked, condition_of, negated
 from ._scopes import UNDEFINED, Arrival, Failed, Parting, Scope, merged, met, trace
 from ._slots import Changes, Items, Slot, assign_merged, changing, is_known
 
-__all__ = ["Exit", "Frame", "Loop", "and_", "attribute", "attribute_updated", "back", "converted", "elif_", "fresh", "globals", "here", "items", "ld"]
+__all__ = ["Exit", "Frame", "Loop", "and_", "attribute", "attribute_updated", "back", "elif_", "fresh", "globals", "here", "items", "ld"]
 __all__ += ["locals", "not_", "or_", "test", "undefined"]
 
 undefined = UNDEFINED
@@ -80,8 +80,6 @@ class _Condition:
     dead = False
 
     def __init__(self, condition: DataNode) -> None:
-        from ._operations import condition_of
-
         assert trace.scope is not None
         self._scope = trace.scope
         self._parting = Parting(self._scope, condition_of(condition))
@@ -325,8 +323,6 @@ class Loop:
 
 def _logical(name: str, left: DataNode, right: Callable[[], Any], side: bool) -> DataNode:
     """Return ``left and right()`` (side True) or ``left or right()`` (side False): the right side is computed where the left one does not decide."""
-    from ._operations import checked
-
     scope = trace.scope
     assert scope is not None
     parting = Parting(scope, checked(left, name, "left"))
@@ -337,8 +333,6 @@ def _logical(name: str, left: DataNode, right: Callable[[], Any], side: bool) ->
         trace.changes.append(changes)
         other = right()
         if not isinstance(other, DataNode):
-            from .._operators import as_node
-
             other = as_node(other, f"the right side of `{name}`")
         other = checked(other, name, "right")
     finally:
@@ -365,8 +359,6 @@ def or_(left: Any, right: Callable[[], Any]) -> Any:
 def not_(value: Any) -> Any:
     """Return ``not value``."""
     if isinstance(value, DataNode) and trace.scope is not None:
-        from ._operations import negated
-
         return negated(value)
     return not value
 

@@ -7,16 +7,15 @@ an inner scope gets its part by a split. Where the ways through the program meet
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from .. import types as dali_types
-from ..data_node import DataNode
-
-if TYPE_CHECKING:
-    from ._slots import Changes
+from .._graph import Branches
+from ..data_node import DataNode, as_node
+from ._operations import merge, split
 
 
 class Undefined:
@@ -41,8 +40,6 @@ class Parting:
     def split(self, node: DataNode, side: bool) -> DataNode:
         """Return the part of a node of the scope that one side has."""
         if id(node) not in self._split:
-            from ._operations import split
-
             with unscoped():
                 parts = split(node, self.condition)
             self._split[id(node)] = node, dict(zip((True, False), parts, strict=True))
@@ -76,14 +73,14 @@ class Scope:
 
 
 class Trace(threading.local):
-    """What is known while definitions are traced in this thread."""
+    """The state of tracing definitions in this thread."""
 
     def __init__(self) -> None:
         self.scope: Scope | None = None  # of the statement being traced; None outside definitions with conditionals
         self.raw = False  # the nodes of operations are taken as they are
         self.owners: dict[int, tuple[DataNode, Scope]] = {}  # by identity of the node; all others belong to the root
         self.root = Scope()
-        self.changes: list[Changes] = []  # one for each branch that is being traced
+        self.changes: list[Any] = []  # the Changes of each branch that is being traced
 
     def put(self, node: DataNode, scope: Scope) -> None:
         """Record the scope of a node."""
@@ -139,23 +136,25 @@ class within:
         trace.scope = self._before
 
 
-def adapt(inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the parts of an operation's nodes that the current scope has."""
-    here = trace.scope
-    if here is None or trace.raw:
-        return inputs, dict(arguments)
-    return [_brought(one, here) for one in inputs], {key: _brought(one, here) for key, one in arguments.items()}
+class TracedBranches(Branches):
+    """Nodes of operations in branches: each operation runs for the samples of the branch that is being traced."""
 
+    def adapt(self, inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the parts of an operation's nodes that the current scope has."""
+        here = trace.scope
+        if here is None or trace.raw:
+            return inputs, dict(arguments)
+        return [_brought(one, here) for one in inputs], {key: _brought(one, here) for key, one in arguments.items()}
 
-def register(outputs: Sequence[DataNode]) -> None:
-    """Record the scope of new nodes. Operations without inputs run for all samples."""
-    here = trace.scope
-    if here is None or trace.raw or here is trace.root or not outputs:
-        return
-    source = outputs[0].source
-    if source is not None and (source.inputs or source.arguments):
-        for node in outputs:
-            trace.put(node, here)
+    def register(self, outputs: Sequence[DataNode]) -> None:
+        """Record the scope of new nodes. Operations without inputs run for all samples."""
+        here = trace.scope
+        if here is None or trace.raw or here is trace.root or not outputs:
+            return
+        source = outputs[0].source
+        if source is not None and (source.inputs or source.arguments):
+            for node in outputs:
+                trace.put(node, here)
 
 
 def size_of_branch() -> list[DataNode]:
@@ -187,8 +186,6 @@ def _constant(value: Any) -> bool:
 
 def _in_scope(value: Any, target: Scope) -> DataNode:
     if not isinstance(value, DataNode):
-        from .._operators import as_node
-
         with unscoped():
             value = as_node(value, "a value assigned in a branch")
     return trace.bring(value, target)
@@ -230,8 +227,6 @@ def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, 
                     f"Divergent data: {what} is a DataNode on one way through an `if` statement, but {_kind(value)} in {name}. Both must be nodes, "
                     "numbers or arrays, or be nested in the same way"
                 )
-        from ._operations import merge
-
         parts = [_in_scope(value, where) for value, where in zip(values, scopes, strict=True)]
         with unscoped():
             made = merge(parts[0], parts[1], condition)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools around DALI import from there."""
+"""Names that tools around DALI import from there."""

@@ -17,9 +17,10 @@ from ...augment._given import numbers
 from ...ops.filters import filter as correlate
 from ...ops.generic import cast
 from .. import types
-from .._graph import Operation, Step, create
-from .._operators import OperatorOperation, as_node
-from ..data_node import DataNode
+from .._graph import Operation, Step
+from .._operators import OperatorOperation
+from ..data_node import DataNode, as_node, create
+from .core._augmentation import Augmentation as Pipelined
 
 _KNOWN = {one.name: one for one in (*FOUND_IMAGE_NET, *RAND_AUGMENT)}
 
@@ -70,7 +71,7 @@ KERNELS = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """What an augmentation of this package does.
+    """The computation of an augmentation of this package.
 
     Attributes:
         name: Name in ``KERNELS``.
@@ -166,7 +167,7 @@ def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a policy draws from.
+    """The choices of a policy.
 
     Attributes:
         kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
@@ -286,10 +287,4 @@ def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:
     return given.get("shape") is not None or not any(one.relative for one in kernels if one is not None)
 
 
-def _plain_call() -> Any:
-    from .core._augmentation import Augmentation as Pipelined
-
-    return Pipelined.__call__
-
-
-_PLAIN_CALL = _plain_call()
+_PLAIN_CALL = Pipelined.__call__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the policies share: translations, checks of arguments, and the random choices of a graph."""
+"""Common parts of the policies: translations, checks of arguments, and the random choices of a graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

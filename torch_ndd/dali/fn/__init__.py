@@ -30,6 +30,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .. import _special
 from .. import types as types
 from .._calls import call as _call
 from .._errors import deprecated as _deprecated
@@ -74,8 +75,6 @@ def _add(name: str, function: Callable[..., Any]) -> None:
 
 
 def _fill() -> None:
-    from .. import _special
-
     for name, schema in _schemas().items():
         _add(name, _function(schema))
     for name, function in _special.functions().items():

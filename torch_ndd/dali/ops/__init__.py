@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import _special
 from .. import types as types
 from .._calls import call as _call
 from .._schema import Schema as _Schema
@@ -113,8 +114,6 @@ def _add(full_name: str, value: Any) -> None:
 
 
 def _fill() -> None:
-    from .. import _special
-
     for schema in _schemas().values():
         _add(schema.class_name, _operator_class(schema))
     own_classes = _special.classes()

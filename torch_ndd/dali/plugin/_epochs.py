@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the epochs of an iterator end: how many batches they have and which samples of the last one belong to them.
+"""Epochs of an iterator: how many batches they have and which samples of the last one belong to them.
 
 Pipelines deliver full batches without end. What an epoch is follows from counting.
 """
@@ -14,7 +14,7 @@ _MOST_EPOCHS = 10_000  # that a batch may take its samples from, as in readers
 
 
 class LastBatchPolicy(Enum):
-    """What to do with the last batch of an epoch if there are too few samples for it.
+    """The treatment of the last batch of an epoch if there are too few samples for it.
 
     * ``FILL``: it is full: the reader repeats its last sample with ``pad_last_batch``, or goes on with the next epoch.
     * ``DROP``: it is not delivered.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugins for other frameworks say."""
+"""Errors of the plugins for other frameworks."""
 
 
 def refused(framework: str) -> ImportError:

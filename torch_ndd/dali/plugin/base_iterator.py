@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._core.states import checked
 from .. import types
+from .._checkpoint import save
 from ._epochs import Epochs, LastBatchPolicy, epochs_of
 
 __all__ = ["LastBatchPolicy"]
@@ -199,8 +200,6 @@ class BaseIterator:
         return self._initial if self._initial is not None else self._states()
 
     def _states(self) -> list[bytes]:
-        from .._checkpoint import save
-
         place = self._epochs.state_dict()
         return [save(pipe, iterator=place) for pipe in self._pipes]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keyword arguments a function takes."""
+"""The keyword arguments that a function takes."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping

@@ -10,8 +10,8 @@ from numba import typed
 
 from ...._core.batch import Batch, empty_packed
 from ....types import to_dtype
-from ..._graph import Operation, Step, create, current
-from ..._operators import as_node
+from ..._graph import Operation, Step, current
+from ...data_node import as_node, create
 
 _MOST = 6  # inputs and outputs
 _list: Any = typed.List

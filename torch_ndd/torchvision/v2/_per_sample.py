@@ -9,8 +9,9 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2.functional import pil_to_tensor
 
+from .._sample import batch_size_of, flatten, is_pure_tensor, unflatten
+from ._one_by_one import per_sample
 from ._plan import Planar
-from ._sample import batch_size_of, flatten, is_pure_tensor, unflatten
 
 
 class PerSample:
@@ -23,8 +24,6 @@ class PerSample:
         self.transform = transform
 
     def __call__(self, sample: Any) -> Any:
-        from .v2._one_by_one import per_sample
-
         size = batch_size_of("from_torchvision", flatten(sample)[0])
         if size is None:
             return self.transform(sample)

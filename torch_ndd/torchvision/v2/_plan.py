@@ -9,15 +9,16 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import InterpolationMode
 
-from .._core.batch import Batch, as_batch, new_batch
-from ..decoders.image import image as decode
-from ..decoders.image_window import image_slice
-from ..decoders.peek import peek_image_shape
-from ..ops._fill_windows import fill_windows, takes
-from ..ops.crop import crop_mirror_normalize
-from ..ops.shape import transpose
-from ._draws import Draws
-from ._sample import check_type, flatten, kind_of, unflatten
+from ..._core.batch import Batch, as_batch, new_batch
+from ...decoders.image import image as decode
+from ...decoders.image_window import image_slice
+from ...decoders.peek import peek_image_shape
+from ...ops._fill_windows import fill_windows, takes
+from ...ops.crop import crop_mirror_normalize
+from ...ops.shape import transpose
+from .._draws import Draws
+from .._sample import check_type, flatten, kind_of, unflatten
+from . import functional
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
 _SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear", "bicubic")
@@ -221,6 +222,4 @@ class CropDecoder:
 
 
 def _resized(windows: Batch, crop: Any) -> Batch:
-    from .v2 import functional
-
     return functional.resize(windows, crop.size, interpolation=crop.interpolation, antialias=crop.antialias)

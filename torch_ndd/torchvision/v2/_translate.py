@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """``from_torchvision``: the function of a loader from a transform of torchvision."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from .._core.batch import Batch, as_batch
-from .._core.device import DeviceLike
-from ._parameters import parameters_of
+from ..._core.batch import Batch, as_batch
+from ..._core.device import DeviceLike
+from ...ops.shape import transpose
+from .._parameters import parameters_of
+from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
+from . import _classes as v2
 from ._per_sample import PerSample
 from ._plan import CropDecoder, decoded, is_encoded, planned
-from ._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
+from ._timm_objects import of_timm
 
 _UNKNOWN = ("raise", "per_sample")
 
@@ -110,7 +112,6 @@ class _Translator:
 
     def __init__(self, unknown: str) -> None:
         self.unknown = unknown
-        self.v2: Any = importlib.import_module("torch_ndd.torchvision.v2")
 
     def steps(self, transform: Any, place: str) -> list[Any]:
         """Return the steps of a transform that stands at a place."""
@@ -123,15 +124,13 @@ class _Translator:
             return []
         if isinstance(transform, Translated):
             return list(transform.transforms)
-        if module.startswith("torch_ndd.") or isinstance(transform, self.v2.Transform):
+        if module.startswith("torch_ndd.") or isinstance(transform, v2.Transform):
             return [transform]
         if module.startswith("torchvision.transforms._presets"):
             return self._preset(transform, name, place)
         if module.startswith("torchvision.transforms"):
             return self._of_torchvision(transform, name, place)
         if module.startswith("timm.data"):
-            from ._timm_objects import of_timm
-
             made = of_timm(transform)
             if made is not None:
                 return self._all(made, place) if isinstance(made, list) else [made]
@@ -146,22 +145,21 @@ class _Translator:
         if name in ("RandomApply", "RandomChoice", "RandomOrder"):
             parts = [self._one(one, f"{place}[{k}]") for k, one in enumerate(transform.transforms)]
             given = {"p": transform.p} if name != "RandomOrder" else {}
-            return [getattr(self.v2, name)(parts, **given)]
+            return [getattr(v2, name)(parts, **given)]
         if name == "ToTensor":  # PIL's uint8 becomes floats from 0 to 1
-            return [self.v2.ToImage(), self.v2.ToDtype(torch.float32, scale=True)]
+            return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
         if name == "Lambda":
             return [self._other(transform, place)]
-        like = getattr(self.v2, name, None)
+        like = getattr(v2, name, None)
         if like is None:
             return [self._other(transform, place)]
         return [like(**parameters_of(transform, like))]
 
     def _one(self, transform: Any, place: str) -> Any:
         steps = self.steps(transform, place)
-        return steps[0] if len(steps) == 1 else self.v2.Compose(steps) if steps else self.v2.Identity()
+        return steps[0] if len(steps) == 1 else v2.Compose(steps) if steps else v2.Identity()
 
     def _preset(self, preset: Any, name: str, place: str) -> list[Any]:
-        v2 = self.v2
         floats: list[Any] = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
         if name == "ObjectDetection":
             return floats
@@ -196,8 +194,6 @@ class FramesInside:
     """Makes CFHW of FCHW videos, the order of torchvision's video models."""
 
     def __call__(self, sample: Any) -> Any:
-        from ..ops.shape import transpose
-
         leaves, spec = flatten(sample)
         made = [transpose(leaf, perm=[1, 0, 2, 3]) if isinstance(leaf, Batch) and leaf.layout == "FCHW" else leaf for leaf in leaves]
         return unflatten(made, spec)

@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 
-from .._core.device import DeviceLike
+from ..._core.device import DeviceLike
+from .._timm_mixup import Mixup
+from .._timm_policies import policy_of
+from . import _classes as v2
+from . import _timm_transforms as transforms
+from ._translate import Translated
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT = 0.875
@@ -85,8 +90,6 @@ def from_timm(
     >>> train(images).shape
     [(3, 32, 32), (3, 32, 32)]
     """
-    from ._translate import Translated
-
     _check_others(others)
     if interpolation not in _INTERPOLATIONS:
         raise ValueError(f"from_timm: interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation!r}")
@@ -97,10 +100,8 @@ def from_timm(
         steps += _colors(size, color_jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment, interpolation, mean)
         steps += _ending(mean, std, tensor_only)
         if re_prob > 0 and not tensor_only:
-            from ._timm_transforms import RandomErasing
-
             # Normalizing has made the images.
-            steps.append(RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0, overwrites=True))
+            steps.append(transforms.RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0, overwrites=True))
     else:
         calm = "bilinear" if interpolation == "random" else interpolation
         steps = _plain(size, calm) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, calm, mean)
@@ -129,9 +130,6 @@ def _geometry(
     hflip: float,
     vflip: float,
 ) -> list[Any]:
-    from . import _timm_transforms as transforms
-    from . import v2
-
     if mode not in (None, "rrc", "rkrc", "rkrr"):
         raise ValueError(f'from_timm: train_crop_mode must be "rrc", "rkrc" or "rkrr", got {mode!r}')
     made: list[Any] = []
@@ -166,9 +164,6 @@ def _colors(
     interpolation: str,
     mean: Sequence[float],
 ) -> list[Any]:
-    from . import v2
-    from ._timm_policies import policy_of
-
     made: list[Any] = []
     if auto_augment:
         pct = 0.3 if auto_augment.startswith("augmix") else 0.45
@@ -188,8 +183,6 @@ def _colors(
 
 
 def _plain(size: tuple[int, int], interpolation: str) -> list[Any]:
-    from . import v2
-
     wanted: Any = size[0] if size[0] == size[1] else list(size)
     return [v2.Resize(wanted, interpolation=interpolation), v2.CenterCrop(list(size))]
 
@@ -197,9 +190,6 @@ def _plain(size: tuple[int, int], interpolation: str) -> list[Any]:
 def _evaluation(
     size: tuple[int, int], crop_pct: float | None, mode: str | None, border: int | None, interpolation: str, mean: Sequence[float]
 ) -> list[Any]:
-    from . import _timm_transforms as transforms
-    from . import v2
-
     if mode not in (None, "center", "squash", "border"):
         raise ValueError(f'from_timm: crop_mode must be "center", "squash" or "border", got {mode!r}')
     larger = [math.floor(one / (crop_pct or _CROP_PCT)) for one in size]
@@ -214,8 +204,6 @@ def _evaluation(
 
 
 def _ending(mean: Sequence[float], std: Sequence[float], tensor_only: bool) -> list[Any]:
-    from . import v2
-
     if tensor_only:
         return [v2.ToImage()]
     return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([float(one) for one in mean], [float(one) for one in std])]
@@ -225,8 +213,6 @@ class Mixed:
     """A translated transform, and mixup of its images with their labels."""
 
     def __init__(self, transform: Any, mixup: Any) -> None:
-        from ._timm_mixup import Mixup
-
         self.transform = transform
         if isinstance(mixup, Mapping):
             mixup = Mixup(**mixup)

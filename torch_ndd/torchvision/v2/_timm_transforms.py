@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, as_batch, new_batch
-from ..ops._fill_windows import fill_windows, noise_windows, takes
-from ..ops.paste import erase
-from ..ops.random import normal
-from ._draws import Draws, rounded
-from ._sample import flatten, is_explicit_image, unflatten
-from .v2 import functional
+from ..._core.batch import Batch, as_batch, new_batch
+from ...ops._fill_windows import fill_windows, noise_windows, takes
+from ...ops.paste import erase
+from ...ops.random import normal
+from .._draws import Draws, rounded
+from .._sample import flatten, is_explicit_image, unflatten
+from . import functional
+from ._flips_crops import RandomResizedCrop
 
 _RANDOM = ("bilinear", "bicubic")
 
@@ -61,11 +62,9 @@ class RandomResizedCropAndInterpolation(_OnImages):
     def __init__(
         self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3 / 4, 4 / 3), interpolation: str = "bilinear"
     ) -> None:
-        from . import v2
-
         self.size, self.scale, self.ratio, self.interpolation = _pair(size), tuple(scale), tuple(ratio), interpolation
         given: Any = {"scale": self.scale, "ratio": self.ratio}
-        self._crop = v2.RandomResizedCrop(self.size, **given)
+        self._crop = RandomResizedCrop(self.size, **given)
 
     def make_params(self, leaves: list[Any]) -> dict[str, Any]:
         """Return a window for each sample."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
-from ..augment._steps import Operation
-from ..augment._timm import LARGEST, named
-from . import _timm_policies as policies
+from ...augment._steps import Operation
+from ...augment._timm import LARGEST, named
+from .. import _timm_policies as policies
+from . import _classes as v2
 from . import _timm_transforms as transforms
 
 _RANDOM = "random"
@@ -15,8 +16,6 @@ _RANDOM = "random"
 
 def of_timm(transform: Any) -> Any:
     """Return our transform for one of timm's, a list of several, or None if it is not known."""
-    from . import v2
-
     name = type(transform).__name__
     if name == "MaybeToTensor":
         return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
