@@ -125,6 +125,35 @@ def test_tensors(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: t
         assert torch.equal(inpt, before)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case[0] != "erase"], ids=_name)
+def test_channels_last(case: tuple[str, dict[str, Any], tuple[float, float]]) -> None:
+    name, given, _ = case
+    most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
+    stack = torch.stack([pixels(48, 42, 3, torch.uint8, k) for k in range(2)]).contiguous(memory_format=torch.channels_last)
+    for inpt in (stack, stack[1]):
+        ours, theirs = getattr(F, name)(inpt, **given), getattr(reference, name)(inpt, **given)
+        for one, other in zip(_listed(ours), _listed(theirs), strict=True):
+            compare(one, other, most, mean)
+            if one.dim() == 4 and one.shape[1] > 1 and "crop" not in name:
+                assert one.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("fill", [0.5, 1.5, 2.5, [0.5, 1.5, 3.2]])
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_halves_of_a_fill_round_to_even(interpolation: str, fill: Any) -> None:
+    image = pixels(23, 31, 3)
+    ours, theirs = (one.rotate(image, 30.0, reference.InterpolationMode(interpolation), fill=fill) for one in (F, reference))
+    corner = torch.cat([made[:, :3, :3].flatten() for made in (ours, theirs)])
+    assert torch.equal(corner[: len(corner) // 2], corner[len(corner) // 2 :])
+
+
+def test_normalize_of_float64_equals_torchvision() -> None:
+    image, given = pixels(23, 31, 3, torch.float64), {"mean": [0.1, 1 / 3, 2.0], "std": [0.7, 1.1, 3.0]}
+    assert torch.equal(F.normalize(image, **given), reference.normalize(image, **given))
+    made = F.normalize(image_batch([image, image[:, :5]], "HWC"), **given)
+    assert torch.equal(of_batch(made)[1], reference.normalize(image[:, :5], **given))
+
+
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("case", CASES, ids=_name)

@@ -178,6 +178,9 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
         if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
     call = Call(op.name)
+    converts = op.options.converts
+    if converts is not None and not isinstance(inputs[0], Operand) and (converted := converts(inputs[0])) is not None:
+        inputs = (converted, *inputs[1:])
     values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
     for k, value in enumerate(values):
         if isinstance(value, Batch):

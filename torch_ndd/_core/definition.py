@@ -38,6 +38,7 @@ class Options:
         per_frame: Arguments may have values per frame although no input has frames.
         host_inputs: The kernel reads host memory even if it fills GPU memory: CPU threads issue the work. The body gets ``device``.
         fills: Parameters that the kernel fills, counted from the end, if these are not the outputs of the return type.
+        converts: Makes a Tensor or a Batch of a first input that is neither; returns None for what :func:`as_tensor` takes.
     """
 
     name: str | None = None
@@ -49,6 +50,7 @@ class Options:
     per_frame: bool = False
     host_inputs: bool = False
     fills: tuple[int, ...] = ()
+    converts: Callable[[Any], Any] | None = None
 
 
 @dataclass

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signatures of operators for type checkers and editors: a Batch makes a Batch, and whatever becomes a Tensor makes a Tensor."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeAlias, overload
 
 import numpy as np
@@ -12,6 +14,7 @@ from .tensor import Tensor
 
 P = ParamSpec("P")
 
+FileLike: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
 ArrayLike: TypeAlias = Tensor | torch.Tensor | np.ndarray | float | Sequence[Any]
 
 
@@ -72,3 +75,25 @@ class OfAnyOutputs(Protocol[P]):
     """An operator whose arguments decide how many outputs it has."""
 
     def __call__(self, input: Batch | ArrayLike, second: Any = None, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+
+
+class OfFiles(Protocol[P]):
+    """An operator on encoded files: a path or the contents of a file makes a Tensor, a list of files a Batch."""
+
+    @overload
+    def __call__(self, input: Batch, /, *args: P.args, **kwargs: P.kwargs) -> Batch: ...
+    @overload
+    def __call__(self, input: list[str] | list[Path] | list[bytes] | list[FileLike], /, *args: P.args, **kwargs: P.kwargs) -> Batch: ...
+    @overload
+    def __call__(self, input: ArrayLike | FileLike, /, *args: P.args, **kwargs: P.kwargs) -> Tensor: ...
+
+
+class PairOfFiles(Protocol[P]):
+    """An operator on encoded files with two outputs."""
+
+    @overload
+    def __call__(self, input: Batch, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Batch, Batch]: ...
+    @overload
+    def __call__(self, input: list[str] | list[Path] | list[bytes] | list[FileLike], /, *args: P.args, **kwargs: P.kwargs) -> tuple[Batch, Batch]: ...
+    @overload
+    def __call__(self, input: ArrayLike | FileLike, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Tensor, Tensor]: ...

@@ -10,14 +10,15 @@ import torch
 from .._core import native
 from .._core.batch import Batch, empty_packed, new_batch
 from .._core.dispatch import submit
-from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
+from .._core.operator import DeviceLike, ShapeArg, T, launch
+from ._files import decoder
 from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 
 
-@operator(name="decoders.audio", reads_values=True, fills=(-2,))
+@decoder(name="decoders.audio", fills=(-2,))
 def audio(
     input: T,
     /,
@@ -35,7 +36,7 @@ def audio(
     float32 scalar.
 
     Args:
-        input: contents of the files, uint8 (length,).
+        input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         downmix: average the channels; the result is (frames,).
         dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
             floats (lossy codecs, float files, downmix, resampling) are rounded and saturated.

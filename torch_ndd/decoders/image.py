@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import torch
 
 from .. import types
-from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, operator
+from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T
 from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ._cache import Cache, CacheArguments
 from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode
+from ._files import decoder
 
 
-@operator(name="decoders.image", reads_values=True, host_inputs=True, fills=FILLS)
+@decoder(name="decoders.image", host_inputs=True, fills=FILLS)
 def image(
     input: T,
     /,
@@ -55,7 +56,7 @@ def image(
     levels, more along color edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` returns how many images each engine decoded.
 
     Args:
-        input: contents of the files, uint8 (length,), in host memory.
+        input: contents of the files, uint8 (length,), in host memory. A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         adjust_orientation: apply the EXIF orientation.
         at_least: a height and a width, or one number for both, for a following resize to no more than that. JPEGs are decoded at the smallest of an
             eighth, a quarter and a half of their size that has at least so many rows and columns, rounded up, after the orientation; 0 leaves an axis
@@ -110,7 +111,7 @@ def image(
     return decode("decoders.image", input, given)
 
 
-@operator(name="decoders.image_random_crop", reads_values=True, host_inputs=True, fills=FILLS)
+@decoder(name="decoders.image_random_crop", host_inputs=True, fills=FILLS)
 def image_random_crop(
     input: T,
     /,

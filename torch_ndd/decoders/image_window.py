@@ -6,14 +6,15 @@ from collections.abc import Sequence
 import torch
 
 from .. import types
-from .._core.operator import DeviceLike, Hint, ShapeArg, T, operator
+from .._core.operator import DeviceLike, Hint, ShapeArg, T
 from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
 from ._cache import Cache, CacheArguments
 from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
+from ._files import decoder
 
 
-@operator(name="decoders.image_crop", reads_values=True, host_inputs=True, fills=FILLS)
+@decoder(name="decoders.image_crop", host_inputs=True, fills=FILLS)
 def image_crop(
     input: T,
     /,
@@ -90,7 +91,7 @@ def image_crop(
     return decode(name, input, given, windows)
 
 
-@operator(name="decoders.image_slice", reads_values=True, host_inputs=True, fills=FILLS)
+@decoder(name="decoders.image_slice", host_inputs=True, fills=FILLS)
 def image_slice(
     data: T,
     anchor: ShapeArg[Sequence[float]] | None = None,
@@ -141,7 +142,7 @@ def image_slice(
     by default the end of the axis. Alternatively, ``anchor`` and ``shape_input`` may be given as positional arguments.
 
     Args:
-        data: contents of the files, uint8 (length,).
+        data: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         anchor, shape_input: start and shape of the window: integers in pixels, floating-point numbers relative to the image's extents.
         normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in pixels.
         start, end, shape: in pixels, one number per axis or one for all.

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and decoding image files."""
 
-import os
 from typing import Any
 
-import numpy as np
 import torch
 
 from .. import types
 from .._core.batch import Batch, batch
 from .._core.operator import DeviceLike
-from .._core.tensor import Tensor, as_tensor
 from ..io.file import read
 from ._cache import Cache
+from ._files import path_bytes
 from .image import image
 
 
@@ -110,12 +108,5 @@ def _path_bytes(filepaths: Any) -> Any:
     if isinstance(filepaths, list | tuple):
         if not filepaths:
             raise ValueError("imread: the list of paths is empty")
-        return batch([_one(path) for path in filepaths])
-    return _one(filepaths)
-
-
-def _one(path: Any) -> Tensor:
-    if isinstance(path, Tensor | np.ndarray | torch.Tensor):
-        return as_tensor(path)
-    name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
-    return as_tensor(np.frombuffer(bytearray(os.fsencode(name)), np.uint8))
+        return batch([path_bytes(path) for path in filepaths])
+    return path_bytes(filepaths)

@@ -12,11 +12,12 @@ import torch
 
 from .._core.arguments import NO_VALUE, VaryingShape
 from .._core.batch import Batch, empty_packed
-from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
+from .._core.operator import DeviceLike, ShapeArg, T, launch
 from .._core.pools import get_num_threads
 from .._core.tensor import check_layout
 from .._core.workers import Workers
 from ._decode import sample_name
+from ._files import decoder
 
 # Decompresses into a known number of bytes or raises ValueError.
 _Inflate = Callable[[memoryview, int], bytes]
@@ -35,7 +36,7 @@ class _Chunk(NamedTuple):
     target: int
 
 
-@operator(name="decoders.inflate", kernel=None, reads_values=True)
+@decoder(name="decoders.inflate", kernel=None)
 def inflate(
     input: T,
     /,

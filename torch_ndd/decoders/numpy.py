@@ -6,7 +6,8 @@ import torch
 from .._core import native
 from .._core.batch import Batch, empty_packed
 from .._core.dispatch import submit
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operator import DeviceLike, T, launch
+from ._files import decoder
 
 _shapes = native.kernel("npy_shapes", writes=(-1,))
 _MOST_DIMENSIONS = 32
@@ -26,7 +27,7 @@ _DTYPES = {  # by their number in csrc/ndd/dtypes.h
 }
 
 
-@operator(name="decoders.numpy", reads_values=True)
+@decoder(name="decoders.numpy")
 def numpy(
     data: T,
     /,
@@ -40,7 +41,8 @@ def numpy(
     Types and shapes come from the headers at the call; the elements are copied on demand. The result is in C order and native byte order.
 
     Args:
-        data: contents of the files, uint8 (length,); all with the same number of dimensions and, without ``dtype``, of the same type.
+        data: contents of the files, uint8 (length,); all with the same number of dimensions and, without ``dtype``, of the same type. A path, a URL
+            or ``bytes`` makes a Tensor, a list of them a Batch.
         dtype: dtype of the result, by default the file's; converted like :func:`cast`.
 
     Raises:

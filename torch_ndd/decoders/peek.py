@@ -6,16 +6,17 @@ import torch
 
 from .. import types
 from .._core.batch import Batch, new_batch
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operator import DeviceLike, T, launch
 from . import _jpeg2000, _library
 from ._decode import Options, check_files, output_type_name, read_headers, sample_name
+from ._files import decoder
 from ._scale import JPEG2000
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
 _ANY_SIZE = 2**62
 
 
-@operator(kernel=None, reads_values=True)
+@decoder(kernel=None)
 def peek_image_shape(
     input: T,
     /,
@@ -29,7 +30,8 @@ def peek_image_shape(
     """Return the shapes of :func:`decoders.image`'s results from the headers: height, width and channels, (3,).
 
     Args:
-        input: contents of the files, uint8 (length,); for JPEG, JPEG 2000, BMP and WebP the beginning is enough.
+        input: contents of the files, uint8 (length,); for JPEG, JPEG 2000, BMP and WebP the beginning is enough. A path, a URL or ``bytes``
+            makes a Tensor, a list of them a Batch.
         adjust_orientation: return the shape as displayed, after the EXIF orientation, rather than as stored.
         dtype: dtype of the result, with 32 or 64 bits.
         image_type: ``types.RGB`` and so on; ``ANY_DATA`` returns the number of channels of the file.

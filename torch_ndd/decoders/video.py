@@ -9,15 +9,16 @@ import torch
 
 from .._core.arguments import NO_VALUE, VaryingShape
 from .._core.batch import Batch, empty_packed
-from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
+from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.pools import get_num_threads
 from .._core.workers import Workers
 from ._decode import sample_name
+from ._files import decoder
 from ._video import Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
 
-@operator(name="decoders.video", kernel=None, reads_values=True)
+@decoder(name="decoders.video", kernel=None)
 def video(
     encoded: T,
     /,
@@ -40,7 +41,8 @@ def video(
     single video by all threads.
 
     Args:
-        encoded: contents of the files, uint8 (length,); read files with ``io.file.read``.
+        encoded: contents of the files, uint8 (length,); ``io.file.read`` reads files. A path, a URL or ``bytes`` makes a Tensor, a
+            list of them a Batch.
         start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
         sequence_length: number of frames, instead of ``end_frame``.
         frames: frame numbers, in any order; instead of the other four.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a functional to the kernel for its input.
 
-The arithmetic of images is written once, for an image Batch. A torch tensor ``(..., C, H, W)`` becomes a dense Batch ``CHW`` over the same memory, a
-mask the planes of one. Pillow's images are Pillow's work: torchvision's functional calls it.
+The arithmetic of images is written once, for an image Batch. A torch tensor ``(..., C, H, W)`` becomes a dense Batch over the same memory: ``CHW``,
+or ``HWC`` where the memory has the channels last. A mask becomes the planes of one. Pillow's images are Pillow's work: torchvision's functional
+calls it.
 """
 
 import functools
@@ -191,7 +192,9 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
     planes = image[None] if image.dim() == 2 else image
     shape = planes.shape
     values = planes.reshape(math.prod(shape[:-3]), *shape[-3:]) if planes.dim() != 4 else planes
-    made = kernel(as_batch(values, layout="CHW"), *args, **kwargs)
+    # Memory with the channels last is an image HWC, and so is the result.
+    last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
+    made = kernel(as_batch(values.permute(0, 2, 3, 1), layout="HWC") if last else as_batch(values, layout="CHW"), *args, **kwargs)
     if isinstance(made, tuple):
         return tuple(_back(one, shape, image) for one in made)
     return _back(made, shape, image)
@@ -199,6 +202,8 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
 
 def _back(made: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
     values = made.torch()
+    if made.layout == "HWC":
+        values = values.permute(0, 3, 1, 2)
     values = values.reshape(*shape[:-3], *values.shape[1:])
     return values[0] if image.dim() == 2 else values
 
@@ -337,6 +342,14 @@ def fills(value: Any, images: Batch, op: str) -> list[float] | None:
     if len(value) > 1 and channels is not None and len(value) != channels:
         raise ValueError(f"{op}: fill has {len(value)} values, but there are {channels} channels")
     return [float(one) for one in value]
+
+
+def blended_fills(value: Any, images: Batch, op: str) -> list[float] | None:
+    """Return fill values that become torchvision's integers: it rounds halves to even, the operators up, so that halves lean towards even here."""
+    made = fills(value, images, op)
+    if made is None or images.dtype.is_floating_point:
+        return made
+    return [one + (round(one) - one) * 2**-9 if one % 1 == 0.5 else one for one in made]
 
 
 def dispatched(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ from ....experimental import remap
 from ....ops.generic import cast
 from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
-from ._dispatch import dispatched, fills, on_images, on_masks
+from ._dispatch import blended_fills, dispatched, on_images, on_masks
 from ._interpolation import InterpolationMode, warp_filter
 
 
@@ -86,7 +86,7 @@ def _joined(fields: list[torch.Tensor]) -> Any:
 
 def _deformed(images: Batch, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Batch:
     chosen = warp_filter("elastic", interpolation)
-    values = fills(fill, images, "elastic")
+    values = blended_fills(fill, images, "elastic")
     x, y = _distances(displacement, images)
     return remap(images, x, y, interp=chosen, relative=True, fill_value=values or 0.0, fade=values is not None)
 

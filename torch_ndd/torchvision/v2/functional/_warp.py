@@ -13,7 +13,7 @@ from ....experimental import warp_perspective
 from ....ops.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._dispatch import dispatched, fills, on_images, on_masks, rows, size_of
+from ._dispatch import blended_fills, dispatched, on_images, on_masks, rows, size_of
 from ._interpolation import InterpolationMode, warp_filter
 from ._matrices import (
     Matrix,
@@ -100,7 +100,7 @@ def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None,
     values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
     size = None if target is None else rows(*target)
-    return _blended_affine(images, values, size, chosen, fills(fill, images, op))
+    return _blended_affine(images, values, size, chosen, blended_fills(fill, images, op))
 
 
 def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
@@ -374,7 +374,7 @@ def _projected(
     images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
 ) -> Batch:
     found = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
-    return _blended_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), fills(fill, images, "perspective"))
+    return _blended_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), blended_fills(fill, images, "perspective"))
 
 
 def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoded files as callers have them: contents, paths, or lists of these."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Concatenate, Literal, overload
+
+import numpy as np
+import torch
+
+from .._core.batch import Batch, batch
+from .._core.operand import Operand
+from .._core.operator import T, operator
+from .._core.signatures import OfFiles, P, PairOfFiles
+from .._core.tensor import Tensor, as_tensor
+from ..io.file import read
+
+_PATHS = (str, os.PathLike)
+_CONTENTS = (bytes, bytearray, memoryview)
+
+
+class decoder(operator):
+    """Make an operator of a function whose first input is encoded files: :class:`operator`, for paths and bytes, too."""
+
+    def __init__(self, *, name: str | None = None, kernel: Literal["own"] | None = "own", host_inputs: bool = False, fills: tuple[int, ...] = ()):
+        super().__init__(name=name, kernel=kernel, reads_values=True, host_inputs=host_inputs, fills=fills, converts=contents_of)
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, P], T]) -> OfFiles[P]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, P], tuple[T, T]]) -> PairOfFiles[P]: ...
+    def __call__(self, function: Any) -> Any:
+        """Return the operator, and register it."""
+        return super().__call__(function)
+
+
+def path_bytes(path: Any) -> Tensor:
+    """Return a path as the operators take it: its bytes in a Tensor."""
+    if isinstance(path, Tensor | np.ndarray | torch.Tensor):
+        return as_tensor(path)
+    name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return as_tensor(np.frombuffer(bytearray(os.fsencode(name)), np.uint8))
+
+
+def contents_of(data: Any) -> Tensor | Batch | None:
+    """Return the contents of a file that is given as a path, a URL or bytes, or of a list of files; None for everything else.
+
+    >>> contents_of(b"abc").torch().tolist()
+    [97, 98, 99]
+    >>> contents_of([b"abc", np.zeros(2, np.uint8)]).shape
+    [(3,), (2,)]
+    >>> contents_of([1, 2]) is None
+    True
+    """
+    if isinstance(data, _PATHS):
+        return read(path_bytes(data))
+    if isinstance(data, _CONTENTS):
+        return as_tensor(np.frombuffer(data, np.uint8))
+    if not isinstance(data, list | tuple) or not data or not all(isinstance(one, _FILES) for one in data):
+        return None
+    if all(isinstance(one, _PATHS) for one in data):
+        return read(batch([path_bytes(one) for one in data]))
+    return batch([contents_of(one) if isinstance(one, _PATHS + _CONTENTS) else as_tensor(one) for one in data])
+
+
+_FILES = (*_PATHS, *_CONTENTS, np.ndarray, torch.Tensor, Operand)
