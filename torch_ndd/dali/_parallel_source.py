@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._core.workers import when_gone
+from .._core.workers import when_gone_soon
 from . import types
 from ._graph import Operation, Step
 from ._sources import Group, InputOperation, Source
@@ -15,6 +15,9 @@ from ._worker_pool import Layout, WorkerPool
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
+
+
+_SECONDS_TO_END = 2.0  # `del pipe` waits so long for the workers; those that do not end in half a second are killed
 
 
 def parallel_group(title: str, source: Source | None, batch: bool, several: bool, given: Mapping[str, Any]) -> "ParallelGroup":
@@ -153,7 +156,8 @@ def _start(pipeline: "Pipeline", operations: list[Operation]) -> None:
     layouts = [group.layout(max(workers, 1), pipeline.max_batch_size) for group in groups]
     pool = WorkerPool([group.called() for group in groups], layouts, workers, pipeline.py_start_method, pipeline._arguments["py_callback_pickler"])
     pipeline.__dict__["_py_pool"] = pool
-    when_gone(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]))  # a source may refer to the pipeline
+    # References that are weak: a source may refer to the pipeline.
+    when_gone_soon(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]), _SECONDS_TO_END)
     for index, group in enumerate(groups):
         group.assigned(pool, index)
 

@@ -12,7 +12,7 @@ from .._core.rng import RNG
 from . import types
 from ._definition import do_not_convert, experimental, pipeline_def
 from ._executor import Executor
-from ._graph import Operation, default_name, definitions, reachable
+from ._graph import Operation, definitions, reachable
 from ._policies import OperatorConcurrency, StreamPolicy, checked_list, dtype_of, layout_of, ndim_of
 from ._running import Api, Running
 from .data_node import DataNode
@@ -377,8 +377,12 @@ class Pipeline(Running):
                     raise RuntimeError(f"Pipeline: the operator {one.name!r} was defined outside the pipeline scope, so that it has no checkpoint")
                 if one.pipeline is None and one.always_kept:
                     raise RuntimeError(f"{one.title}: Current Pipeline not set: define it inside the pipeline")
-                if not one.named and one.pipeline is not None:
-                    one.name = default_name(one.kind, self)
+                if one.of_pipeline:
+                    owner = "which is gone" if one.pipeline is None else repr(one.pipeline)
+                    raise RuntimeError(
+                        f"Pipeline: {one!r} was defined in another pipeline, {owner}, and is used in {self!r}. An operator belongs to one pipeline: "
+                        "define it in this one too"
+                    )
             if one.name in names:
                 raise RuntimeError(f"Pipeline: there are two operators with the name {one.name!r}")
             names.add(one.name)

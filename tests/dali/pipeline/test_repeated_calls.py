@@ -95,7 +95,7 @@ def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None
 )
 def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: dict[str, Any]) -> None:
     prepared, inputs = Prepared(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
-    size = {} if inputs else {"batch_size": 2}
+    size: dict[str, Any] = {} if inputs else {"batch_size": 2}
     for k in range(CALLS):
         made = prepared(inputs, {}, words=RNG(k).draw(7), **size)
         same(made, call(*inputs, rng=RNG(k), **constants, **size))
