@@ -21,7 +21,7 @@ from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from .repeated import Repeated
-from .replay import Launched, recording, repeatable
+from .replay import Drawn, Launched, recording, repeatable
 from .suggestions import similar
 from .tensor import Tensor, as_tensor, new_tensor
 from .traps import warn_of_planes
@@ -45,6 +45,8 @@ class Launch:
         mixes: Whether a sample of the result depends on other samples of the input.
         any_shape: Whether it would be the same for all ragged inputs of this type and layout with the same common extents, as long as no sample is
             empty, so that it can be repeated without the body.
+        drawn: For a random operator: what has made the first of ``args``, of the input's shapes (None if they are equal) and of the generator's
+            words. A call that is repeated without the body makes it anew; nothing else may follow from the words.
     """
 
     out: Batch | tuple[Batch, ...] | Callable[[Any], Batch]
@@ -55,6 +57,7 @@ class Launch:
     views: tuple[Batch, ...] = ()
     mixes: bool = False
     any_shape: bool = False
+    drawn: Drawn | None = None
     event: "torch.cuda.Event | None" = None
 
 
@@ -260,7 +263,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         if recording.launched is not None:
             plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
             plain = plain and target == CPU and repeatable(op)
-            recording.launched.append(Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape) if plain else None)
+            recording.launched.append(Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape, launch.drawn) if plain else None)
         pending = _run(op, call, target, buffers, () if first is None else first._sources)
     outs = launch.views or outs
     if target != CPU and target.type == "cuda" and not call.compiling:

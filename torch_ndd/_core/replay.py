@@ -23,6 +23,9 @@ _MOST = 1000  # plans; more of them come from arguments that change with each ca
 _MOST_ELEMENTS = 16  # of a tensor that is compared by value
 
 
+Drawn = Callable[[torch.Tensor | None, torch.Tensor], torch.Tensor]  # of the input's shapes and the generator's words
+
+
 class Launched(NamedTuple):
     """A kernel that an operator has launched. Of one with a single output nothing else than the kernel's arguments need be known."""
 
@@ -31,6 +34,7 @@ class Launched(NamedTuple):
     arguments: Sequence[Any]  # values and shapes of the inputs, arguments, values and shapes of the output
     layout: str | None  # of the output
     any_shape: bool  # of Launch
+    drawn: Drawn | None  # of Launch
 
 
 class Plan(NamedTuple):

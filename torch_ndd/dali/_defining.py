@@ -8,7 +8,7 @@ from typing import Any, cast
 from typing_extensions import Self
 
 from . import types
-from ._graph import Graph, Operation, current, default_name, definitions, reachable
+from ._graph import Graph, Operation, current, definitions, reachable
 from .data_node import DataNode, as_node
 
 
@@ -109,8 +109,12 @@ class Defining(Graph):
                     raise RuntimeError(f"Pipeline: the operator {one.name!r} was defined outside the pipeline scope, so that it has no checkpoint")
                 if one.pipeline is None and one.always_kept:
                     raise RuntimeError(f"{one.title}: Current Pipeline not set: define it inside the pipeline")
-                if not one.named and one.pipeline is not None:
-                    one.name = default_name(one.kind, self)
+                if one.of_pipeline:
+                    owner = "which is gone" if one.pipeline is None else repr(one.pipeline)
+                    raise RuntimeError(
+                        f"Pipeline: {one!r} was defined in another pipeline, {owner}, and is used in {self!r}. An operator belongs to one pipeline: "
+                        "define it in this one too"
+                    )
             if one.name in names:
                 raise RuntimeError(f"Pipeline: there are two operators with the name {one.name!r}")
             names.add(one.name)

@@ -172,6 +172,11 @@ class Operation:
         """The pipeline in whose definition the operation was made; None if there was none, or it is gone."""
         return None if self._pipeline is None else self._pipeline()
 
+    @property
+    def of_pipeline(self) -> bool:
+        """Whether the operation was made in the definition of a pipeline, which may be gone."""
+        return self._pipeline is not None
+
     def prepare(self, pipeline: "Graph") -> None:
         """Get ready to run in a pipeline. Called once, when it is built."""
 

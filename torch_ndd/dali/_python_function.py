@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .._core import workers
 from .._core.batch import Batch, as_batch
 from ._calls import device_of, has_nodes
 from ._errors import UnknownArgumentError
@@ -57,7 +58,9 @@ class FunctionOperation(Operation):
         if self.batch_processing:
             outputs = self._outputs(self._called(columns))
         else:
-            rows = [self._outputs(self._called([column[i] for column in columns]), i) for i in range(size)]
+            rows = [self._outputs(self._called([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
+            if workers.ending:
+                raise RuntimeError("the program ends")
             outputs = [[row[k] for row in rows] for k in range(len(self.outputs))]
         batches = [self._batch(one, k, size) for k, one in enumerate(outputs)]
         return on_device(batches, self._target)

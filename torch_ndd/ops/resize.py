@@ -304,20 +304,25 @@ def random_resized_crop(
     first, _ = spatial_axes(images._layout or "")
     height, width = _height_and_width("random_resized_crop", size)
     compiling = torch.compiler.is_compiling()
+    equal = torch.empty(0, dtype=torch.int64)  # shapes of images that are equal
     if images._shapes is None:
         extents = _extents(images, first, 2)
-        shapes = torch.tensor([extents], dtype=torch.int64).expand(images.batch_size, 2)
+        equal = torch.tensor([extents], dtype=torch.int64).expand(images.batch_size, 2)
         empty = not compiling and 0 in extents
     else:
-        shapes = images._shapes[:, first:] if first else images._shapes
-        empty = not compiling and not shapes.numpy()[:, :2].all()
+        empty = not compiling and not images._shapes[:, first : first + 2].numpy().all()
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
+
+    def windows(shapes: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:
+        sizes = equal if shapes is None else shapes[:, first:] if first else shapes
+        return random_crop_windows(sizes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
+
     words: Any = rng
-    windows = random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    return launch(out, [windows, *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first])
+    arguments = [windows(images._shapes, words), *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first]
+    return launch(out, arguments, any_shape=True, drawn=windows)
 
 
 def _resized(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that call the ``__getitem__`` of a data set, for data sets that hold the GIL."""
 
+import atexit
 import multiprocessing
 import os
 import pickle
@@ -10,6 +11,7 @@ import struct
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
@@ -25,6 +27,22 @@ from ._items import prepared
 
 _WATCHED = 0.5  # seconds between two looks whether the parent lives
 _PATIENCE = 2.0  # seconds for an idle process to end
+_PATIENCE_AT_EXIT = 0.5  # seconds for a process to end after SIGTERM
+
+_started: "weakref.WeakSet[Any]" = weakref.WeakSet()  # the processes of this one
+
+
+# Before the exit function of multiprocessing, which was registered earlier: that sends SIGTERM and waits without end, and a data set may ignore it.
+@atexit.register
+def _at_exit() -> None:
+    here = [one for one in _started if one._parent_pid == os.getpid() and one.is_alive()]
+    for one in here:
+        one.terminate()
+    end = time.monotonic() + _PATIENCE_AT_EXIT
+    for one in here:
+        one.join(max(0.0, end - time.monotonic()))
+        if one.is_alive():
+            one.kill()
 
 
 class RemoteError(Exception):
@@ -76,6 +94,7 @@ class Processes:
         process = self._context.Process(target=serve, args=arguments, daemon=True, name=f"torch_ndd worker {number}")
         try:
             process.start()
+            _started.add(process)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             ours.close()
             raise TypeError(

@@ -95,10 +95,39 @@ def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None
 )
 def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: dict[str, Any]) -> None:
     prepared, inputs = Prepared(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
-    size = {} if inputs else {"batch_size": 2}
+    size: dict[str, Any] = {} if inputs else {"batch_size": 2}
     for k in range(CALLS):
         made = prepared(inputs, {}, words=RNG(k).draw(7), **size)
         same(made, call(*inputs, rng=RNG(k), **constants, **size))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("constants", [{"size": [4, 4]}, {"size": 3, "random_area": 0.5, "random_aspect_ratio": [0.9, 1.1]}])
+def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, "random_resized_crop")
+    prepared = Prepared(OPERATORS["random_resized_crop"], constants)
+    results = []
+    for k in range(CALLS):
+        given = images(0, (9 + k, 8), (7, 20 - k)) if ragged else images(0, (9, 8), (9, 8))
+        given._fixed = (None, None, 3) if ragged else None
+        results.append(prepared([given], {}, words=RNG(k).draw(7)))
+        assert len(calls) == min(k + 1, 2)
+        same(results[-1], ndd.random_resized_crop(given, rng=RNG(k), **constants))
+        calls.pop()
+    assert len({one.torch().numpy().tobytes() for one in results[2:]}) > 1
+    empty = images(0, (0, 8), (7, 9))
+    empty._fixed = (None, None, 3)
+    with pytest.raises(RuntimeError, match="without pixels"):
+        prepared([empty], {}, words=RNG(0).draw(7))
+
+
+@pytest.mark.parametrize("layout", ["CHW", "FHWC"])
+def test_windows_of_other_layouts(layout: str) -> None:
+    shape = {"CHW": (3, 9, 8), "FHWC": (2, 9, 8, 3)}[layout]
+    given = ndd.batch(list(np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)), layout=layout)
+    prepared = Prepared(OPERATORS["random_resized_crop"], {"size": [4, 5]})
+    for k in range(CALLS):
+        same(prepared([given], {}, words=RNG(k).draw(7)), ndd.random_resized_crop(given, size=[4, 5], rng=RNG(k)))
 
 
 def test_arguments_that_the_body_reads() -> None:

@@ -120,24 +120,35 @@ class BaseIterator:
             raise StopIteration
         if self._epochs.ended():
             self._end()
-        outputs = self._outputs()
+        try:
+            outputs = self._outputs()
+        except StopIteration:
+            raise
+        except Exception:
+            self._epochs.step()  # the batch that failed counts: the readers have passed it
+            raise
         return [self._converted(one, kept) for one, kept in zip(outputs, self._epochs.step(), strict=False)]
 
     def _outputs(self) -> list[Any]:
         """Return the next outputs of each pipeline, and issue another iteration."""
         if not self._scheduled:
             self._schedule()
-        try:
-            outputs = []
-            for pipe in self._pipes:
+        outputs: list[Any] = []
+        failed: Exception | None = None
+        for pipe in self._pipes:
+            try:
                 with _used(pipe):
                     outputs.append(pipe.share_outputs())
-        except StopIteration:
-            self._end()
+            except StopIteration:
+                self._end()
+            except Exception as error:  # the other pipelines go on to the next iteration too
+                failed = failed or error
         for pipe in self._pipes:
             with _used(pipe):
                 pipe.release_outputs()
                 pipe.schedule_run()
+        if failed is not None:
+            raise failed
         if self._epochs.counts:
             sizes = [len(one) for of_pipe in outputs for one in of_pipe]
             if any(size != self.batch_size for size in sizes):

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad data: the type of the error, and what the runs after it give. Bad definitions are in the tests of what they define."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from _pipelines import Program, both, define, shown, sub
+
+import torch_ndd.dali as ours
+
+ONES = np.ones((2, 1), np.float32)
+INTS = np.ones((2, 1), np.int32)
+
+
+def tried(pipe: Any, runs: int) -> list[Any]:
+    """Return the first number of each run, or the name of its error."""
+    found: list[Any] = []
+    for _ in range(runs):
+        try:
+            found.append(float(pipe.run()[0].as_array().ravel()[0]))
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found
+
+
+def program(graph: Callable[[Any], Any], runs: int = 4, **arguments: Any) -> Program:
+    return lambda dali: tried(define(dali, lambda: graph(dali.fn), 2, **arguments), runs)
+
+
+def batches(fn: Any, *given: Any, **arguments: Any) -> Any:
+    return fn.external_source(source=[np.asarray(one) for one in given], **arguments)
+
+
+def failing(_: Any) -> Any:
+    raise LookupError("of the function")
+
+
+GRAPHS: dict[str, Callable[[Any], Any]] = {
+    "an input that is not fed": lambda fn: fn.external_source(name="x"),
+    "a slice outside of the samples of one iteration": lambda fn: fn.slice(
+        batches(fn, np.ones((2, 5)), np.ones((2, 2)), np.ones((2, 5)), np.ones((2, 5))), 0, 4, axes=[0]
+    ),
+    "division by zero": lambda fn: batches(fn, INTS, INTS) // batches(fn, INTS * 0, INTS),
+    "a batch that is too large": lambda fn: batches(fn, np.ones((3, 1)), ONES),
+    "a number": lambda fn: fn.external_source(lambda: 5),
+    "None": lambda fn: fn.external_source(lambda: None),
+    "text": lambda fn: fn.external_source(lambda: "abc"),
+    "lists of lists": lambda fn: fn.external_source(lambda: [[1, 2], [3]]),
+    "another type than before": lambda fn: batches(fn, INTS, ONES),
+    "other dimensions than before": lambda fn: batches(fn, ONES, ONES[..., None]),
+    "other dimensions than declared": lambda fn: batches(fn, ONES, ndim=3),
+    "a layout of another length": lambda fn: batches(fn, ONES, layout="HWC"),
+    "too few outputs of a source": lambda fn: tuple(fn.external_source(lambda: [ONES], num_outputs=2)),
+    "an index outside": lambda fn: batches(fn, ONES)[5],
+    "too many indices": lambda fn: batches(fn, ONES)[0, 0, 0],
+    "files that are no images": lambda fn: fn.decoders.image(batches(fn, *[np.zeros((2, 9), np.uint8)] * 2)),
+    "a Python function that raises": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=failing),
+    "a Python function of a number": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=lambda _: 1),
+    "too few outputs of a Python function": lambda fn: tuple(fn.python_function(batches(fn, ONES), function=lambda a: (a,), num_outputs=2)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_data(name: str) -> None:
+    both(program(GRAPHS[name]))
+
+
+@pytest.mark.parametrize(
+    "graph", [lambda fn: batches(fn, ONES, ONES), lambda fn: fn.slice(batches(fn, np.ones((2, 2)), np.ones((2, 5))), 0, 4, axes=[0])], ids=shown
+)
+def test_reset_after_the_end(graph: Callable[[Any], Any]) -> None:
+    def restarted(dali: Any) -> Any:
+        pipe = define(dali, lambda: dali.fn.external_source(lambda i: ONES * i if i < 2 else failing_end()), 2)
+        first = tried(pipe, 4)
+        pipe.reset()
+        return [*first, *tried(pipe, 4)]
+
+    def failing_end() -> Any:
+        raise StopIteration
+
+    both(restarted)
+    both(program(graph))
+
+
+def test_an_input_can_be_fed_after_the_error() -> None:
+    def fed(dali: Any) -> Any:
+        pipe = define(dali, lambda: dali.fn.external_source(name="x"), 2, prefetch_queue_depth=1)
+        found = tried(pipe, 2)
+        pipe.feed_input("x", ONES)
+        return [*found, *tried(pipe, 2)]
+
+    both(fed)
+
+
+@pytest.mark.parametrize("condition", [np.ones((2, 2), np.bool_), np.ones((2, 1), np.float32)], ids=["bool", "float"])
+def test_a_condition_that_is_no_scalar(condition: np.ndarray) -> None:
+    def conditional(dali: Any) -> Any:
+        @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None, enable_conditionals=True)
+        def graph() -> Any:
+            node = dali.fn.external_source(source=[condition] * 3)
+            if node:
+                made = node * 1
+            else:
+                made = node * 2
+            return made
+
+        return tried(graph(), 2)
+
+    both(conditional)
+
+
+def test_sources_of_different_batch_sizes() -> None:
+    """The next iteration has batches of one size again."""
+    pipe = define(ours, lambda: (batches(ours.fn, ONES, ONES * 2), batches(ours.fn, ONES[:1], ONES)), 2)
+    assert tried(pipe, 3) == ["RuntimeError", 2.0, "StopIteration"]
+
+
+# Iterators.
+
+
+def taken(pipe: Any, steps: int, **arguments: Any) -> list[Any]:
+    iterator = sub(ours, "plugin.pytorch").DALIGenericIterator([pipe], ["a"], **arguments)
+    found: list[Any] = []
+    for _ in range(steps):
+        try:
+            found.append(next(iterator)[0]["a"].flatten().tolist())
+        except (Exception, StopIteration) as error:
+            found.append(type(error).__name__)
+    return found
+
+
+def test_an_iterator_goes_on_after_the_error_of_a_source() -> None:
+    calls: list[int] = []
+
+    def source() -> np.ndarray:
+        calls.append(1)
+        if len(calls) == 4:
+            raise LookupError("mine")
+        if len(calls) > 6:
+            raise StopIteration
+        return np.full((2, 1), len(calls))
+
+    pipe = define(ours, lambda: ours.fn.external_source(source), 2)
+    assert taken(pipe, 8) == [[1, 1], [2, 2], [3, 3], "LookupError", [5, 5], [6, 6], "StopIteration", "StopIteration"]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_an_iterator_goes_on_after_the_error_of_an_operator(depth: int, tmp_path: Path) -> None:
+    """However many fail, and a batch that fails counts: the next epoch begins at its first sample."""
+    files = [tmp_path / str(k) for k in range(10)]
+    for k, one in enumerate(files):
+        one.write_bytes(bytes([k]))
+
+    def function(sample: np.ndarray) -> np.ndarray:
+        if sample[0] in (3, 5, 8):
+            raise ValueError("bad")
+        return sample
+
+    def graph() -> Any:
+        return ours.fn.python_function(ours.fn.readers.file(files=[str(one) for one in files], name="reader")[0], function=function)
+
+    epoch = [[0, 1], "RuntimeError", "RuntimeError", [6, 7], "RuntimeError", "StopIteration"]
+    assert taken(define(ours, graph, 2, prefetch_queue_depth=depth), 18, reader_name="reader", auto_reset=True) == epoch * 3

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ends with a pipeline, and with the program."""
+
+import contextlib
+import gc
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests._forks import Forks
+from torch_ndd.dali import Pipeline, fn
+
+
+@pytest.fixture(scope="module")
+def forks() -> Any:
+    with Forks("torch_ndd.dali") as made:
+        yield made
+
+
+def parallel(source: Any, workers: int = 2) -> Pipeline:
+    pipe = Pipeline(4, 1, py_num_workers=workers, prefetch_queue_depth=1)
+    with pipe:
+        pipe.set_outputs(fn.external_source(source, parallel=True, batch=False))
+    return pipe
+
+
+def alive(process: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, 0)
+        return True
+    return False
+
+
+def test_the_workers_have_ended_when_the_pipeline_is_gone() -> None:
+    pipe = parallel(lambda info: np.full(3, info.iteration))
+    for _ in range(3):
+        pipe.run()
+    workers = pipe.__dict__["_py_pool"].processes
+    assert all(map(alive, workers))
+    del pipe
+    assert not any(map(alive, workers))
+
+
+def test_so_have_those_of_a_pipeline_in_a_cycle() -> None:
+    pipe = parallel(lambda info: np.full(3, info.iteration))
+    pipe.run()
+    workers = pipe.__dict__["_py_pool"].processes
+    pipe.__dict__["itself"] = pipe
+    del pipe
+    gc.collect()
+    assert not any(map(alive, workers))
+
+
+def test_no_python_runs_in_the_finalizer() -> None:
+    """A Ctrl-C that is raised there would be lost."""
+    pipe = parallel(lambda info: np.full(3, info.iteration))
+    pipe.run()
+    lines: list[str] = []
+
+    def note(frame: Any, event: str, argument: object) -> Any:
+        if event == "line":
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        return note
+
+    before = sys.gettrace()
+    gc.collect()
+    gc.disable()
+    try:
+        sys.settrace(note)
+        del pipe
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    assert lines == []
+
+
+FUNCTION = """
+import atexit, time
+import numpy as np
+from torch_ndd.dali import Pipeline, fn
+calls = []
+
+def function():
+    calls.append(1)
+    time.sleep(0.02)
+    return np.zeros(1)
+
+pipe = Pipeline(8, 1, prefetch_queue_depth=20)
+with pipe:
+    pipe.set_outputs(fn.python_function(function=function))
+atexit.register(lambda: print(len(calls)))
+pipe.run()
+"""
+
+
+def test_iterations_that_were_issued_do_not_run_after_the_end_of_the_program(forks: Forks) -> None:
+    process = forks.run(FUNCTION)
+    assert process.wait(120) == 0, process.errors
+    assert process.errors == ""
+    assert 8 <= int(process.output) < 20 * 8
+
+
+DEAF = """
+import os, signal, sys, time
+import numpy as np
+import torch_ndd as ndd
+
+class Numbers:
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, k):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("worker", os.getpid(), flush=True)
+        if k >= 4:
+            time.sleep(1000)
+        return np.full(3, k)
+
+loader = ndd.DataLoader(Numbers(), batch_size=2, num_workers=1, multiprocessing_context="fork")
+for one in loader:
+    break
+print("ends", flush=True)
+"""
+
+
+def test_the_program_does_not_wait_for_loading_processes_that_ignore_signals(forks: Forks) -> None:
+    process = forks.run(DEAF)
+    process.wait_for("ends")
+    workers = {int(one) for one in process.output.split() if one.isdigit()}
+    assert workers
+    assert process.wait(120) == 0, process.errors
+    assert not any(map(alive, workers))
+
+
+def test_an_operator_of_another_pipeline_is_refused() -> None:
+    one, other = Pipeline(2, 1), Pipeline(2, 1)
+    with one:
+        node = fn.external_source(source=[np.zeros(2)], batch=False, cycle=True, name="of_one")
+        one.set_outputs(node + 1)
+    with other:
+        other.set_outputs(node + fn.constant(fdata=1.0))
+    with pytest.raises(RuntimeError, match=r"of_one.*another pipeline") as error:
+        other.build()
+    assert repr(one) in str(error.value)
+    assert repr(other) in str(error.value)
+    assert np.asarray(one.run()[0].as_array()).tolist() == [[1.0, 1.0]] * 2  # it can still be used
+
+
+def test_nor_may_that_pipeline_be_gone() -> None:
+    one, other = Pipeline(2, 1), Pipeline(2, 1)
+    with one:
+        node = fn.constant(fdata=1.0)
+    del one
+    with other:
+        other.set_outputs(node)
+    with pytest.raises(RuntimeError, match="another pipeline, which is gone"):
+        other.build()
