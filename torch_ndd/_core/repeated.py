@@ -132,6 +132,6 @@ def _template(
         else:
             continue
         arguments[place] = None
-    if {k for _, k in places} != {k for k, tensor in enumerate(tensors) if tensor is not None} or (words is not None and drawn is None):
-        return None  # something was computed of them
+    if {k for _, k in places} != {k for k, tensor in enumerate(tensors) if tensor is not None} or (words is None) != (drawn is None):
+        return None  # something was computed of them, or drawn otherwise
     return _Template(one.op.kernel, arguments, places, drawn, made._values.shape, made._values.dtype, made._layout, one.drawn)

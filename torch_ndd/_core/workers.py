@@ -2,9 +2,7 @@
 """Python threads: they end with the object they work for, and if the system refuses one, the work continues with fewer."""
 
 import contextvars
-import ctypes
 import os
-import select
 import threading
 import warnings
 import weakref
@@ -83,43 +81,6 @@ def when_gone(owner: Any, action: Callable[[], Any]) -> None:
     _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
 
-class _PollFd(ctypes.Structure):
-    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
-    owner: select.epoll  # of the descriptor
-
-
-# A weak reference hands itself over as a fourth argument, which poll does not look at. Unlike a wait in Python this one does not take a Ctrl-C away
-# from the program.
-_poll = ctypes.CDLL(None).poll
-_poll.argtypes = [ctypes.POINTER(_PollFd), ctypes.c_ulong, ctypes.c_int, ctypes.py_object]
-_waits: dict[int, "weakref.ref[Any]"] = {}  # by the epoll object that a destroyed object waits for
-_one = 0  # an eventfd that is always readable
-
-
-def when_gone_soon(owner: Any, action: Callable[[], Any], seconds: float) -> None:
-    """Do what :func:`when_gone` does; whoever drops the last reference to ``owner`` waits for the end of ``action``, at most ``seconds``."""
-    global _one
-    if not _one:
-        _one = os.eventfd(1, os.EFD_CLOEXEC)
-    done = select.epoll()
-    wanted = _PollFd(done.fileno(), select.POLLIN, 0)
-    wanted.owner = done
-    # First: of several weak references to an object, the latest is called first.
-    _waits[id(done)] = weakref.ref(owner, partial(_poll, ctypes.pointer(wanted), 1, round(seconds * 1000)))
-    when_gone(owner, partial(_ended, action, done))
-
-
-def _ended(action: Callable[[], Any], done: select.epoll) -> None:
-    try:
-        action()
-    finally:
-        done.register(_one, select.EPOLLIN)
-        _waits.pop(id(done), None)
-
-
-os.register_at_fork(after_in_child=_waits.clear)  # a child does not run the actions
-
-
 class Workers(ThreadPoolExecutor):
     """Threads for ``owner``, which end with it, or with a ``with`` block. Their work sees the context variables of the submitting thread.
 
@@ -174,7 +135,6 @@ _owned: WeakValues[Workers] = WeakValues()  # by id
 def _end_of_program() -> None:
     global ending
     ending = True
-    _waits.clear()  # the thread that runs the actions ends too
     for one in _owned:
         one.shutdown(wait=False, cancel_futures=True)
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from .._core.workers import when_gone_soon
+from .._core.workers import when_gone
 from . import types
 from ._graph import Graph, Operation, Step
 from ._sources import Group, InputOperation, Source
 from ._worker import Called
 from ._worker_pool import Layout, WorkerPool
-
-_SECONDS_TO_END = 2.0  # `del pipe` waits so long for the workers; those that do not end in half a second are killed
 
 
 def parallel_group(title: str, source: Source | None, batch: bool, several: bool, given: Mapping[str, Any]) -> "ParallelGroup":
@@ -152,8 +150,7 @@ def _start(pipeline: Graph, operations: list[Operation]) -> None:
     layouts = [group.layout(max(workers, 1), pipeline.max_batch_size) for group in groups]
     pool = WorkerPool([group.called() for group in groups], layouts, workers, pipeline.py_start_method, pipeline._arguments["py_callback_pickler"])
     pipeline.__dict__["_py_pool"] = pool
-    # References that are weak: a source may refer to the pipeline.
-    when_gone_soon(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]), _SECONDS_TO_END)
+    when_gone(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]))  # a source may refer to the pipeline
     for index, group in enumerate(groups):
         group.assigned(pool, index)
 

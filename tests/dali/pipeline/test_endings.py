@@ -4,13 +4,14 @@
 import contextlib
 import gc
 import os
-import sys
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests._forks import Forks
+from torch_ndd import EvalContext
 from torch_ndd.dali import Pipeline, fn
 
 
@@ -34,47 +35,41 @@ def alive(process: int) -> bool:
     return False
 
 
-def test_the_workers_have_ended_when_the_pipeline_is_gone() -> None:
+def ends(process: int, seconds: float = 30.0) -> bool:
+    """Return whether a process ends in this time."""
+    last = time.monotonic() + seconds
+    while alive(process) and time.monotonic() < last:
+        time.sleep(0.01)
+    return not alive(process)
+
+
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_the_workers_end_when_the_pipeline_is_gone(in_a_cycle: bool) -> None:
     pipe = parallel(lambda info: np.full(3, info.iteration))
     for _ in range(3):
         pipe.run()
     workers = pipe.__dict__["_py_pool"].processes
     assert all(map(alive, workers))
-    del pipe
-    assert not any(map(alive, workers))
-
-
-def test_so_have_those_of_a_pipeline_in_a_cycle() -> None:
-    pipe = parallel(lambda info: np.full(3, info.iteration))
-    pipe.run()
-    workers = pipe.__dict__["_py_pool"].processes
-    pipe.__dict__["itself"] = pipe
+    if in_a_cycle:
+        pipe.__dict__["itself"] = pipe
     del pipe
     gc.collect()
-    assert not any(map(alive, workers))
+    assert all(map(ends, workers))
 
 
-def test_no_python_runs_in_the_finalizer() -> None:
-    """A Ctrl-C that is raised there would be lost."""
-    pipe = parallel(lambda info: np.full(3, info.iteration))
-    pipe.run()
-    lines: list[str] = []
+def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(context: EvalContext) -> EvalContext:
+        raise RuntimeError("the device is gone")
 
-    def note(frame: Any, event: str, argument: object) -> Any:
-        if event == "line":
-            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        return note
-
-    before = sys.gettrace()
-    gc.collect()
-    gc.disable()
-    try:
-        sys.settrace(note)
-        del pipe
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    assert lines == []
+    pipe = Pipeline(4, 1)
+    with pipe:
+        pipe.set_outputs(fn.random.uniform(range=[0, 1]))
+    pipe.build()
+    monkeypatch.setattr(EvalContext, "__enter__", refuse)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        pipe.run()
+    monkeypatch.undo()
+    assert pipe.run()[0].shape() == [()] * 4
 
 
 FUNCTION = """
