@@ -185,9 +185,9 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
   launch(samples);
 }
 
-// Depth first, by a pass through memory; then height and width by tiles, in one launch, or by a pass each.
-void mix(const char* op, std::vector<Job>& jobs, DType in, DType out) {
-  const bool deep = !std::all_of(jobs.begin(), jobs.end(), [](const Job& job) { return is_kept(job.axes[0]); });
+// If the depth is resampled (`deep`), it comes first, by a pass through memory; then height and width by tiles, in one launch, or by a pass each.
+void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DType out) {
+  if (jobs.empty()) return;
   const DType between = deep ? DType::float32 : in;
   std::vector<TiledSample> tiles;
   std::vector<PassSample> depth, height, width;
@@ -260,8 +260,13 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
       made.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
     return launch_by_torch_rule(op, made);
   }
-  if (nearest) copy_nearest(jobs, in.item_bytes());
-  else mix(op, jobs, in.dtype(), out.dtype());
+  if (nearest) {
+    copy_nearest(jobs, in.item_bytes());
+  } else {  // apart, because they round differently, and a sample is the same in every batch
+    const auto deep = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return is_kept(job.axes[0]); });
+    mix(op, {jobs.begin(), deep}, false, in.dtype(), out.dtype());
+    mix(op, {deep, jobs.end()}, true, in.dtype(), out.dtype());
+  }
   check_launch(op);
 }
 
