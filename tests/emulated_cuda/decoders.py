@@ -73,7 +73,9 @@ def build(cpu_build: Path, work: Path) -> None:
         "decoders/gpu_pixels.cu.cpp.o",
     )
     others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
-    link = ["-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", "-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
+    jpeg = [one for one in inputs if Path(one).name.startswith("libjpeg.") and not one.endswith(".o")]
+    link = ["-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,libjpeg.a", *jpeg, "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
+    link += ["-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
     subprocess.run(["g++", "-shared", "-o", str(work / "_C.so"), *others, *map(str, objects), *link], check=True)
 
 
