@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One call of an operator, from its arguments to its results."""
 
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,17 +13,17 @@ from .arguments import Call, Role, plain, prepared
 from .batch import Batch, new_batch
 from .cuda_work import decode_work, on_decode_stream, on_stream, stream_work
 from .definition import Operator, Packed
-from .device import DeviceLike, torch_device
+from .device import DeviceLike
 from .dispatch import submit
 from .graph_results import result
+from .inputs import as_input, batched, check_on_host, set_batch_size, target_device, with_layout
 from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
 from .suggestions import similar
-from .tensor import Tensor, as_tensor, new_tensor
-from .traps import warn_of_planes
+from .tensor import Tensor, new_tensor
 
 TAIL = ("batch_size", "device")  # parameters that every operator has
 
@@ -144,7 +143,7 @@ def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any
 
 def _placed(op: Operator, call: Call, values: Sequence[Operand | None], given: dict[str, Any], device: DeviceLike | None) -> Any:
     """Run the call on the device of its inputs, or on the given one."""
-    target = _target_device(op.name, values, device)
+    target = target_device(op.name, values, device)
     if target == CPU or target.type != "cuda" or call.compiling:
         return _results(op, call, values, given, target)
     if op.options.host_inputs:
@@ -158,7 +157,7 @@ def _placed(op: Operator, call: Call, values: Sequence[Operand | None], given: d
 def planned(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tuple[Call, list[Batch | None], Launch]:
     """Return what a call would launch, without running it: the call, the inputs as the body sees them, and the body's result."""
     call, values, given, device = _bound(op, inputs, given)
-    batches, launch = _body(op, call, values, given, _target_device(op.name, values, device), copies=False)
+    batches, launch = _body(op, call, values, given, target_device(op.name, values, device), copies=False)
     assert isinstance(launch, Launch)
     _outputs(launch, call)
     return call, batches, launch
@@ -184,7 +183,7 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
     converts = op.options.converts
     if converts is not None and not isinstance(inputs[0], Operand) and (converted := converts(inputs[0])) is not None:
         inputs = (converted, *inputs[1:])
-    values = [one if isinstance(one, Operand) else _as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
+    values = [one if isinstance(one, Operand) else as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
     for k, value in enumerate(values):
         if isinstance(value, Batch):
             call.join(value, k)
@@ -192,7 +191,7 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
         if isinstance(value, Batch):
             call.join(value, key)
     if batch_size is not None:
-        _set_batch_size(call, batch_size)
+        set_batch_size(call, batch_size)
     return call, values, given, device
 
 
@@ -207,12 +206,12 @@ def _body(
                 value._ready()
     place = CPU if options.host_inputs else target
     if options.host_inputs:
-        _check_on_host(op, values)
-    batches = [None if value is None else _as_batch(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
+        check_on_host(op, values)
+    batches = [None if value is None else batched(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
     if options.layouts is not None and batches and batches[0] is not None:
-        batches[0] = _with_layout(op.name, options.layouts, batches[0])
+        batches[0] = with_layout(op.name, options.layouts, batches[0])
         if op.variadic:
-            batches[1:] = [_with_layout(op.name, options.layouts, one) for one in batches[1:] if one is not None]
+            batches[1:] = [with_layout(op.name, options.layouts, one) for one in batches[1:] if one is not None]
     call.per_frame = options.per_frame
     arguments = _prepare(op, call, given, _count_frames(op, call, batches) or options.per_frame)
     if not op.inputs or not op.required:
@@ -400,104 +399,19 @@ def _single(out: Batch) -> Tensor:
     return made
 
 
-def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | None:
-    if value is None:
-        if required:
-            raise TypeError(f"{op}: input {position} must be a Tensor, a Batch or an array, got None")
-        return None
-    try:
-        return as_tensor(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise type(error)(f"{op}: input {position}: {error}") from None
-
-
-def _set_batch_size(call: Call, batch_size: Any) -> None:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral):
-        raise TypeError(f"{call.name}: batch_size must be an int, got {batch_size!r}")
-    if batch_size < 0:
-        raise ValueError(f"{call.name}: batch_size must not be negative, got {batch_size}")
-    native.check_samples(call.name, int(batch_size))
-    if call.is_batch and call.batch_size != batch_size:
-        raise ValueError(f"{call.name}: batch_size={batch_size}, but a Batch of {call.batch_size} samples was given: Inconsistent batch size")
-    call.is_batch, call.batch_size = True, int(batch_size)
-
-
-def _check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
-    for value in values:
-        if value is not None and value._values.device != CPU:
-            raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value._values.device}")
-
-
-def _target_device(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
-    if device is not None:
-        try:
-            target = torch_device(device)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise type(error)(f"{op}: {error}") from None
-        return target
-    target = CPU
-    for value in values:
-        if value is not None and value._values.device != CPU:
-            if target != CPU and value._values.device != target:
-                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value._values.device}; move one with .gpu(index)")
-            target = value._values.device
-    return target
-
-
-def _as_batch(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
-    """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
-    call.external = call.external or value._external
-    if value._values.device != target:
-        value = value.to_device(target)  # type: ignore[attr-defined]
-    if call.compiling and value._pending is not None:
-        value = value._settled()
-    call.read(value)
-    if isinstance(value, Batch):
-        return value
-    values = value._values
-    if call.is_batch:
-        value._ready()
-        made = new_batch(_repeated(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
-    else:
-        made = new_batch(values[None], None, value._layout)
-    made._sources = tuple(value._sources) * call.batch_size
-    made._pending = value._pending
-    return made
-
-
-def _repeated(call: Call, values: torch.Tensor) -> torch.Tensor:
-    try:
-        return native.empty((call.batch_size, *values.shape), values.dtype, values.device).copy_(values)
-    except MemoryError as error:
-        raise MemoryError(f"{call.name}: {error}") from None
-
-
-def _with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
-    if value._layout is not None:
-        if value._layout not in layouts:
-            raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
-        return value
-    layout = next((one for one in layouts if len(one) == value.ndim), None)
-    if layout is None:
-        raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
-    if layout == "HWC":
-        warn_of_planes(op, value)
-    return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
-
-
 def given_batches(
     name: str, inputs: Sequence[Any], given: Mapping[str, Any], batch_size: int | None, device: DeviceLike | None
 ) -> tuple[Call, list[Batch], torch.device]:
     """Return the call of an operator that has no body, its inputs as batches of one size on one device, and the device."""
     call = Call(name)
-    values = [one if isinstance(one, Operand) else _as_input(name, k, one, True) for k, one in enumerate(inputs)]
+    values = [one if isinstance(one, Operand) else as_input(name, k, one, True) for k, one in enumerate(inputs)]
     for key, value in (*enumerate(values), *given.items()):
         if isinstance(value, Batch):
             call.join(value, key)
     if batch_size is not None:
-        _set_batch_size(call, batch_size)
-    target = _target_device(name, values, device)
-    return call, [_as_batch(call, value, target, False) for value in values if value is not None], target
+        set_batch_size(call, batch_size)
+    target = target_device(name, values, device)
+    return call, [batched(call, value, target, False) for value in values if value is not None], target
 
 
 def delivered(call: Call, results: Sequence[Batch]) -> Any:
