@@ -273,6 +273,14 @@ class Epochs(torch.utils.data.Sampler[int]):
         return iter([(k + self.epoch) % 6 for k in range(4)])
 
 
+@pytest.mark.parametrize("given", [{"sampler": np.arange(3)}, {"sampler": torch.arange(3)}, {"timeout": np.ones(2)}])
+def test_arrays_are_no_defaults(given: dict[str, Any]) -> None:
+    name = next(iter(given))
+    for source in (ndd.ExternalSource(lambda: np.zeros(3)), ndd.readers.File(files=[__file__])):
+        with pytest.raises(TypeError, match=f"DataLoader: {name}"):
+            ndd.DataLoader(source, batch_size=2, **given)
+
+
 def test_samplers() -> None:
     loader = ndd.DataLoader(Squares(6), batch_size=3, sampler=Epochs())
     assert [[x.tolist() for x, _ in loader] for _ in range(2)] == [[[0, 1, 2], [3]], [[1, 2, 3], [4]]]

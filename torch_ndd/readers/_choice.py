@@ -47,7 +47,14 @@ _ELSEWHERE = {
     "timeout": "an item that takes long is waited for; readers of URLs have url_max_seconds",
     "worker_init_fn": "there are no worker processes by default; prepare what __getitem__ needs in the data set",
 }
-_UNSET = (None, 0, "", False)
+_UNSET = (None, 0, "", False)  # defaults of torch's arguments
+
+
+def _is_set(value: Any) -> bool:
+    """Return whether an argument has another value than its default; an array compares by element."""
+    return not (value is None or (isinstance(value, bool | int | float | str) and value in _UNSET))
+
+
 _OF_READERS = {
     "shuffle": "the reader has the order: readers.File(..., random_shuffle=True)",
     "sampler": "the reader has the order: random_shuffle, shard_id and num_shards, or its list of files",
@@ -65,7 +72,7 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
     """
     for name, value in options.items():
         if name in _ELSEWHERE:
-            if value not in ((True,) if name == "in_order" else _UNSET):
+            if value is not True if name == "in_order" else _is_set(value):
                 raise TypeError(f"DataLoader: {name}: {_ELSEWHERE[name]}")
         elif name not in _OPTIONS:
             raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}")
@@ -86,7 +93,7 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
 def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Reader:
     shuffles = reader._random_shuffle or reader._shuffle_after_epoch
     for name, value in given.of_data_sets().items():
-        if value in _UNSET if name != "shuffle" else value is None or bool(value) == shuffles:
+        if not _is_set(value) if name != "shuffle" else value is None or bool(value) == shuffles:
             continue
         raise TypeError(f"DataLoader: {name}: {_OF_READERS[name]}")
     for name in options:
@@ -96,7 +103,7 @@ def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Read
 
 def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
     for name, value in given.items():
-        if value not in _UNSET:
+        if _is_set(value):
             raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
 
 
