@@ -131,7 +131,7 @@ def test_the_doctor_names_the_release_and_what_to_install(monkeypatch: pytest.Mo
     report = ndd.doctor()
     jpeg, jpeg2000 = missing(report)["a known nvidia-nvimgcodec-cu13"], missing(report)["a known pylibjpeg-openjpeg"]
     sound = missing(report)["a known soundfile"]
-    assert jpeg[0].startswith(f"{report['codecs']['JPEG']} runs as it is: a damaged JPEG can cost")
+    assert jpeg[0].startswith(f"{report['codecs']['JPEG']} runs as it is: a damaged JPEG can leak")
     assert jpeg2000[0] == f"{report['codecs']['JPEG 2000']} runs as it is: it prints about some damaged images"
     assert "nvidia-nvimgcodec-cu13==0.9.0.20" in jpeg[1]
     assert "pylibjpeg-openjpeg==2.6.0" in jpeg2000[1]

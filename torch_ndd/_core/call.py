@@ -16,7 +16,7 @@ from .definition import Operator, Packed
 from .device import DeviceLike
 from .dispatch import submit
 from .graph_results import result
-from .inputs import as_input, batched, check_on_host, set_batch_size, target_device, with_layout
+from .inputs import as_input, batched, check_on_host, converted, set_batch_size, target_device, with_layout
 from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
@@ -180,9 +180,8 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
         if given.get(key) is None:
             raise TypeError(f"{op.name}() needs the argument {key!r}")
     call = Call(op.name)
-    converts = op.options.converts
-    if converts is not None and not isinstance(inputs[0], Operand) and (converted := converts(inputs[0])) is not None:
-        inputs = (converted, *inputs[1:])
+    if op.options.converts is not None and not isinstance(inputs[0], Operand):
+        inputs = (converted(op, inputs[0]), *inputs[1:])
     values = [one if isinstance(one, Operand) else as_input(op.name, k, one, k < op.required or op.variadic) for k, one in enumerate(inputs)]
     for k, value in enumerate(values):
         if isinstance(value, Batch):

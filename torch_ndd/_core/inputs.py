@@ -30,6 +30,16 @@ def as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Non
         raise type(error)(f"{op}: input {position}: {error}") from None
 
 
+def converted(op: Operator, value: Any) -> Any:
+    """Return what an operator makes of a first input that is neither a Tensor nor a Batch: a file of its path."""
+    assert op.options.converts is not None
+    try:
+        made = op.options.converts(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op.name}: input 0: {error}") from None
+    return value if made is None else made
+
+
 def set_batch_size(call: Call, batch_size: Any) -> None:
     """Make the call one on a batch of this size."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral):
