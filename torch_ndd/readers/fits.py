@@ -17,6 +17,7 @@ from .._core.device import DeviceLike
 from ..io._urls import read_all
 from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
+from ._fits_codecs import image_of
 from ._fits_headers import check_headers
 from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
@@ -125,7 +126,7 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
         unit = file[part - 1]  # len(file) reads to the end, and a file that changes meanwhile may have none: astropy then reads HDUs forever
     except IndexError:
         raise ValueError(f"there is no HDU {part}, only {len(file)}") from None
-    data = unit.data if unit.is_image else None
+    data = image_of(unit) if unit.is_image else None
     if data is None:
         raise ValueError(f"HDU {part} holds no image")
     values = torch.from_numpy(np.require(data, data.dtype.newbyteorder("="), ["C", "O", "W"]))
