@@ -359,10 +359,46 @@ void handed_over() {
   ++progress;
 }
 
+// Somebody waits for an operation when a later call, which stays held, takes over its formula: who waits must see to that call as well.
+void computed_meanwhile() {
+  Scheduler scheduler(1);
+  const PoolPtr pool = std::make_shared<Pool>(1);
+  const auto make = [&](const OperationPtr& reads, bool external) {
+    auto operation = std::make_shared<Operation>();
+    operation->id = scheduler.next_id();
+    operation->op = "work";
+    operation->pool = pool;
+    operation->samples = 1;
+    operation->external = external;
+    operation->work = [](int64_t) {};
+    if (reads) {
+      operation->formula = std::make_shared<Formula>();
+      operation->result = operation.get();
+      const bool computes = scheduler.formula(*reads, {{reads, Dependency::same_sample}}) != nullptr;
+      scheduler.connect(operation, {{reads, Dependency::same_sample}}, {computes ? reads->result : nullptr});
+    }
+    return operation;
+  };
+  const OperationPtr external = make(nullptr, true);
+  scheduler.submit(external);
+  const OperationPtr first = make(external, false);
+  scheduler.submit(first);
+  std::thread waiting([&] { scheduler.wait(first); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until it sleeps
+  const OperationPtr second = make(first, false);
+  if (second->fused_reads != 1) give_up("a formula that has not begun is not taken over");
+  scheduler.report(external, 0, 1, false, nullptr, std::chrono::nanoseconds(1));
+  waiting.join();
+  if (!scheduler.done(second)) give_up("a wait ended before the call that computes the formula");
+  scheduler.stop();
+  ++progress;
+}
+
 }  // namespace
 
 void check(int threads, uint64_t seed, double length) {
   handed_over();
+  computed_meanwhile();
   Check one(threads, seed);
   describe = [&] { return one.state(); };
   one.run(length);

@@ -384,15 +384,21 @@ bool Scheduler::wait(const OperationPtr& operation, Time end) {
   if (settled(*operation)) return true;
   operation->hurried = true;
   if (operation->state == Operation::held) submit_locked(operation);
-  for (const auto& one : std::vector<std::weak_ptr<Operation>>(operation->fused_into)) {
-    if (const OperationPtr alive = one.lock(); alive && alive->state == Operation::held) submit_locked(alive);
-  }
   while (!settled(*operation) && std::chrono::steady_clock::now() < end) {
+    submit_readers_in_its_place(*operation);
     if (!run_some(lock, operation->pool.get(), operation->id)) wait_for_change(lock, *operation->pool, end);
   }
   const bool done = settled(*operation);
   let_go(lock, 1);  // a worker may have left the rest to this helper
   return done;
+}
+
+// Queues the held calls that compute the formula of the operation. A call may become one of them while somebody waits for the operation, and nobody may ask
+// for the call's own result.
+void Scheduler::submit_readers_in_its_place(const Operation& operation) {
+  for (size_t k = 0; k < operation.fused_into.size(); ++k) {
+    if (const OperationPtr alive = operation.fused_into[k].lock(); alive && alive->state == Operation::held) submit_locked(alive);
+  }
 }
 
 bool Scheduler::settled(const Operation& operation) const {

@@ -119,6 +119,7 @@ class Scheduler {
   bool settled(const Operation& operation) const;
   void submit_locked(const OperationPtr& operation);
   void submit_due();
+  void submit_readers_in_its_place(const Operation& operation);
   void enqueue(const OperationPtr& operation);
   void set_ready(const OperationPtr& operation, int64_t chunk);
   Pool* next_pool(const Pool* waiting) const;
