@@ -337,6 +337,13 @@ def test_devices() -> None:
             batch.gpu()
 
 
+def test_truth_is_ambiguous() -> None:
+    batch = ndd.as_batch([1, 2])
+    for use in (lambda: bool(batch), lambda: batch == batch or 1, lambda: 0 < batch < 5, lambda: [batch].index(ndd.as_batch([1, 2]))):
+        with pytest.raises(ValueError, match="each sample has its own"):
+            use()
+
+
 def test_attributes_a_batch_lacks() -> None:
     batch = ndd.batch([[1], [2]])
     for wrong in (len, hash, lambda b: b[0]):

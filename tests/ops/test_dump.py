@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``dump_image``: the contents of the files."""
 
-import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,13 @@ from torch_ndd import dump_image
 
 def dumped(*inputs: Any, **args: Any) -> Any:
     """Call the operator in a temporary folder."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        return dump_image(*inputs, **args)
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            return dump_image(*inputs, **args)
+        finally:
+            os.chdir(before)
 
 
 CASES = [

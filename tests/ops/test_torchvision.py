@@ -130,7 +130,7 @@ def has_lanczos() -> bool:
     """Return whether torch has the filter: 2.11 does not."""
     try:
         torch.nn.functional.interpolate(torch.zeros(1, 1, 4, 4), (2, 2), mode="lanczos", antialias=True)
-    except NotImplementedError:
+    except (NotImplementedError, ValueError):
         return False
     return True
 

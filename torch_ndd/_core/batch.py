@@ -170,6 +170,13 @@ class Batch(SampleBuffer):
             return made
         return self
 
+    def __bool__(self) -> bool:
+        # Without this `if batch == other:` and `0 < batch < 5` would hold for every batch.
+        raise ValueError(
+            "The truth value of a Batch is ambiguous: each sample has its own. Write (batch > 0).torch().any() or .all(), or batch.batch_size > 0 "
+            "to see whether there are samples"
+        )
+
     def __iter__(self) -> Iterator[Tensor]:
         return (self._nth(i) for i in range(self.batch_size))
 

@@ -277,7 +277,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
 def _buffers(op: Operator, batches: Sequence[Batch | None]) -> list[Any]:
     """Return the inputs as the kernel takes them: values and shapes of each."""
     if op.variadic:
-        return [[b and b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
+        return [[None if b is None else b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
     buffers: list[Any] = []
     for one in batches:
         buffers += (None, None) if one is None else (one._values, one._shapes)
@@ -301,7 +301,7 @@ def _by_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Batc
             return None
         inputs: list[Any] = [Packed(first._values, first._shapes)]
     else:
-        inputs = [b and b._values for b in batches]
+        inputs = [None if b is None else b._values for b in batches]
     arguments = [_number_of(call, one) for one in launch.args]
     made = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outs[0].dtype)
     return made if made is None or ragged else result(made)

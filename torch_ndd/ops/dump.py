@@ -36,12 +36,14 @@ def dump_image(
     Raises:
         RuntimeError: images of another type or shape, another layout, a file that cannot be written.
 
-    >>> import contextlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-    ...     dump_image(torch.zeros(4, 5, 3, dtype=torch.uint8), suffix="black").shape
-    ...     [path.name for path in Path.cwd().iterdir()]
+    >>> import os, tempfile
+    >>> before = os.getcwd()
+    >>> os.chdir(tempfile.mkdtemp())
+    >>> dump_image(torch.zeros(4, 5, 3, dtype=torch.uint8), suffix="black").shape
     (4, 5, 3)
+    >>> os.listdir()
     ['0-black-0.ppm']
+    >>> os.chdir(before)
     """
     op = "dump_image"
     images: Batch = input  # type: ignore[assignment]
