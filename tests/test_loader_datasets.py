@@ -397,7 +397,7 @@ def test_nothing_stays_behind(context: str) -> None:
     before, threads = children(), threading.active_count()
     loader = ndd.DataLoader(Squares(30), batch_size=2, multiprocessing_context=context, num_workers=2)
     list(islice(iter(loader), 2))
-    started = {process.pid for process, _ in loader.reader._processes._running.values()}  # type: ignore[union-attr]
+    started = {process.pid for process, _ in loader.reader._processes._group.running.values()}  # type: ignore[union-attr]
     assert len(started - before) == 2
     assert started <= children()
     del loader
@@ -420,7 +420,7 @@ if __name__ == "__main__":
         loader.prefetch = 1
         loader.reader._pool(), loader._thread()
         loop._submit(loader)
-    print(*[process.pid for process, _ in loader.reader._processes._running.values()], flush=True)
+    print(*[process.pid for process, _ in loader.reader._processes._group.running.values()], flush=True)
     time.sleep(100)
 """
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker processes of a pipeline's parallel sources, as the parent sees them."""
 
-import atexit
 import contextlib
 import gc
 import multiprocessing
@@ -41,12 +40,14 @@ os.register_at_fork(after_in_child=_in_child)
 _pools: "WeakValues[WorkerPool]" = WeakValues()  # by id
 
 
-# Before the exit function of multiprocessing, which was registered earlier: that sends SIGTERM and waits without end, and a worker may ignore the
-# signal, by a handler of its source or because it was forked within a lock.
-@atexit.register
-def _at_exit() -> None:
+# Before the interpreter joins threads, which may wait for a worker, and before the exit function of multiprocessing, which sends SIGTERM and waits
+# without end: a worker may ignore the signal, by a handler of its source or because it was forked within a lock.
+def _end_of_program() -> None:
     for one in _pools:
         one.close()
+
+
+threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
 
 
 class Layout(NamedTuple):

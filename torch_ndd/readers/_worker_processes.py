@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that call the ``__getitem__`` of a data set, for data sets that hold the GIL."""
 
-import atexit
 import multiprocessing
 import os
 import pickle
@@ -13,7 +12,6 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from io import BytesIO
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -29,20 +27,7 @@ _WATCHED = 0.5  # seconds between two looks whether the parent lives
 _PATIENCE = 2.0  # seconds for an idle process to end
 _PATIENCE_AT_EXIT = 0.5  # seconds for a process to end after SIGTERM
 
-_started: "weakref.WeakSet[Any]" = weakref.WeakSet()  # the processes of this one
-
-
-# Before the exit function of multiprocessing, which was registered earlier: that sends SIGTERM and waits without end, and a data set may ignore it.
-@atexit.register
-def _at_exit() -> None:
-    here = [one for one in _started if one._parent_pid == os.getpid() and one.is_alive()]
-    for one in here:
-        one.terminate()
-    end = time.monotonic() + _PATIENCE_AT_EXIT
-    for one in here:
-        one.join(max(0.0, end - time.monotonic()))
-        if one.is_alive():
-            one.kill()
+_ENDED = "its worker processes have ended"
 
 
 class RemoteError(Exception):
@@ -51,6 +36,60 @@ class RemoteError(Exception):
 
 class WorkerFailure(Exception):
     """An item that a worker process could not deliver."""
+
+
+class _Group:
+    """The processes of one :class:`Processes`, without a reference to it."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, tuple[Any, Connection]] = {}
+        self.ended = False  # none is started any more
+        self.lock = threading.Lock()
+        self.parent = os.getpid()
+
+    def stop(self) -> list[Any]:
+        """Start no further process, and close the connections: idle processes end by themselves. Return all processes."""
+        if self.parent != os.getpid():  # a fork has neither the processes nor the lock
+            return []
+        with self.lock:
+            self.ended = True
+            stopped = list(self.running.values())
+            self.running.clear()
+        for _, connection in stopped:
+            connection.close()
+        return [process for process, _ in stopped]
+
+    def end(self) -> None:
+        _kill(self.stop(), _PATIENCE)
+
+    def end_aside(self) -> None:
+        """End processes without waiting for them: many loaders may be dropped at once."""
+        threading.Thread(target=self.end, daemon=True, name="torch_ndd end of workers").start()
+
+
+_groups: "weakref.WeakSet[_Group]" = weakref.WeakSet()
+
+
+def _kill(processes: Sequence[Any], patience: float) -> None:
+    """End processes that do not end by themselves."""
+    end = time.monotonic() + patience
+    for process in processes:
+        process.join(max(0.0, end - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+# Before the interpreter joins threads, which may wait for an item, and before the exit function of multiprocessing, which sends SIGTERM and waits
+# without end: a data set may ignore it.
+def _end_of_program() -> None:
+    stopped = [process for group in list(_groups) for process in group.stop()]
+    for process in stopped:
+        process.terminate()
+    _kill(stopped, _PATIENCE_AT_EXIT)
+
+
+threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
 
 
 class Processes:
@@ -71,30 +110,29 @@ class Processes:
         self._context: Any = multiprocessing.get_context(context) if isinstance(context, str) else context
         self._dataset, self._raw = dataset, raw
         self._seed = int.from_bytes(os.urandom(4), "little")
-        self._running: dict[int, tuple[Any, Connection]] = {}
+        self._group = _Group()
+        _groups.add(self._group)
         self._idle: SimpleQueue[int] = SimpleQueue()
         self._served: set[int] = set()  # processes that have begun to serve
         self._failed: str | None = None
-        self._lock = threading.Lock()
         try:
             for number in range(count):
                 self._start(number)
                 self._idle.put(number)
         except BaseException:
-            _end(self._running)
+            self._group.end()
             raise
-        when_gone(owner, partial(_end_aside, self._running))
+        when_gone(owner, self._group.end_aside)
 
     def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()
         forked = self._context.get_start_method() == "fork"
         # A forked child inherits the ends of the others: while it holds them, those do not learn that the parent has gone.
-        inherited = [ours, *(connection for _, connection in self._running.values())] if forked else []
+        inherited = [ours, *(connection for _, connection in self._group.running.values())] if forked else []
         arguments = (theirs, inherited, self._dataset, self._raw, self._seed + number, os.getpid())
         process = self._context.Process(target=serve, args=arguments, daemon=True, name=f"torch_ndd worker {number}")
         try:
             process.start()
-            _started.add(process)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             ours.close()
             raise TypeError(
@@ -103,7 +141,7 @@ class Processes:
             ) from error
         finally:
             theirs.close()
-        self._running[number] = process, ours
+        self._group.running[number] = process, ours
 
     def item(self, key: Any) -> Any:
         """Return an item of the data set, computed by an idle process. Raise WorkerFailure with its error, caused by its traceback."""
@@ -120,7 +158,10 @@ class Processes:
     def _answer(self, number: int, key: Any) -> Any:
         if self._failed is not None:
             raise WorkerFailure(self._failed)
-        process, connection = self._running[number]
+        with self._group.lock:
+            if self._group.ended:
+                raise WorkerFailure(_ENDED)
+            process, connection = self._group.running[number]
         try:
             if number not in self._served:
                 connection.recv_bytes()
@@ -134,29 +175,14 @@ class Processes:
         if number not in self._served:  # another one would end like it
             self._failed = f"a worker process could not start: it ended with {ended}, and its standard error tells why"
             raise WorkerFailure(self._failed)
-        with self._lock:
+        with self._group.lock:
+            # Who waits for an item does not notice that the group ends; a new process would outlive it.
+            if self._group.ended:
+                raise WorkerFailure(_ENDED)
             connection.close()
             self._served.discard(number)
             self._start(number)
         raise WorkerFailure(f"its worker process ended with {ended}")
-
-
-def _end(running: dict[int, tuple[Any, Connection]]) -> None:
-    processes = list(running.values())
-    running.clear()
-    for _, connection in processes:
-        connection.close()
-    end = time.monotonic() + _PATIENCE
-    for process, _ in processes:
-        process.join(max(0.0, end - time.monotonic()))
-        if process.is_alive():
-            process.kill()
-            process.join()
-
-
-def _end_aside(running: dict[int, tuple[Any, Connection]]) -> None:
-    """End processes without waiting for them: many loaders may be dropped at once."""
-    threading.Thread(target=_end, args=[running], daemon=True, name="torch_ndd end of workers").start()
 
 
 def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any, raw: bool, seed: int, parent: int) -> None:
