@@ -17,7 +17,7 @@ import numpy as np
 from torch_ndd.readers import _fits_codecs
 from astropy.io.fits.hdu.compressed import _tiled_compression
 
-_fits_codecs._guard()
+_fits_codecs.is_guarded()
 rice = _tiled_compression.ALGORITHMS["RICE_1"]
 refused = 0
 for width in (1, 2, 4):
