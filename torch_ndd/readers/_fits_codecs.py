@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 CHECKED_VERSION = "8.0.2"  # of astropy; 6.0 to 8.0 have the same names and the same C code
+_PACKAGE = "astropy.io.fits.hdu.compressed."
 _MOST_PIXELS = 2**31 - 2**16  # the C code counts them in int, and runs reach 4095 beyond
 _RICE = {1: "fits_rdecomp_byte", 2: "fits_rdecomp_short", 4: "fits_rdecomp"}  # by the bytes of a pixel
 _RICE_BYTES = 5  # that one pixel takes where all bits are set
@@ -39,11 +40,10 @@ def image_of(unit: Any) -> Any:
 
 def is_guarded() -> bool:
     """Take the place of astropy's decoders, and say whether that succeeded. A release with other names keeps its own."""
-    package = "astropy.io.fits.hdu.compressed."
     try:
-        module = importlib.import_module(package + "_tiled_compression")
+        module = importlib.import_module(_PACKAGE + "_tiled_compression")
         # With the GIL held, because an error sets a Python exception, which is raised here.
-        library = ctypes.PyDLL(importlib.import_module(package + "_compression").__file__)
+        library = ctypes.PyDLL(importlib.import_module(_PACKAGE + "_compression").__file__)
     except ImportError:
         return False
     algorithms, quantize = getattr(module, "ALGORITHMS", {}), getattr(module, "Quantize", None)
