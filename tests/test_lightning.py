@@ -26,10 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FILES = 23
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with Forks("lightning", "torch_ndd.lightning") as made:
-        yield made
+@pytest.fixture
+def forks(lightning_forks: Forks) -> Forks:
+    return lightning_forks
 
 
 @pytest.fixture
