@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
