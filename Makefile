@@ -65,7 +65,7 @@ asan: $(VENV)/test.stamp
 
 # Damaged files by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): an hour of a core. Files of DALI_EXTRA_PATH are
 # damaged too where it is set. A selection: `make fuzz FUZZ=images FUZZ_ARGS="--formats tiff --mutated 20000 --seed 2"`.
-FUZZ ?= images media containers
+FUZZ ?= images media containers tiles
 fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 

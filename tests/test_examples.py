@@ -153,21 +153,20 @@ def logged(file: Path) -> list[tuple[int, float]]:
 
 
 @pytest.mark.figures
-def test_resume_training_after_a_kill(tmp_path: Path) -> None:
+def test_resume_training_after_a_kill(tmp_path: Path, forks: Forks) -> None:
     """Killed twice, training makes the steps of an uninterrupted one, with the same losses."""
     options = ["--epochs", "1", "--batch-size", "16", "--save-every", "5"]
     expected, log = tmp_path / "expected", tmp_path / "log"
     kills = []
-    with Forks("torch_ndd") as forks:
-        for wanted in (12, 31):
-            process = forks.run(SCRIPT, EXAMPLES / "resume_training.py", tmp_path / "killed", "--log", log, *options)
-            end = time.monotonic() + 120
-            while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
-                assert process.poll() is None, process.errors
-                time.sleep(0.002)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills.append(logged(log)[-1][0])
+    for wanted in (12, 31):
+        process = forks.run(SCRIPT, EXAMPLES / "resume_training.py", tmp_path / "killed", "--log", log, *options)
+        end = time.monotonic() + 120
+        while time.monotonic() < end and (not log.exists() or log.read_bytes().count(b"\n") < wanted):
+            assert process.poll() is None, process.errors
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills.append(logged(log)[-1][0])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -183,13 +182,11 @@ def test_resume_training_after_a_kill(tmp_path: Path) -> None:
     print(f"killed after steps {kills[0]} and {kills[1]} of {len(steps)}: all losses as without")
 
 
-def test_train_lightning(tmp_path: Path) -> None:
-    pytest.importorskip("lightning")
-    with Forks("lightning", "torch_ndd.lightning") as forks:
-        for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
-            run = forks.run(SCRIPT, EXAMPLES / "train_lightning.py", tmp_path, *options)
-            assert run.wait(550) == 0, run.errors
-            assert f"after {steps} steps" in run.output
+def test_train_lightning(tmp_path: Path, lightning_forks: Forks) -> None:
+    for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
+        run = lightning_forks.run(SCRIPT, EXAMPLES / "train_lightning.py", tmp_path, *options)
+        assert run.wait(550) == 0, run.errors
+        assert f"after {steps} steps" in run.output
 
 
 def test_replace_dataloader(capsys: pytest.CaptureFixture[str]) -> None:

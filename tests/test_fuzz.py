@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the files of tests/fuzz, of every kind. ``python tests/fuzz/media.py`` and ``containers.py`` run many, under heap checks."""
+"""A few of the files of tests/fuzz, of every kind. ``python tests/fuzz/media.py``, ``containers.py`` and ``tiles.py`` run many, under heap checks."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from _forks import Forks
 
 FOLDER = Path(__file__).with_name("fuzz")
-COUNT = 60
+COUNT = {"media": 60, "containers": 60, "tiles": 400}
 
 PROGRAM = """
 import importlib, json, sys, tempfile, time
@@ -37,15 +37,16 @@ KINDS = {
     | {"mp4": "torchcodec", "webm": "torchcodec", "fits": "astropy", "fits_tiles": "astropy"},
     "containers": {"tfrecord": "numpy", "recordio": "numpy", "tar": "numpy", "pax": "numpy", "caffe": "lmdb", "caffe2": "lmdb"}
     | {"coco": "pycocotools", "nemo": "soundfile", "npy": "numpy", "parquet": "pyarrow"},
+    "tiles": {"rice": "astropy", "hcompress": "astropy", "plio": "astropy"},
 }
 
 
 @pytest.mark.parametrize(("module", "kind"), [(module, kind) for module, kinds in KINDS.items() for kind in kinds])
 def test_damaged_files(module: str, kind: str, forks: Forks) -> None:
     pytest.importorskip(KINDS[module][kind])
-    run = forks.run(PROGRAM, FOLDER, module, kind, COUNT)
+    run = forks.run(PROGRAM, FOLDER, module, kind, COUNT[module])
     assert (run.wait(280), run.errors) == (0, "")
     for way, found in json.loads(run.output).items():
-        assert found["read"] + found["refused"] == COUNT, way
+        assert found["read"] + found["refused"] == COUNT[module], way
         assert found["refused"] > 0
         assert found["slowest"] < 30

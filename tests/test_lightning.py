@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FILES = 23
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with Forks("lightning", "torch_ndd.lightning") as made:
-        yield made
+@pytest.fixture
+def forks(lightning_forks: Forks) -> Forks:
+    return lightning_forks
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from ._core.operator import OPERATORS
 from .decoders import _jpeg2000, _library, _scale, _sndfile
 from .decoders._video import codec
 from .decoders.image import image
+from .readers import _fits_codecs
 
 
 class Report(dict[str, Any]):
@@ -218,6 +219,7 @@ _PATCHES = {
     ),
     "JPEG 2000": _Patch((_jpeg2000.PACKAGE,), lambda: _jpeg2000.patched, "it prints about some damaged images", _jpeg2000.CHECKED[-1]),
     "audio": _Patch(("soundfile",), _sndfile.is_patched, "it prints about damaged files instead of the error's saying so", _sndfile.CHECKED_PACKAGE),
+    "FITS": _Patch(("astropy",), _fits_codecs.is_guarded, "a damaged tile of a compressed image can end the process", _fits_codecs.CHECKED_VERSION),
 }
 
 

@@ -445,7 +445,7 @@ def test_compiled(operation: Function, dtypes: tuple[str, str]) -> None:
     if refused(operation, *dtypes):
         pytest.skip("no such operation")
     torch._dynamo.reset()
-    compiled = torch.compile(lambda a, b: (operation(a, b) == 3, operation(a, b)), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda a, b: ((made := operation(a, b)) == 3, made), fullgraph=True, backend="aot_eager")
     for made, reference in zip(compiled(left, right), (operation(left, right) == 3, operation(left, right)), strict=True):
         assert made.dtype is reference.dtype
         np.testing.assert_allclose(made.torch().double(), reference.torch().double(), rtol=1e-6)

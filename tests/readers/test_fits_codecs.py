@@ -9,6 +9,7 @@ import pytest
 from _forks import Forks
 
 import torch_ndd as ndd
+from torch_ndd.readers import _fits_codecs
 
 fits = pytest.importorskip("astropy.io.fits")
 
@@ -17,7 +18,7 @@ import numpy as np
 from torch_ndd.readers import _fits_codecs
 from astropy.io.fits.hdu.compressed import _tiled_compression
 
-_fits_codecs._guard()
+_fits_codecs.is_guarded()
 rice = _tiled_compression.ALGORITHMS["RICE_1"]
 refused = 0
 for width in (1, 2, 4):
@@ -60,3 +61,57 @@ def test_images_that_are_decoded_at_the_same_time(kind: str, tmp_path: Path) -> 
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(12)))
+
+
+def tiles_of(kind: str, path: Path) -> bytearray:
+    """Return a file with one image of 16 x 20 pixels, in one tile."""
+    image = np.arange(320, dtype=np.int16).reshape(16, 20)
+    fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(image, compression_type=kind, tile_shape=(16, 20))]).writeto(path)
+    return bytearray(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "message"),
+    [
+        # Twice as many rows: pixels are written behind the image.
+        ("HCOMPRESS_1", b"\xdd\x99\x00\x00\x00\x10", b"\xdd\x99\x00\x00\x00\x20", "an HCOMPRESS tile is damaged: it is of 32 x 20 pixels"),
+        # A list that is longer than the tile: words behind it are read.
+        ("PLIO_1", b"\x00\x00\x00\x07\xff\x9c", b"\x00\x00\x00\x07\x7f\xff", "a PLIO tile is damaged: words 3 to 32767 of"),
+    ],
+)
+def test_sizes_in_a_tile_are_checked(kind: str, good: bytes, bad: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.fits"
+    content = tiles_of(kind, path)
+    at = content.rindex(good)
+    content[at : at + len(bad)] = bad
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match=f"damaged.fits.*{message}"):
+        next(ndd.experimental.readers.Fits(files=[str(path)]).next_epoch())
+
+
+@pytest.mark.parametrize("seed", [0, -5000])
+def test_random_numbers_begin_in_their_table(seed: int, tmp_path: Path) -> None:
+    """With other seeds astropy reads in front of it."""
+    path = tmp_path / "dithered.fits"
+    image = np.random.default_rng(0).normal(size=(30, 40)).astype(np.float32)
+    fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(image, quantize_method=1, dither_seed=7)]).writeto(path)
+    reader = ndd.experimental.readers.Fits(files=[str(path)])
+    ((made,),) = reader.next_epoch()
+    assert np.abs(np.asarray(made) - image).max() < 1
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ZDITHER0=                    7", f"ZDITHER0={seed:>21}".encode()))
+    with pytest.raises(RuntimeError, match=f"dithered.fits.*ZDITHER0 is damaged: the random numbers of a tile begin at {seed}"):
+        next(ndd.experimental.readers.Fits(files=[str(path)]).next_epoch())
+
+
+def test_the_doctor_lists_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = ndd.doctor()
+    assert report["patches"]["FITS"].startswith("active in astropy ")
+    assert _fits_codecs.CHECKED_VERSION in report["patches"]["FITS"]  # with another release, look at its C code
+    monkeypatch.setattr(_fits_codecs, "_PACKAGE", "astropy.of.another.release.")
+    assert not _fits_codecs.is_guarded()
+    report = ndd.doctor()
+    assert report["patches"]["FITS"].startswith("not active in astropy ")
+    (one,) = (one for one in report["missing"] if one.what == "a known astropy")
+    assert one.why.endswith("runs as it is: a damaged tile of a compressed image can end the process")
+    assert one.remedy == f"pip install astropy=={_fits_codecs.CHECKED_VERSION}"
