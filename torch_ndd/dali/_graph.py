@@ -39,15 +39,7 @@ class Step:
 
 
 class Node:
-    """A result of an operation: a batch of samples in each iteration of the pipeline. ``DataNode`` adds operators to it.
-
-    Attributes:
-        name: Name of the operation; with several outputs ``name[k]``.
-        device: ``"cpu"`` or ``"gpu"``.
-        source: The operation.
-        index: Number of the output.
-        ndim, dtype, layout: What is known of the samples; None if nothing is.
-    """
+    """A result of an operation, as the graph and the executor know it: the base of ``DataNode``, which describes the attributes."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ def epochs(loader: Any, count: int, breaks: set[tuple[int, int]] = frozenset(), 
     """All labels, with lengths and sizes; ``breaks`` are pairs of loop and step."""
     seen: list[Any] = []
     for epoch in range(count):
-        seen.append([len(loader), loader.size])
+        seen.append([len(loader), loader.size, loader._size])
         for k, step in enumerate(loader):
             seen.append([[[key, one[key].flatten().tolist(), str(one[key].dtype)] for key in one] for one in step])
             if (epoch, k) in breaks:

@@ -198,6 +198,11 @@ class BaseIterator:
         """Number of samples in the epoch; -1 if only the data say when it ends."""
         return self._epochs.size
 
+    @property
+    def _size(self) -> int:
+        # Training programs compute the batches of an epoch from it, that of DALI's documentation too.
+        return self.size
+
     # Checkpoints.
 
     def checkpoints(self) -> list[bytes]:
