@@ -10,6 +10,7 @@ from .._core import native
 from .._core.batch import Batch, new_batch
 
 _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
+_rotation_maps = native.kernel("rotation_maps", writes=(-1,))
 
 # Selects rows of a tensor by a mask, also in a compiled graph.
 native._library.define("kept_rows(Tensor rows, Tensor kept) -> Tensor")
@@ -103,6 +104,13 @@ class Kept:
             made = made if torch.compiler.is_compiling() else made.densified()
         made._layout = like._layout
         return made if device.type == "cpu" else made.to_device(device)
+
+
+def rotation_maps(angles: torch.Tensor, planes: torch.Tensor, canvases: torch.Tensor) -> torch.Tensor:
+    """Return the table of :func:`mapped_boxes` for rotations by degrees, (1 or N, 1), of images, (1 or N, 2), onto new ones; all float64."""
+    table = angles.new_empty(max(len(angles), len(planes), len(canvases)), 10)
+    _rotation_maps(angles.contiguous(), planes.contiguous(), canvases.contiguous(), table)
+    return table
 
 
 def mapped_boxes(
