@@ -287,7 +287,7 @@ def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.
     if "H" not in layout or "W" not in layout or max(layout.index("H"), layout.index("W")) >= extents.shape[1]:
         raise RuntimeError(f"{op}: {name} must have the numbers that the layout {layout!r} says, with H and W, got {extents.shape[1]} of them")
     planes = extents if layout == "HW" and extents.shape[1] == 2 else extents[:, [layout.index("H"), layout.index("W")]]
-    if not torch.compiler.is_compiling() and not bool((planes >= least).all()):
+    if not torch.compiler.is_compiling() and planes.numel() and not planes.numpy().min() >= least:
         raise RuntimeError(f"{op}: {name} must not be negative, got {extents.tolist()}")
     return planes
 
