@@ -145,7 +145,7 @@ def test_random_operators_draw_at_each_call(name: str, monkeypatch: pytest.Monke
 def test_errors_of_a_repeated_call_are_those_of_the_first() -> None:
     for k in range(CALLS):
         for keys in ([1, 0], [300, 0]):
-            given = ndd.batch([np.int32(keys)])
+            given = ndd.batch([np.array(keys, np.int32)])
             assert ndd.lookup_table(given, keys=[1], values=[2.0]).torch().tolist() == [[2.0 if key == 1 else 0.0 for key in keys]], k
     for _ in range(CALLS):
         for last in (1.0, 0.0):
