@@ -156,6 +156,11 @@ def test_threads_and_modes_do_not_matter(case: Case, ragged: bool) -> None:
     properties.threads_and_modes_do_not_matter(case, ragged)
 
 
+@parametrized([case for case in CASES if not case.random])
+def test_repeated_calls_read_their_inputs(case: Case) -> None:
+    properties.repeated_calls_read_their_inputs(case)
+
+
 @both_shapes([case for case in CASES if case.random])
 def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool, device: str) -> None:
     properties.random_operators_repeat_with_their_seed(case, ragged, device)

@@ -38,7 +38,21 @@ NDD_PARAMETER(bool, "bool")
 NDD_PARAMETER(std::string, "str")
 #undef NDD_PARAMETER
 
-uint64_t given(const Tensor& result);
+// What a function returns, as results of its schema.
+template <class Result>
+inline constexpr size_t kResults = 1;
+template <>
+inline constexpr size_t kResults<void> = 0;
+template <>
+inline constexpr size_t kResults<std::pair<MaybeTensor, int64_t>> = 2;
+// A new reference, as torch's dispatcher takes it.
+uint64_t given(const Tensor& tensor);
+uint64_t given(const MaybeTensor& tensor);
+uint64_t given(const std::string& text);
+uint64_t given(const std::vector<int64_t>& numbers);
+void give(uint64_t* stack, const Tensor& result);
+void give(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results);
+
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned);
 
 // Within its life this thread works on the device of the first tensor that is on one.
@@ -59,6 +73,9 @@ class DeviceScope {
 
 using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 
+// True when this thread only wants the arguments of its next call of a kernel, which are taken: see repeat.cpp.
+bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
+
 // What is registered. A kernel works on the device of its tensors; inside a call from Python an ndd::Error keeps its type, which the dispatcher
 // would lose, and anywhere else it becomes a RuntimeError.
 template <auto function>
@@ -69,7 +86,8 @@ struct Entry<function> {
   static constexpr const char* kTypes[] = {Parameter<std::decay_t<A>>::name..., nullptr};
 
   static void call(uint64_t* stack, uint64_t arguments, uint64_t results) {
-    check_counts(arguments, sizeof...(A), results, std::is_void_v<Result> ? 0 : 1);
+    check_counts(arguments, sizeof...(A), results, kResults<Result>);
+    if (std::is_void_v<Result> && kept_for_repeating(&call, kTypes, stack, arguments)) return;
     take(stack, std::index_sequence_for<A...>());
   }
 
@@ -89,7 +107,7 @@ struct Entry<function> {
         if (!keep_error_of_call(error)) throw;
       }
     } else {
-      stack[0] = given(function(values...));
+      give(stack, function(values...));
     }
   }
 };

@@ -5,6 +5,8 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
+
 #include "ndd/error.h"
 
 #ifdef USE_CUDA
@@ -26,6 +28,13 @@ Tensor ours(const torch::stable::Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
   return Tensor(handle);
+}
+
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= std::max<int64_t>(shape[d], 1)) strides[d] = step;
+  return strides;
 }
 
 }  // namespace
@@ -85,16 +94,29 @@ bool Tensor::is_cuda() const {
   return type == aoti_torch_device_type_cuda();
 }
 
+bool Tensor::is_contiguous_on_host() const {
+  int32_t type = 0;
+  bool contiguous = false;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle(), &type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_is_contiguous(handle(), &contiguous));
+  return type == aoti_torch_device_type_cpu() && contiguous;
+}
+
 int Tensor::device_index() const {
   int32_t index = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(handle(), &index));
   return index;
 }
 
+Tensor unfilled_tensor(const std::vector<int64_t>& shape, DType dtype) {
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),
+                                                         static_cast<int32_t>(dtype), aoti_torch_device_type_cpu(), 0, &made));
+  return Tensor(made);
+}
+
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  const std::vector<int64_t> strides = dense_strides(shape);
   return ours(torch::stable::from_blob(data, shape, strides, Device(DeviceType::CPU), static_cast<ScalarType>(static_cast<int>(dtype)),
                                        [release, data, size](void*) { release(data, size); }));
 }

@@ -219,7 +219,7 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
 def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
     """Return a Python number or list of numbers as a tensor with one row. Tensors of earlier calls are reused: they are never written."""
     number = isinstance(value, int | float)
-    key = (argument.element, value if number else _key(value))
+    key = (argument.element, value or repr(value) if number else _key(value))  # 0.0 and -0.0 are equal
     made = None if call.compiling else _constants.get(key)
     if made is None:
         plain = _numbers(call, argument, value)
@@ -236,7 +236,7 @@ def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
 
 def _key(value: Any) -> tuple[Any, ...] | None:
     """Return a list of numbers as a key; None if it is something else."""
-    return tuple(value) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
+    return tuple([x or repr(x) for x in value]) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
 
 
 def _numbers(call: Call, argument: Argument, value: Any) -> Any:

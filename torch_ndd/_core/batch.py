@@ -164,7 +164,7 @@ class Batch(SampleBuffer):
     def densified(self) -> "Batch":
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
         shapes = self._shapes
-        if shapes is not None and len(shapes) and bool((shapes == shapes[0]).all()):
+        if shapes is not None and len(shapes) and ((rows := shapes.numpy()) == rows[0]).all():
             made = new_batch(self._values.view(len(shapes), *shapes[0].tolist()), None, self._layout, self._pending, self._external)
             made._sources = self._sources
             return made

@@ -84,7 +84,7 @@ class Prepared:
         for key, value in constants.items():
             argument = op.arguments.get(key) or op.positional[key]
             made[key] = plain(call, argument, value) if argument.role is Role.plain else prepared(call, argument, value, False)
-        self._op, self._constants, self._repeated = op, made, Repeated() if repeatable(op) else None
+        self._op, self._constants, self._repeated = op, made, Repeated(op) if repeatable(op) else None
 
     def __call__(
         self,
@@ -116,7 +116,7 @@ class Prepared:
             return self._called(inputs, arguments, words, batch_size, None)
         made = repeated.again(key, operands, len(inputs), words)
         if made is None:
-            made = repeated.recorded(key, operands, arguments, words, partial(self._called, inputs, arguments, words, batch_size, None))
+            made = repeated.recorded(key, operands, arguments, partial(self._called, inputs, arguments, words, batch_size, None))
         return made
 
     def _called(
@@ -136,9 +136,13 @@ class Prepared:
         return _results(op, call, inputs, arguments, CPU) if on_cpu else _placed(op, call, inputs, arguments, device)
 
 
-def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Call an operator: bind the arguments, run the body, queue the kernel."""
-    return _placed(op, *_bound(op, inputs, given))
+def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], words: torch.Tensor | None = None) -> Any:
+    """Call an operator: bind the arguments, run the body, queue the kernel. ``words`` are those of a random operator if they are drawn already."""
+    call, values, given, device = _bound(op, inputs, given)
+    if words is not None:
+        given.pop("rng", None)
+        call.words = words
+    return _placed(op, call, values, given, device)
 
 
 def _placed(op: Operator, call: Call, values: Sequence[Operand | None], given: dict[str, Any], device: DeviceLike | None) -> Any:
@@ -261,7 +265,9 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         if recording.launched is not None:
             plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
             plain = plain and target == CPU and repeatable(op)
-            recording.launched.append(Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape, launch.drawn) if plain else None)
+            recording.launched.append(
+                Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape, launch.drawn, call.words) if plain else None
+            )
         pending = _run(op, call, target, buffers, () if first is None else first._sources)
     outs = launch.views or outs
     if target != CPU and target.type == "cuda" and not call.compiling:
@@ -350,10 +356,12 @@ def _prepare(op: Operator, call: Call, given: dict[str, Any], has_frames: bool) 
             arguments[key] = plain(call, argument, value)
         elif not call.compiling:
             arguments[key] = prepared(call, argument, value, has_frames)
+            if argument.role is Role.random:
+                call.words = arguments[key]
     if call.words is not None:
         arguments["rng"] = call.words
     elif op.draws and not call.compiling and given.get("rng") is None:
-        arguments["rng"] = prepared(call, op.arguments["rng"], None, False)
+        arguments["rng"] = call.words = prepared(call, op.arguments["rng"], None, False)
     return arguments
 
 

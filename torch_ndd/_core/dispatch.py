@@ -41,6 +41,28 @@ def submit(
     return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
+_again, _again_with = torch.ops.ndd.again.default, torch.ops.ndd.again_with.default
+
+
+def resubmit(
+    plan: int, given: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+) -> tuple[torch.Tensor | None, Pending | None]:
+    """Repeat a call of a CPU kernel on other tensors, as :func:`submit` does. Return the output, if the plan fits, and the pending work."""
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if pools.unsettled:
+        pools.settle()
+    mode = EvalMode.sync_cpu if external else current_mode()
+    level = 3 if mode >= EvalMode.sync_cpu else mode
+    count = len(given)
+    if count <= 2 and len(reads) <= 1:
+        read, sample = (reads[0][0].handle, reads[0][1]) if reads else (0, 0)
+        out, handle = _again_with(plan, given[0] if count else None, given[1] if count == 2 else None, level, read, sample)
+    else:
+        out, handle = _again(plan, given, [number for pending, sample in reads for number in (pending.handle, sample)], level)
+    return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
+
+
 def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:
     """Run a kernel that reads ``sources`` and fills ``out`` on their device.
 

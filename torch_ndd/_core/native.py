@@ -42,6 +42,9 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
+_plan = _function(_quick, "ndd_plan", None, _POINTER, _INT64, _POINTER, _INT64)
+_plan_made = _function(_quick, "ndd_plan_made", _POINTER, _POINTER)
+_plan_release = _function(_quick, "ndd_plan_release", None, _POINTER)
 own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
 _function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
 _packed = _function(_quick, "ndd_packed_elements", _INT64, _POINTER, _INT64, _INT64)
@@ -113,8 +116,8 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, _POINTER).value or 0
 
 
-OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_DESCRIPTOR = map(
-    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _quick.ndd_close_file)
+OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_PLAN, OF_DESCRIPTOR = map(
+    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _plan_release, _quick.ndd_close_file)
 )
 """Releases the handles of :func:`owned`."""
 
@@ -128,6 +131,24 @@ def owned(handle: int, release: int, only_here: bool = False) -> Any:
         only_here: Do not release it in a process forked from this one.
     """
     return own(handle, release, only_here)
+
+
+def planned(kernel: Any, arguments: Sequence[Any], places: Sequence[int], any_size: Sequence[int], other: int | None) -> int | None:
+    """Return the handle of a plan for ``ndd::again``, which repeats a call of a CPU kernel; None for a kernel that takes a list of tensors.
+
+    Args:
+        kernel: Is not run.
+        arguments: Those of one call.
+        places: Pairs of an argument and the number of the given tensor that it is, or -2 for the output.
+        any_size: For each given tensor, whether it may have any size.
+        other: The handle of a plan for other shapes, which is tried as well.
+    """
+    try:
+        _plan((_INT64 * len(places))(*places), len(places) // 2, (_INT64 * len(any_size))(*any_size), len(any_size))
+        kernel(*arguments)
+    finally:
+        handle = _plan_made(other)
+    return handle
 
 
 def _recorded() -> dict[tuple[str, str], str]:
@@ -206,7 +227,8 @@ def unfilled(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> 
     """Return the buffer of a batch with these shapes, int64 (N, ndim), and the shapes; dense and None if they are equal."""
     if torch.compiler.is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes
-    shapes = shapes.contiguous()
+    if not shapes.is_contiguous():
+        shapes = shapes.contiguous()
     count, size = shapes.shape
     elements = _packed(shapes.data_ptr(), count, size)
     if elements == _EQUAL:

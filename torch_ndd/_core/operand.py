@@ -24,18 +24,18 @@ class _Loop(threading.local):
     itself may live longer: tracebacks of errors in the body hold it.
     """
 
-    _recorder: Any = None
+    latest: Any = None  # the recorder, or one whose loop has ended
 
     @property
     def recorder(self) -> Any:
         """The recorder of the loop whose body runs; None outside such loops."""
-        if self._recorder is not None and self._recorder.owner() is None:
-            self._recorder = None
-        return self._recorder
+        if self.latest is not None and self.latest.owner() is None:
+            self.latest = None
+        return self.latest
 
     @recorder.setter
     def recorder(self, recorder: Any) -> None:
-        self._recorder = recorder
+        self.latest = recorder
 
 
 loop = _Loop()

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, TypeVar, overload
 
 import torch
 
-from . import capture, native
+from . import native
 from .arguments import Call, Role, described, prepared
 from .arguments import Double as Double
 from .arguments import Hint as Hint
@@ -30,6 +30,9 @@ from .definition import OPERATORS as OPERATORS
 from .definition import Operator as Operator
 from .definition import Options
 from .device import DeviceLike as DeviceLike
+from .operand import loop
+from .repeated import Repeated
+from .replay import repeatable
 from .signatures import OfAnyOutputs, OfOneInput, OfOptionalInput, OfShapeLike, OfTwoInputs, P, PairOfOneInput, TakesMany
 from .tensor import Tensor
 
@@ -73,12 +76,15 @@ class operator(Options):
         if (there := OPERATORS.get(name)) is not None and there.body.__module__ != function.__module__:
             raise ValueError(f"operator: {name} exists already, in {there.body.__module__}; name yours differently")
         op = OPERATORS[name] = _made(function, self)
+        repeated = Repeated(op) if repeatable(op) else None
 
         @functools.wraps(function)
         def call(*inputs: Any, **given: Any) -> Any:
-            if not torch.compiler.is_compiling() and (recorder := capture.current.recorder) is not None:
+            if torch.compiler.is_compiling():
+                return perform(op, inputs, given)
+            if loop.latest is not None and (recorder := loop.recorder) is not None:
                 return recorder.call(op.name, perform_again, inputs, given, op.draws)
-            return perform(op, inputs, given)
+            return perform(op, inputs, given) if repeated is None else repeated.call(inputs, given, perform)
 
         def perform_again(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             return perform(op, inputs, dict(given))

@@ -20,7 +20,7 @@ from .native import empty
 from .operand import loop
 
 _MOST = 1000  # plans; more of them come from arguments that change with each call
-_MOST_ELEMENTS = 16  # of a tensor that is compared by value
+_MOST_ELEMENTS = 16  # of a tensor or a list that is compared by value
 
 
 Drawn = Callable[[torch.Tensor | None, torch.Tensor], torch.Tensor]  # of the input's shapes and the generator's words
@@ -35,6 +35,7 @@ class Launched(NamedTuple):
     layout: str | None  # of the output
     any_shape: bool  # of Launch
     drawn: Drawn | None  # of Launch
+    words: torch.Tensor | None  # that a random operator has drawn
 
 
 class Plan(NamedTuple):
@@ -73,11 +74,11 @@ def _frozen(value: Any) -> Any:
     """Return an argument as a key: 1, 1.0 and True are different ones."""
     kind = type(value)
     if kind in PLAIN:
-        return kind, value
-    if kind is list or kind is tuple:
+        return kind, value or str(value)  # -0.0 is another one than 0.0
+    if (kind is list or kind is tuple) and len(value) <= _MOST_ELEMENTS:
         return kind, tuple([_frozen(one) for one in value])
     if isinstance(value, enum.Enum):
-        return value
+        return kind, value
     if kind is torch.Tensor and value.is_cpu and value.numel() <= _MOST_ELEMENTS and not value.requires_grad:
         return value.dtype, value.shape, tuple(value.flatten().tolist())
     raise _Unknown

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounding boxes that follow the transformations of an image, and their encoding for detectors."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from .._core.batch import Batch, empty_batch
 from .._core.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
-from ._boxes import check_boxes, check_labels, check_table, mapped_boxes
+from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
 from ._canvas import rotated_canvas
 from ._formulas import per_sample
 from ._outputs import like
@@ -161,25 +160,21 @@ def bbox_rotate(
         raise RuntimeError(f"{op}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if size is not None and keep_size:
         raise RuntimeError(f"{op}: give one of size and keep_size")
-    height, width = plane_extents(op, "input_shape", input_shape, shape_layout)
-    turn = numbers(angle)[:, 0].to(torch.float32).to(torch.float64)
+    angles, planes = numbers(angle), plane_extents(op, "input_shape", input_shape, shape_layout)
     if size is not None:
-        rows, columns = plane_extents(op, "size", size, "HW", least=0.5)
-        rows, columns = (rows + 0.5).floor(), (columns + 0.5).floor()
+        canvases = (plane_extents(op, "size", size, "HW", least=0.5) + 0.5).floor()
     elif keep_size:
-        rows, columns = height, width
+        canvases = planes
     else:
-        columns, rows = (extent.to(torch.float64) for extent in rotated_canvas([width, height], turn.to(torch.float32)))
-    cos, sin = torch.cos(turn * (math.pi / 180)), torch.sin(turn * (math.pi / 180))
-    shift_x = columns / 2 - cos * (width / 2) - sin * (height / 2)
-    shift_y = rows / 2 + sin * (width / 2) - cos * (height / 2)
-    parts = torch.broadcast_tensors(cos, sin, shift_x, -sin, cos, shift_y, width, height, columns, rows)
+        columns, rows = rotated_canvas([planes[:, 1], planes[:, 0]], angles[:, 0].to(torch.float32))
+        canvases = torch.stack([rows, columns], 1).to(torch.float64)
+    table = rotation_maps(angles, planes, canvases)
     return launch(
         (),
         also=mapped_boxes(
             boxes,
             labels,  # type: ignore[arg-type]
-            torch.stack(parts, 1),
+            table,
             mode=_MODES.index(mode),
             normalized=bool(bbox_normalized),
             with_size=with_size,
@@ -242,8 +237,8 @@ def bbox_transform(
     if maps.shape[1] != 6:
         raise RuntimeError(f"{op}: MT must be 2 by 3, got {maps.shape[1]} numbers")
     one = torch.ones(1, dtype=torch.float64)
-    height, width = (one, one) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout)
-    rows, columns = (one, one) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout)
+    height, width = (one, one) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
+    rows, columns = (one, one) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
     parts = torch.broadcast_tensors(*maps.unbind(1), width, height, columns, rows)
     return launch(
         (),
@@ -284,17 +279,17 @@ def numbers(value: Any) -> torch.Tensor:
     return torch.from_numpy(flat)
 
 
-def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return height and width, float64 (1 or N,), of an argument whose numbers are in the order of a layout."""
+def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.0) -> torch.Tensor:
+    """Return heights and widths, float64 (1 or N, 2), of an argument whose numbers are in the order of a layout."""
     if not isinstance(layout, str):
         raise TypeError(f"{op}: shape_layout must be a str, got {layout!r}")
     extents = numbers(value)
     if "H" not in layout or "W" not in layout or max(layout.index("H"), layout.index("W")) >= extents.shape[1]:
         raise RuntimeError(f"{op}: {name} must have the numbers that the layout {layout!r} says, with H and W, got {extents.shape[1]} of them")
-    height, width = extents[:, layout.index("H")], extents[:, layout.index("W")]
-    if not torch.compiler.is_compiling() and not bool(((height >= least) & (width >= least)).all()):
+    planes = extents if layout == "HW" and extents.shape[1] == 2 else extents[:, [layout.index("H"), layout.index("W")]]
+    if not torch.compiler.is_compiling() and planes.numel() and not planes.numpy().min() >= least:
         raise RuntimeError(f"{op}: {name} must not be negative, got {extents.tolist()}")
-    return height, width
+    return planes
 
 
 class _AnchorTable:

@@ -158,4 +158,4 @@ def normalize(
     for parameter in parameters:
         args += [None, 0] if parameter is None else [parameter[0], len(parameter[1])]
     bits = sum(1 << axis for axis in reduced)
-    return launch(like(images, dtype), [*args, bits, batch, ddof, epsilon, scale, shift])
+    return launch(like(images, dtype), [*args, bits, batch, ddof, epsilon, scale, shift], mixes=batch)

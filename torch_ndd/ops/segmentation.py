@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_batch
+from .._core.batch import Batch, empty_batch, empty_packed
 from .._core.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
-from ._boxes import on_host, rows_of
+from ._boxes import on_host
 from ._columns import extents_of
 from ._outputs import columns_of
 
 _FORMATS = ("anchor_shape", "start_end", "box")
 _MOST_DIMENSIONS = 6
-_plan = native.kernel("select_masks_plan", writes=(-2, -1))
+_plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
 
 
 @operator(name="segmentation.select_masks", reads_values=True)
@@ -61,16 +61,15 @@ def select_masks(
     if rows.batch_size and rows._extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)
-    available = rows_of(points)
-    available = available.contiguous() if isinstance(available, torch.Tensor) else torch.tensor([available])
+    size, (many, wide) = ids.batch_size, (0, 0) if points._shapes is not None else points._values.shape[1:]
     table = torch.empty(rows._values.numel() // 3, 4, dtype=torch.int64)
-    counts = torch.empty(ids.batch_size, 2, dtype=torch.int64)
-    _plan(host_ids._values, host_ids._shapes, host_rows._values, host_rows._shapes, available, bool(reindex_masks), table, counts)
-    target = points._values.device
-    width = extents_of(points)[1]
+    polygons_out, vertices_out = torch.empty(size, 2, dtype=torch.int64), torch.empty(size, 2, dtype=torch.int64)
+    ours = (host_ids._values, host_ids._shapes, host_rows._values, host_rows._shapes)
+    _plan(*ours, points._shapes, many, wide, bool(reindex_masks), table, polygons_out, vertices_out)
+    target, width = points._values.device, extents_of(points)[1]
     out = (
-        empty_batch(ids.batch_size, [counts[:, 0], 3], torch.int32, target),
-        empty_batch(ids.batch_size, [counts[:, 1], width], points.dtype, target),
+        empty_packed(polygons_out, torch.int32, target, fixed=(None, 3)),
+        empty_packed(vertices_out, points.dtype, target, fixed=(None, width if isinstance(width, int) else None)),
     )
     return launch(out, [table])
 

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +15,7 @@ from .._core.arguments import Role
 from .._core.batch import Batch, as_batch, batch
 from .._core.modes import EvalMode
 from .._core.pools import get_num_threads, set_num_threads
+from .._core.replay import recorded
 from .._core.rng import set_seed
 from ..ops.generic import cast
 from ._cases import Case, as_tuple
@@ -129,6 +131,20 @@ def random_operators_repeat_with_their_seed(case: Case, ragged: bool, device: st
     assert any(not np.array_equal(a, b) for other in others for a, b in zip(values(first), other, strict=True))
 
 
+def repeated_calls_read_their_inputs(case: Case) -> None:
+    """Check that a call that repeats others with inputs of the same shapes gives what it gives when it is not repeated."""
+    inputs, _ = case.placed()
+    others = tuple(one.select(list(range(one.batch_size))[::-1]) for one in inputs)
+
+    def call(given: tuple[Batch, ...]) -> Any:
+        return case.function(*given, **case.arguments())
+
+    for given in (inputs, others, inputs):
+        expected = recorded(partial(call, given))[0]
+        for _ in range(4):
+            assert_equal(call(given), expected)
+
+
 def opcheck(case: Case, ragged: bool) -> None:
     """Check the kernel's schema and fake implementation with ``torch.library.opcheck``."""
     calls: list[tuple[Any, ...]] = []
@@ -136,7 +152,7 @@ def opcheck(case: Case, ragged: bool) -> None:
     if kernel is None:
         return
     with patch.object(case.definition, "kernel", lambda *args: (calls.append(args), kernel(*args))[1]), EvalMode.sync_cpu:
-        case.run(ragged)
+        recorded(lambda: case.run(ragged))  # not repeated
     for args in calls:
         torch.library.opcheck(kernel, args, test_utils=("test_schema", "test_faketensor"))
 
@@ -258,9 +274,9 @@ def check_operator(case: Case, device: str = "cpu") -> None:
     """Check an operator on one case as torch_ndd's own are checked.
 
     Dense and ragged batches must equal the reference and the samples one by one, for every number of threads and evaluation mode; inputs and
-    arguments may be pending and keep their values; shape, dtype, layout and device are known at once; the kernel passes ``torch.library.opcheck``,
-    and the call ``torch.compile(fullgraph=True)``; wrong names, types, numbers of inputs and samples, layouts and devices raise errors that name
-    operator and argument. Raise AssertionError for whatever is wrong.
+    arguments may be pending and keep their values, which repeated calls read anew; shape, dtype, layout and device are known at once; the kernel
+    passes ``torch.library.opcheck``, and the call ``torch.compile(fullgraph=True)``; wrong names, types, numbers of inputs and samples, layouts and
+    devices raise errors that name operator and argument. Raise AssertionError for whatever is wrong.
 
     Args:
         case: The call, with a reference unless the operator is random.
@@ -286,5 +302,7 @@ def check_operator(case: Case, device: str = "cpu") -> None:
         opcheck(case, ragged)
         if not case.uncompiled:
             assert_compiles(case, ragged, "aot_eager", device)
+    if not case.random and device == "cpu":
+        repeated_calls_read_their_inputs(case)
     for property in (unknown_argument, wrong_number_of_inputs, wrong_batch_size, wrong_layout, wrong_type_of_an_argument, wrong_device, wrong_input):
         property(case)

@@ -215,6 +215,19 @@ void check_host_memory(size_t bytes) {
 HostBlock take_host_memory(size_t bytes) { return take(bytes); }
 void give_back_host_memory(void* data, size_t bytes) { give_back({data, bytes}); }
 
+std::optional<Tensor> unfilled_output(const std::vector<int64_t>& shape, DType dtype) {
+  int64_t bytes = item_bytes(dtype);
+  for (const int64_t extent : shape) bytes *= extent;
+  if (bytes < static_cast<int64_t>(kPooledHostMemory)) return unfilled_tensor(shape, dtype);
+  const uint64_t wanted = uint64_t{1} << size_class(static_cast<size_t>(bytes));
+  if ((pinned_sizes.load(std::memory_order_relaxed) & wanted) != 0) return std::nullopt;
+  try {
+    return pooled(shape, dtype);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::optional<Tensor> pinned_host_memory(size_t bytes) {
   const uint64_t wanted = uint64_t{1} << size_class(bytes);
   if (bytes < kPooledHostMemory || (pinned_sizes.load(std::memory_order_relaxed) & wanted) == 0) return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "ndd/tensor.h"
 
@@ -29,5 +30,8 @@ void check_host_memory(size_t bytes);
 // Memory that torch has pinned, for buffers of a size that goes to GPUs (torch_ndd/_core/upload.py); nothing for others, and where there is none. A GPU
 // reads it after cudaMemcpyAsync has returned: only torch's own copies tell torch's allocator of that.
 std::optional<Tensor> pinned_host_memory(size_t bytes);
+
+// A tensor for an output of a shape that was allocated before; nothing where it has to be pinned, or where there is no memory.
+std::optional<Tensor> unfilled_output(const std::vector<int64_t>& shape, DType dtype);
 
 }  // namespace ndd

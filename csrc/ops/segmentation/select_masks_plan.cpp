@@ -14,16 +14,16 @@ namespace {
 std::string at(int64_t i) { return "segmentation.select_masks: sample " + std::to_string(i); }
 
 // In the call, because it decides about the shapes of the outputs. `table` is int64 (polygons, 4); a sample's rows begin where its polygons do.
-// `vertices` is int64 (1 or N,), how many there are; `counts` int64 (N, 2), how many polygons and vertices are selected.
+// `vertices` are their shapes, int64 (N, 2), or null where all samples have `many` of `width` numbers. The shapes of the outputs, int64 (N, 2), are filled: of the selected polygons and of their vertices.
 void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tensor& polygons, const MaybeTensor& polygons_shapes,
-          const Tensor& vertices, bool reindex_masks, const Tensor& table, const Tensor& counts) {
+          const MaybeTensor& vertices, int64_t many, int64_t width, bool reindex_masks, const Tensor& table, const Tensor& polygons_out,
+          const Tensor& vertices_out) {
   const Samples ids(mask_ids, mask_ids_shapes), rows(polygons, polygons_shapes);
-  const auto* available = static_cast<const int64_t*>(vertices.data_ptr());
-  const bool shared = vertices.size(0) == 1;
-  launch_cpu("segmentation.select_masks", ids.size(), 150.0 + 3.0 * rows.mean_volume(), {}, [&](int64_t i) {
+  const auto* shapes = vertices ? static_cast<const int64_t*>(vertices->data_ptr()) : nullptr;
+  launch_cpu("segmentation.select_masks", ids.size(), 60.0 + 1.2 * rows.mean_volume(), {}, [&](int64_t i) {
     const auto* wanted = static_cast<const int32_t*>(ids.data(i));
     const auto* row = static_cast<const int32_t*>(rows.data(i));
-    const int64_t count = rows.volume(i) / 3;
+    const int64_t count = rows.volume(i) / 3, available = shapes != nullptr ? shapes[2 * i] : many;
     auto* selected = static_cast<SelectedPolygon*>(table.data_ptr()) + rows.offset(i) / 3;
     std::vector<std::pair<int32_t, int64_t>> places;  // the masks in ascending order, with their places in mask_ids
     places.reserve(ids.volume(i));
@@ -35,8 +35,8 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
     chosen.reserve(count);
     for (int64_t p = 0; p < count; ++p) {
       const int32_t mask = row[3 * p], first = row[3 * p + 1], last = row[3 * p + 2];
-      if (first < 0 || last > available[shared ? 0 : i] || first > last)
-        fail(at(i), ": polygon ", p, " has the vertices ", first, " to ", last, ", but there are ", available[shared ? 0 : i]);
+      if (first < 0 || last > available || first > last)
+        fail(at(i), ": polygon ", p, " has the vertices ", first, " to ", last, ", but there are ", available);
       const auto found = std::lower_bound(places.begin(), places.end(), std::pair<int32_t, int64_t>(mask, 0));
       if (found != places.end() && found->first == mask) chosen.emplace_back(found->second, p);
     }
@@ -50,9 +50,11 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
       if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
     }
     if (place < ids.volume(i)) fail(at(i), ": there is no mask ", wanted[place]);
-    auto* made = static_cast<int64_t*>(counts.data_ptr()) + 2 * i;
-    made[0] = polygon;
-    made[1] = vertex;
+    auto *shape = static_cast<int64_t*>(polygons_out.data_ptr()) + 2 * i, *vertex_shape = static_cast<int64_t*>(vertices_out.data_ptr()) + 2 * i;
+    shape[0] = polygon;
+    shape[1] = 3;
+    vertex_shape[0] = vertex;
+    vertex_shape[1] = shapes != nullptr ? shapes[2 * i + 1] : width;
   });
 }
 

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// ndd::again repeats a call of a kernel on other tensors: it compares them with those of the first call, allocates the output, and runs the kernel as
+// a call from Python. All of it in one call of torch's dispatcher, because with cold caches each one takes 70 us, torch.empty as well, and each
+// attribute of a tensor that Python looks at 20.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ndd/kernel.h"
+#include "ndd/stream/host_memory.h"
+#include "ndd/stream/owned.h"
+
+#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+
+NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample);
+NDD_EXPORT void ndd_depend(void* reads, int64_t sample);
+NDD_EXPORT uintptr_t ndd_end();
+NDD_EXPORT void ndd_release(void* handle);
+
+namespace ndd {
+namespace {
+
+using detail::Boxed;
+using detail::Parameter;
+
+// The places of an argument that the numbers from 0 on do not say: which tensor of a repeated call it is.
+constexpr int64_t kConstant = -1, kOutput = -2;
+
+struct Argument {
+  enum Kind { tensor, maybe_tensor, text, numbers, plain };
+
+  int64_t place = kConstant;
+  Kind kind = plain;
+  MaybeTensor its_tensor;
+  std::string its_text;
+  std::vector<int64_t> its_numbers;
+  uint64_t value = 0;  // of anything else, as the dispatcher hands it over
+
+  uint64_t given(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::given(tensor) : detail::given(*tensor); }
+  uint64_t constant() const {
+    if (kind == text) return detail::given(its_text);
+    if (kind == numbers) return detail::given(its_numbers);
+    return kind == plain ? value : given(its_tensor);
+  }
+};
+
+struct Form {
+  DType dtype;
+  std::vector<int64_t> shape;
+
+  explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()) {}
+  bool fits(const Tensor& tensor, bool any_size) const {
+    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || !tensor.is_contiguous_on_host()) return false;
+    return any_size || std::equal(shape.begin(), shape.end(), tensor.sizes());
+  }
+};
+
+struct Plan {
+  Boxed* kernel = nullptr;
+  std::vector<Argument> arguments;
+  std::vector<std::pair<Form, bool>> given;  // and whether they may have any size: the values of a ragged batch
+  std::unique_ptr<Form> output;
+  std::shared_ptr<const Plan> other;  // for other shapes
+};
+using PlanPtr = std::shared_ptr<const Plan>;
+
+// The plan that this thread is about to make of its next call of a kernel.
+struct Draft {
+  std::vector<int64_t> places;  // of the arguments that differ: pairs of an argument and a place
+  std::vector<bool> any_size;  // of the tensors that are given
+  std::shared_ptr<Plan> made;  // null when the kernel has arguments that are not repeated
+};
+thread_local std::unique_ptr<Draft> draft;
+
+bool is(const char* type, std::string_view name) { return name == type; }
+
+// Takes one argument; false for a list of tensors.
+bool take(const char* type, uint64_t value, Argument& argument) {
+  argument.kind = is(type, "Tensor")    ? Argument::tensor
+                  : is(type, "Tensor?") ? Argument::maybe_tensor
+                  : is(type, "str")     ? Argument::text
+                  : is(type, "int[]")   ? Argument::numbers
+                                        : Argument::plain;
+  if (argument.kind == Argument::tensor) argument.its_tensor = Parameter<Tensor>::take(value);
+  if (argument.kind == Argument::maybe_tensor) argument.its_tensor = Parameter<MaybeTensor>::take(value);
+  if (argument.kind == Argument::text) argument.its_text = Parameter<std::string>::take(value);
+  if (argument.kind == Argument::numbers) argument.its_numbers = Parameter<std::vector<int64_t>>::take(value);
+  argument.value = value;
+  if (!is(type, "Tensor[]")) return true;
+  Parameter<std::vector<Tensor>>::take(value);
+  return false;
+}
+
+using Again = std::pair<MaybeTensor, int64_t>;
+
+Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+  const MaybeTensor out = unfilled_output(plan.output->shape, plan.output->dtype);
+  if (!out) return {std::nullopt, 0};
+  std::vector<uint64_t> stack(plan.arguments.size());
+  for (size_t k = 0; k < stack.size(); ++k) {
+    const Argument& one = plan.arguments[k];
+    stack[k] = one.place == kConstant ? one.constant() : one.given(one.place == kOutput ? out : given[static_cast<size_t>(one.place)]);
+  }
+  ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
+  for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
+  try {
+    plan.kernel(stack.data(), stack.size(), 0);
+  } catch (...) {
+    ndd_release(reinterpret_cast<void*>(ndd_end() & ~uintptr_t{1}));
+    throw;
+  }
+  return {out, static_cast<int64_t>(ndd_end())};
+}
+
+// `address` is a handle of ndd_plan_made, `reads` are pairs of a handle of an earlier call and a sample. Returns the output and the handle of ndd_end;
+// no output if no plan is for tensors like these.
+Again again(int64_t address, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+  for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
+    bool fits = given.size() == plan->given.size();
+    for (size_t k = 0; fits && k < given.size(); ++k) fits = plan->given[k].first.fits(given[k], plan->given[k].second);
+    if (fits) return run(*plan, given, reads, mode);
+  }
+  return {std::nullopt, 0};
+}
+
+// The same for the usual call, without lists, which take 20 us with cold caches: one or two tensors, and one earlier call or none.
+Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
+  std::vector<Tensor> given;
+  if (first) given.push_back(*first);
+  if (second) given.push_back(*second);
+  return again(address, given, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
+}
+
+}  // namespace
+
+void forget_plan() { draft.reset(); }
+
+namespace detail {
+
+bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments) {
+  if (!draft) return false;
+  auto plan = std::make_shared<Plan>();
+  plan->kernel = kernel;
+  plan->arguments.resize(arguments);
+  bool repeatable = true;
+  for (size_t k = 0; k < arguments; ++k) repeatable = take(types[k], stack[k], plan->arguments[k]) && repeatable;
+  std::vector<std::unique_ptr<Form>> forms(draft->any_size.size());
+  for (size_t k = 0; repeatable && k < draft->places.size(); k += 2) {
+    Argument& argument = plan->arguments.at(static_cast<size_t>(draft->places[k]));
+    repeatable = argument.its_tensor.has_value();
+    if (!repeatable) break;
+    argument.place = draft->places[k + 1];
+    auto form = std::make_unique<Form>(*argument.its_tensor);
+    argument.its_tensor.reset();
+    (argument.place == kOutput ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
+  }
+  for (size_t k = 0; repeatable && k < forms.size(); ++k) {
+    repeatable = forms[k] != nullptr;
+    if (repeatable) plan->given.emplace_back(std::move(*forms[k]), draft->any_size[k]);
+  }
+  if (repeatable && plan->output) draft->made = std::move(plan);
+  return true;
+}
+
+}  // namespace detail
+}  // namespace ndd
+
+// The next kernel that this thread calls is not run; its arguments are kept. `places` has `count` pairs: which argument is which of the given tensors,
+// or -2 for the output. `any_size`: for each given tensor whether it may have any size.
+NDD_EXPORT void ndd_plan(const int64_t* places, int64_t count, const int64_t* any_size, int64_t given) {
+  ndd::draft = std::make_unique<ndd::Draft>();
+  ndd::draft->places.assign(places, places + 2 * count);
+  for (int64_t k = 0; k < given; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
+}
+
+// What ndd::again takes, which tries `other`, a plan for other shapes or null, as well. Null for a kernel with arguments that are not repeated.
+NDD_EXPORT void* ndd_plan_made(void* other) {
+  const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
+  if (!draft || !draft->made) return nullptr;
+  if (other != nullptr) draft->made->other = *static_cast<ndd::PlanPtr*>(other);
+  return new ndd::PlanPtr(std::move(draft->made));
+}
+NDD_EXPORT void ndd_plan_release(void* plan) { delete static_cast<ndd::PlanPtr*>(plan); }
+
+NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
+NDD_FUNCTION(again, "(int plan, Tensor[] given, int[] reads, int mode) -> (Tensor?, int)", ndd::again)
