@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -57,6 +59,53 @@ class DeviceScope {
   void* guard_ = nullptr;
 };
 
+// A kernel with the arguments of one call, to run on other inputs of the same shape and type: what repeat.cpp keeps.
+class KeptCall {
+ public:
+  virtual ~KeptCall() = default;
+  virtual void run(const Tensor& input, const Tensor& output) const = 0;
+};
+
+// Whether a call with this input is to be kept, instead of run.
+bool keeps_call(const Tensor& input);
+void keep_call(std::unique_ptr<const KeptCall> call, const Tensor& input, const Tensor& output);
+
+// The same for kernels of one signature. Parameters: values and shapes of the input, arguments, values and shapes of the output.
+template <class... A>
+class KeptArguments final : public KeptCall {
+ public:
+  KeptArguments(void (*function)(A...), const std::decay_t<A>&... values) : function_(function), values_(values...) {}
+  void run(const Tensor& input, const Tensor& output) const override { run(input, output, std::index_sequence_for<A...>()); }
+
+ private:
+  template <size_t... k>
+  void run(const Tensor& input, const Tensor& output, std::index_sequence<k...>) const {
+    function_(value<k>(input, output)...);
+  }
+  template <size_t k>
+  decltype(auto) value(const Tensor& input, const Tensor& output) const {
+    if constexpr (k == 0) return (input);
+    else if constexpr (k == sizeof...(A) - 2) return (output);
+    else return (std::get<k>(values_));
+  }
+
+  void (*function_)(A...);
+  std::tuple<std::decay_t<A>...> values_;
+};
+
+// Whether a kernel has one input and one output.
+template <class... A>
+constexpr bool can_be_kept() {
+  if constexpr (sizeof...(A) < 4) {
+    return false;
+  } else {
+    using All = std::tuple<std::decay_t<A>...>;
+    constexpr size_t count = sizeof...(A);
+    return std::is_same_v<std::tuple_element_t<0, All>, Tensor> && std::is_same_v<std::tuple_element_t<1, All>, MaybeTensor> &&
+           std::is_same_v<std::tuple_element_t<count - 2, All>, Tensor> && std::is_same_v<std::tuple_element_t<count - 1, All>, MaybeTensor>;
+  }
+}
+
 using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 
 // What is registered. A kernel works on the device of its tensors; inside a call from Python an ndd::Error keeps its type, which the dispatcher
@@ -80,6 +129,12 @@ struct Entry<function> {
   }
 
   static void run(uint64_t* stack, const std::decay_t<A>&... values) {
+    if constexpr (std::is_void_v<Result> && can_be_kept<A...>()) {
+      const auto all = std::tie(values...);
+      if (keeps_call(std::get<0>(all))) {
+        return keep_call(std::make_unique<KeptArguments<A...>>(function, values...), std::get<0>(all), std::get<sizeof...(A) - 2>(all));
+      }
+    }
     DeviceScope scope;
     (scope.enter(values), ...);
     if constexpr (std::is_void_v<Result>) {

@@ -22,6 +22,13 @@ using torch::headeronly::DeviceType;
 using torch::headeronly::ScalarType;
 using Device = torch::stable::Device;
 
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  return strides;
+}
+
 Tensor ours(const torch::stable::Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
@@ -92,15 +99,21 @@ int Tensor::device_index() const {
 }
 
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
-  return ours(torch::stable::from_blob(data, shape, strides, Device(DeviceType::CPU), static_cast<ScalarType>(static_cast<int>(dtype)),
-                                       [release, data, size](void*) { release(data, size); }));
+  return ours(torch::stable::from_blob(data, shape, contiguous_strides(shape), Device(DeviceType::CPU),
+                                       static_cast<ScalarType>(static_cast<int>(dtype)), [release, data, size](void*) { release(data, size); }));
 }
 
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size) {
   return tensor_over(data, {bytes}, DType::uint8, release, size);
+}
+
+Tensor host_tensor_of_torch(const std::vector<int64_t>& shape, DType dtype) {
+  const std::vector<int64_t> strides = contiguous_strides(shape);
+  const auto type = static_cast<int32_t>(torch::stable::detail::from(static_cast<ScalarType>(static_cast<int>(dtype))));
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(), type, aoti_torch_device_type_cpu(), 0, &handle));
+  return Tensor(handle);
 }
 
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }

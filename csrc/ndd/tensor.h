@@ -44,6 +44,7 @@ using MaybeTensor = std::optional<Tensor>;
 // A contiguous tensor over memory that release(data, size) frees. Tensors of bytes: there, in memory that torch pins, and on a GPU in stream order.
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size);
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size);
+Tensor host_tensor_of_torch(const std::vector<int64_t>& shape, DType dtype);  // contiguous too, in memory of torch's
 Tensor pinned_tensor(int64_t bytes);
 Tensor cuda_tensor(int64_t bytes, int device);
 

@@ -20,6 +20,13 @@ def submit(
 
     ``external``: the user may overwrite memory that is read after the call. ``sources``: the source of each sample, for errors.
     """
+    return submitted(kernel, arguments, reads, external, sources)[1]
+
+
+def submitted(
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
+) -> tuple[Any, Pending | None]:
+    """Run a CPU kernel as :func:`submit` does. Return also what the call of the kernel returns."""
     if shutdown.exiting:
         shutdown.park_daemon()
     if pools.unsettled:
@@ -33,12 +40,12 @@ def submit(
                 native.depend(pending.handle, sample)
         else:
             native.begin(level, None, 0)
-        kernel(*arguments)
+        made = kernel(*arguments)
         handle = native.end()
     except BaseException:  # KeyboardInterrupt too: an open call would absorb the next kernel, whoever calls it
         native.release(native.end() & ~1)
         raise
-    return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
+    return made, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
 def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:

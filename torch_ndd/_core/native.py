@@ -42,6 +42,8 @@ identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
 error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
 error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
 release = _function(_quick, "ndd_release", None, _POINTER)
+keep_begin = _function(_quick, "ndd_keep_begin", None, _POINTER)
+keep_end = _function(_quick, "ndd_keep_end", _POINTER)
 own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
 _function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
 _packed = _function(_quick, "ndd_packed_elements", _INT64, _POINTER, _INT64, _INT64)
@@ -113,8 +115,9 @@ def _address(function: Any) -> int:
     return ctypes.cast(function, _POINTER).value or 0
 
 
-OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_DESCRIPTOR = map(
-    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _quick.ndd_close_file)
+OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_DESCRIPTOR, OF_KEPT = map(
+    _address,
+    (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _quick.ndd_close_file, _quick.ndd_keep_release),
 )
 """Releases the handles of :func:`owned`."""
 
@@ -299,6 +302,27 @@ def pin_no_size() -> None:
     """Stop using pinned memory."""
     pinned_sizes.clear()
     _pin_sizes(0)
+
+
+repeat = torch.ops.ndd.repeat.default
+"""Runs the kernel of a handle from :func:`kept` on other values of the same shape and type, into a given tensor or a new one, which it returns."""
+
+
+def kept(kernel: Any, arguments: Sequence[Any], given: torch.Tensor, made: torch.Tensor) -> tuple[int, Any] | None:
+    """Keep a kernel with its arguments instead of running it: a handle, and what owns it.
+
+    Args:
+        kernel: The kernel.
+        arguments: Those between the input and the output.
+        given, made: Dense tensors like the input and the output.
+    """
+    like_given, like_made = (torch.empty((), dtype=one.dtype).expand(one.shape) for one in (given, made))  # no memory is kept
+    keep_begin(like_given.data_ptr())
+    try:
+        kernel(like_given, None, *arguments, like_made, None)
+    finally:
+        handle = keep_end()
+    return None if handle is None else (handle, owned(handle, OF_KEPT))
 
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

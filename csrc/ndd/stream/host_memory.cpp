@@ -190,12 +190,16 @@ int size_class(size_t bytes) {
   return exponent;
 }
 
-Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
+size_t bytes_of(const std::vector<int64_t>& shape, DType dtype) {
   size_t bytes = static_cast<size_t>(item_bytes(dtype));
   for (const int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes) || bytes > kMostBytes) no_memory(kMostBytes);
   }
-  const Block block = take(bytes);
+  return bytes;
+}
+
+Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
+  const Block block = take(bytes_of(shape, dtype));
   return tensor_over(block.data, shape, dtype, [](void* data, size_t size) { give_back({data, size}); }, block.bytes);
 }
 
@@ -210,6 +214,10 @@ size_t most_host_memory() {
 
 void check_host_memory(size_t bytes) {
   if (bytes > most_host_memory()) no_memory(bytes);
+}
+
+Tensor host_tensor(const std::vector<int64_t>& shape, DType dtype) {
+  return bytes_of(shape, dtype) >= kPooledHostMemory ? pooled(shape, dtype) : host_tensor_of_torch(shape, dtype);
 }
 
 HostBlock take_host_memory(size_t bytes) { return take(bytes); }

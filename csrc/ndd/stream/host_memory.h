@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "ndd/tensor.h"
 
@@ -19,6 +20,9 @@ constexpr size_t kPooledHostMemory = size_t{2} << 20;  // smaller buffers are ma
 // Error::Memory when there is none.
 HostBlock take_host_memory(size_t bytes);
 void give_back_host_memory(void* data, size_t bytes);
+
+// A tensor whose memory is not filled yet, from the pool where it is large.
+Tensor host_tensor(const std::vector<int64_t>& shape, DType dtype);
 
 // Bytes that this process can have at most: the memory of the machine with its swap space, or what a container or `ulimit -v` leaves of it. The system
 // promises more than that, and ends the process when it is used.
