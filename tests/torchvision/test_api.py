@@ -8,6 +8,7 @@ import pytest
 from torchvision.transforms import v2 as reference
 
 from torch_ndd.torchvision import v2
+from torch_ndd.torchvision.v2 import functional as F
 
 OWN = {"from_torchvision", "from_timm"}
 
@@ -56,3 +57,15 @@ def test_representation() -> None:
         reference.Compose([reference.CenterCrop(3), reference.RandomInvert(0.2)])
     )
     assert repr(v2.ToDtype({int: None})) == repr(reference.ToDtype({int: None}))
+
+
+_SUFFIXES = ("_image", "_video", "_mask", "_bounding_boxes", "_keypoints")
+_KERNELS = [(name.removesuffix(end), name) for name in dir(F) for end in _SUFFIXES if name.endswith(end) and name.removesuffix(end) in dir(F)]
+
+
+@pytest.mark.parametrize(("functional", "kernel"), _KERNELS, ids=[name for _, name in _KERNELS])
+def test_kernels_have_the_parameters_of_their_functionals(functional: str, kernel: str) -> None:
+    of_functional, of_kernel = (inspect.signature(getattr(F, name)).parameters for name in (functional, kernel))
+    for name, parameter in list(of_kernel.items())[1:]:
+        if name in of_functional:
+            assert parameter == of_functional[name]

@@ -411,3 +411,15 @@ def test_options_of_our_operators(size: tuple[int, int]) -> None:
         expected = reference.resize(sample.torch(), [size[0]])
         assert other.shape == tuple(expected.shape)
         assert (other.torch().int() - expected.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize("given", [{"size": [24, 36]}, {"size": 24}, {"size": None, "max_size": 36}], ids=str)
+def test_a_tensor_that_has_the_size_is_returned_itself(given: dict[str, Any]) -> None:
+    for shape in ((3, 24, 36), (2, 3, 24, 36), (24, 36)):
+        image = torch.zeros(shape)
+        assert F.resize(image, **given) is image
+        assert reference.resize(image[None], **given).shape == image[None].shape
+    assert F.resize(torch.zeros(3, 24, 36), [24, 35]).shape == (3, 24, 35)
+    for wrong in ({"interpolation": "lanczos", "antialias": False}, {"interpolation": "cubist"}):
+        with pytest.raises(ValueError, match=r"lanczos|cubist"):
+            F.resize(torch.zeros(3, 24, 36), **given, **wrong)

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functionals called again on inputs like earlier ones, which repeat the kernel without checking anything: nothing may be remembered wrongly."""
 
+import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from _forks import Forks
 from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
-from torch_ndd._core import replay
+from torch_ndd._core import native, replay
 from torch_ndd.torchvision.v2 import functional as F
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
@@ -128,3 +131,49 @@ def test_windows_of_tensors_are_views() -> None:
     before = values.clone()
     F.crop(ndd.as_batch(values, layout="CHW"), 1, 2, 3, 4).torch().zero_()
     assert torch.equal(values, before)
+
+
+def test_repeated_calls_hold_no_images() -> None:
+    given = ndd.as_batch(images(0, 2, 3, 900, 901), layout="CHW")
+    for _ in range(2):
+        made = F.invert(given)
+    memory = [weakref.ref(one._values.untyped_storage()) for one in (given, made)]
+    del given, made
+    assert [one() for one in memory] == [None, None]
+
+
+def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = images(0, 2, 3, 900, 902)
+    F.invert(values)
+    pinned = torch.empty_like(values)
+    monkeypatch.setattr(native, "pinned_sizes", {native.size_class(values.nbytes)})
+    monkeypatch.setattr(native, "_pinned", lambda shape, dtype, size: pinned.view(shape))
+    for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
+        assert made.data_ptr() == pinned.data_ptr()
+        assert torch.equal(made, 255 - values)
+
+
+WITHOUT_MEMORY = """
+import resource, torch, torch_ndd as ndd
+from torch_ndd.torchvision.v2 import functional as F
+values = torch.zeros(1, 3, 4000, 4000, dtype=torch.uint8)
+kept = [F.invert(given) for given in (values, ndd.as_batch(values, layout="CHW"))]
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (used + (30 << 20), used + (30 << 20)))
+for given in (values, ndd.as_batch(values, layout="CHW")):
+    try:
+        F.invert(given)
+    except MemoryError as error:
+        print(error)
+print(int(kept[0].min()), int(kept[1].torch().min()))
+"""
+
+
+def test_repeated_calls_without_memory(forks: Forks) -> None:
+    run = forks.run(WITHOUT_MEMORY)
+    assert (run.wait(120), run.errors) == (0, "")
+    first, second, least = run.output.splitlines()
+    assert least == "255 255"
+    for error in (first, second):
+        assert re.match(r".*: no memory for 48\.0 MB: an output of shape \(1, 3, 4000, 4000\)", error)

@@ -133,13 +133,17 @@ def owned(handle: int, release: int, only_here: bool = False) -> Any:
     return own(handle, release, only_here)
 
 
+PLAN_OUTPUT = -2
+"""The place of the output in :func:`planned`."""
+
+
 def planned(kernel: Any, arguments: Sequence[Any], places: Sequence[int], any_size: Sequence[int], other: int | None) -> int | None:
     """Return the handle of a plan for ``ndd::again``, which repeats a call of a CPU kernel; None for a kernel that takes a list of tensors.
 
     Args:
         kernel: Is not run.
         arguments: Those of one call.
-        places: Pairs of an argument and the number of the given tensor that it is, or -2 for the output.
+        places: Pairs of an argument and the number of the given tensor that it is, or ``PLAN_OUTPUT``.
         any_size: For each given tensor, whether it may have any size.
         other: The handle of a plan for other shapes, which is tried as well.
     """

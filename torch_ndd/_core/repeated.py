@@ -19,13 +19,12 @@ from .arguments import Call, Role, prepared
 from .batch import Batch, new_batch
 from .definition import Operator
 from .dispatch import resubmit
-from .replay import PLAIN, Drawn, Launched, _frozen, _Unknown, recorded, recording
+from .replay import PLAIN, Drawn, Launched, UnknownValue, freeze, recorded, recording
 
 _MOST = 1000  # shapes; more of them come from batches that are never alike
 _MOST_OF_A_KEY = 8  # shapes of calls that are equal otherwise, through which a call looks
 _MOST_ELEMENTS = 64  # of a tensor that is compared by value
 _WARNS = "output_dtype"  # an argument with which each call warns
-_OUTPUT = -2  # of csrc/ndd/stream/repeat.cpp
 
 
 class _Template(NamedTuple):
@@ -133,9 +132,10 @@ class Repeated:
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
             elif name != "rng" or not op.draws:
+                key.append(name)
                 try:
-                    key += (name, _frozen(value))
-                except _Unknown:
+                    freeze(key, value)
+                except UnknownValue:
                     return perform(op, inputs, given)
         found = self.key(operands, key, None)
         if found is None:
@@ -202,7 +202,7 @@ def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, 
     words = None if launched is None else launched.words
     arguments = template.arguments.copy()
     arguments[-2] = out
-    places = [(len(arguments) - 2, _OUTPUT)]
+    places = [(len(arguments) - 2, native.PLAN_OUTPUT)]
     given: list[int] = []  # places of the operands' tensors
     any_size: list[int] = []
     for k, one in enumerate(operands):
@@ -231,6 +231,8 @@ def _template(launched: list[Launched | None], made: Any, operands: Sequence[Bat
     one = launched[0] if len(launched) == 1 else None
     if one is None or type(made) is not Batch or made._values is not one.arguments[-2] or made._shapes is not None:
         return None
+    if not made._values.is_cpu:
+        return None  # native code allocates the output on the host
     if any((one.op.arguments.get(name) or one.op.positional[name]).role is not Role.per_sample for name in names):
         return None  # the body reads the values
     tensors = [tensor for operand in operands for tensor in (operand._values, operand._shapes)]

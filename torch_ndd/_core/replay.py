@@ -2,7 +2,8 @@
 """Repeating a call of an operator on other inputs like the first ones, without its body: a function of batches that has launched one kernel launches
 the same kernel, with the same arguments, for all inputs of the same shape, type and layout and the same numbers.
 
-Checking and preparing the arguments of a small batch takes longer than its kernel: of ``v2.functional.invert`` 40 us, repeated 10.
+Checking and preparing the arguments of a small batch takes longer than its kernel: of ``v2.functional.invert`` 40 us, repeated 7, in one call of
+native code (csrc/ndd/stream/repeat.cpp).
 """
 
 import enum
@@ -13,10 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import native
 from .batch import Batch, new_batch
 from .definition import Operator
-from .dispatch import submit
-from .native import empty
+from .dispatch import resubmit
 from .operand import loop
 
 _MOST = 1000  # plans; more of them come from arguments that change with each call
@@ -41,12 +42,10 @@ class Launched(NamedTuple):
 class Plan(NamedTuple):
     """The recipe for repeating a call."""
 
-    kernel: Any
-    arguments: Sequence[Any]  # without those of the input and of the output
+    handle: int  # of native code
+    owner: Any
     given: tuple[int, ...]  # shape of the input as the kernel takes it
-    made: tuple[int, ...]  # shape of the kernel's output
-    shape: tuple[int, ...]  # shape of the result
-    dtype: torch.dtype
+    shape: tuple[int, ...]  # of the result
     layout: str | None
 
 
@@ -63,29 +62,45 @@ recording = _Recording()
 _plans: dict[Any, Plan | None] = {}
 
 
-class _Unknown(Exception):
+class UnknownValue(Exception):
     """An argument that is not compared by value."""
 
 
 PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
+_PLAIN = frozenset(PLAIN)
 
 
-def _frozen(value: Any) -> Any:
-    """Return an argument as a key: 1, 1.0 and True are different ones."""
+def freeze(key: list[Any], value: Any) -> None:
+    """Add an argument to a key, in which 1, 1.0 and True are different, and so are 0.0 and -0.0. Raise UnknownValue if it has no value to compare."""
     kind = type(value)
-    if kind in PLAIN:
-        return kind, value or str(value)  # -0.0 is another one than 0.0
-    if (kind is list or kind is tuple) and len(value) <= _MOST_ELEMENTS:
-        return kind, tuple([_frozen(one) for one in value])
-    if isinstance(value, enum.Enum):
-        return kind, value
-    if kind is torch.Tensor and value.is_cpu and value.numel() <= _MOST_ELEMENTS and not value.requires_grad:
-        return value.dtype, value.shape, tuple(value.flatten().tolist())
-    raise _Unknown
+    if kind in _PLAIN:
+        key += kind, value or str(value)
+    elif (kind is list or kind is tuple) and len(value) <= _MOST_ELEMENTS:
+        key += kind, len(value)
+        for one in value:
+            freeze(key, one)
+    elif kind is torch.Tensor and value.is_cpu and value.numel() <= _MOST_ELEMENTS and not value.requires_grad:
+        key += kind, value.dtype, value.shape, *value.flatten().tolist()
+    elif isinstance(value, enum.Enum):
+        key += kind, value
+    else:
+        raise UnknownValue
 
 
-def _repeats() -> bool:
-    return not torch.compiler.is_compiling() and loop.recorder is None
+def _frozen(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the arguments of a call as a key."""
+    if not (args or kwargs):
+        return None
+    key: list[Any] = [len(args), *kwargs]
+    for value in (*args, *kwargs.values()) if args else kwargs.values():
+        freeze(key, value)
+    return tuple(key)
+
+
+def _repeats(values: torch.Tensor) -> bool:
+    """Return whether a call on these values can be repeated: not where something else than the kernel sees the tensors."""
+    plain = type(values) is torch.Tensor and values.is_contiguous() and values.is_cpu
+    return plain and not torch.compiler.is_compiling() and loop.recorder is None
 
 
 def on_batch(function: Callable[..., Any], batch: Batch, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -97,11 +112,11 @@ def on_batch(function: Callable[..., Any], batch: Batch, args: Sequence[Any], kw
     [[1, 0, 3, 2], [1, 0, 3, 2]]
     """
     values = batch._values
-    if type(batch) is not Batch or batch._shapes is not None or not _repeats() or not values.is_cpu or not values.is_contiguous():
+    if type(batch) is not Batch or batch._shapes is not None or not _repeats(values):
         return function(batch, *args, **kwargs)
     try:
-        key = function, batch._layout, values.shape, values.dtype, _frozen(args), *[(name, _frozen(one)) for name, one in kwargs.items()]
-    except _Unknown:
+        key = function, batch._layout, values.shape, values.dtype, _frozen(args, kwargs)
+    except UnknownValue:
         return function(batch, *args, **kwargs)
     plan = _plans.get(key)
     if plan is None:
@@ -113,10 +128,10 @@ def on_batch(function: Callable[..., Any], batch: Batch, args: Sequence[Any], kw
         else:
             _keep(key, None)
         return made
-    out = empty(plan.made, plan.dtype, values.device)
     pending = batch._unfinished()
-    reads = [] if pending is None else [(pending, batch._sample)]
-    return new_batch(out, None, plan.layout, submit(plan.kernel, (values, None, *plan.arguments, out, None), reads, batch._external, batch._sources))
+    reads = () if pending is None else ((pending, batch._sample),)
+    out, pending = resubmit(plan.handle, [values], reads, batch._external, batch._sources)
+    return function(batch, *args, **kwargs) if out is None else new_batch(out, None, plan.layout, pending)
 
 
 def on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -127,11 +142,11 @@ def on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Sequence
     >>> [on_tensor(mirrored, torch.tensor([1, 2]).reshape(1, 1, 2, 1), (), {}).flatten().tolist() for _ in range(2)]
     [[2, 1], [2, 1]]
     """
-    if type(values) is not torch.Tensor or not _repeats() or not values.is_cpu or not values.is_contiguous() or values.requires_grad:
+    if not _repeats(values) or values.requires_grad:
         return function(values, *args, **kwargs)
     try:
-        key = function, values.shape, values.dtype, _frozen(args), *[(name, _frozen(one)) for name, one in kwargs.items()]
-    except _Unknown:
+        key = function, values.shape, values.dtype, _frozen(args, kwargs)
+    except UnknownValue:
         return function(values, *args, **kwargs)
     plan = _plans.get(key)
     if plan is None:
@@ -143,13 +158,12 @@ def on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Sequence
         else:
             _keep(key, None)
         return made
-    out = empty(plan.shape, plan.dtype, values.device)
-    inner = out if plan.made == plan.shape else out.view(plan.made)
-    if plan.given != values.shape:
-        values = values.view(plan.given)
-    pending = submit(plan.kernel, (values, None, *plan.arguments, inner, None), [], True)
+    given = values if plan.given == values.shape else values.view(plan.given)
+    out, pending = resubmit(plan.handle, [given], (), True, ())
+    if out is None:
+        return function(values, *args, **kwargs)
     assert pending is None  # because the memory is the caller's
-    return out
+    return out if out.shape == plan.shape else out.view(plan.shape)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -177,9 +191,12 @@ def _recorded(function: Callable[..., Any], given: Any, args: Sequence[Any], kwa
 def _keep(key: Any, launched: Launched | None, shape: tuple[int, ...] = (), layout: str | None = None) -> None:
     if len(_plans) >= _MOST:
         _plans.clear()
-    if launched is None:
-        _plans[key] = None
-        return
-    values, shapes, *arguments, out, out_shapes = launched.arguments
-    dense = shapes is None and out_shapes is None
-    _plans[key] = Plan(launched.op.kernel, arguments, values.shape, out.shape, shape, out.dtype, layout) if dense else None
+    _plans[key] = None if launched is None else _plan(launched, shape, layout)
+
+
+def _plan(launched: Launched, shape: tuple[int, ...], layout: str | None) -> Plan | None:
+    arguments = launched.arguments
+    if arguments[1] is not None or arguments[-1] is not None:  # ragged
+        return None
+    handle = native.planned(launched.op.kernel, arguments, [0, 0, len(arguments) - 2, native.PLAN_OUTPUT], [False], None)
+    return None if handle is None else Plan(handle, native.owned(handle, native.OF_PLAN), arguments[0].shape, shape, layout)

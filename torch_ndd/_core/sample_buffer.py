@@ -95,8 +95,9 @@ class SampleBuffer(Arithmetic):
         """
         if self._shapes is not None and copy is False:
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
-        self._shared()  # raises the error of the call that made this batch, not of the padding
-        values = self._stacked(pad, lazily=False)._ready()
+        values = self._shared()  # raises the error of the call that made this batch, not of the padding
+        if self._shapes is not None:
+            return self._stacked(pad, lazily=False)._ready()
         return values.clone() if copy and values is self._values else values
 
     def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:

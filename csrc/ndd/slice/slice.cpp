@@ -106,7 +106,10 @@ void copy_box(const Box& box, int64_t item, bool cached) {
   if (transpose_box(box, row, item, bytes)) return;
   const Axis& axis = box.axes[row];
   const int64_t length = axis.extent * bytes, ahead = row > 0 ? slice::kRowsAhead * box.axes[row - 1].in : 0;
-  const bool foreseen = std::abs(axis.in * item) != bytes || length >= kLongRow || ahead == 0;
+  // The processor foresees rows that come in the order of the memory, with gaps as well: fetching them too made cropping 16 VGA images of float32 take
+  // 4.7 to 10 ms instead of 2.8 to 4.2.
+  const bool forward = ahead == 0 || (ahead > 0 && axis.in > 0);
+  const bool foreseen = std::abs(axis.in * item) != bytes || length >= kLongRow || forward;
   const int64_t lowest = std::min<int64_t>(axis.in, 0) * (axis.extent - 1) + ahead;
   // Longer rows are for memcpy, which knows best.
   if (!cached && axis.out * item == bytes && length < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {

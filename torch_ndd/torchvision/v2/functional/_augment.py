@@ -67,19 +67,19 @@ erase_image, erase_video = on_images(erase, _erased)
 _out_of_place = erase_image
 
 
-def _erased_tensor(image: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+def _erased_tensor(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:
     if inplace:
         image[..., i : i + h, j : j + w] = v
         return image
     return _out_of_place(image, i, j, h, w, v)
 
 
-def erase_image(image: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+def erase_image(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:
     """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
     return _erased_tensor(image, i, j, h, w, v, inplace)
 
 
-def erase_video(video: torch.Tensor, i: int, j: int, h: int, w: int, v: torch.Tensor, inplace: bool = False) -> torch.Tensor:  # noqa: F811
+def erase_video(video: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:  # noqa: F811
     """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
     return _erased_tensor(video, i, j, h, w, v, inplace)
 

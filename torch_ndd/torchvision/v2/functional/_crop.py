@@ -99,14 +99,14 @@ on_coordinates(crop, cropped_boxes, cropped_points)
 
 
 def crop_bounding_boxes(
-    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: int, left: int, height: int, width: int, clamping_mode: Any = "soft"
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes in a window, and its size."""
     made = cropped_boxes(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
     return made.values.reshape(bounding_boxes.shape), (height, width)
 
 
-def crop_keypoints(keypoints: torch.Tensor, top: int, left: int, height: int, width: int) -> tuple[torch.Tensor, tuple[int, int]]:
+def crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points in a window, and its size."""
     made = cropped_points(of_tensor(keypoints, (0, 0)), top, left, height, width)
     return made.values.reshape(keypoints.shape), (height, width)

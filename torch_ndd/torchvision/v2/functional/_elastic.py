@@ -47,13 +47,13 @@ def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tenso
         made = [one.torch() for one in displacement.evaluate()]
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
-            raise ValueError(f"elastic: displacement should have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
+            raise ValueError(f"elastic: displacement shape should be (1, height, width, 2), got {tuple(displacement.shape)}")
         made = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
     else:
         raise TypeError(f"elastic: argument displacement should be a Tensor, got {type(displacement).__name__}")
     for one, size in zip(made, sizes, strict=False):
         if tuple(one.shape) != (*size, 2):
-            raise ValueError(f"elastic: displacement should have the shape (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, one.shape))})")
+            raise ValueError(f"elastic: displacement shape should be (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, one.shape))})")
     return made
 
 
@@ -71,7 +71,7 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
     if isinstance(displacement, Batch):
         for k, (shape, size) in enumerate(zip(_shapes(displacement, len(sizes)), sizes, strict=True)):
             if tuple(shape) != (*size, 2):
-                raise ValueError(f"elastic: sample {k}: displacement should have the shape {(*size, 2)}, got {tuple(shape)}")
+                raise ValueError(f"elastic: sample {k}: displacement shape should be {(*size, 2)}, got {tuple(shape)}")
         halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
         return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
     fields = _fields(displacement, sizes)

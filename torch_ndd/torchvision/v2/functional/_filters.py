@@ -71,11 +71,11 @@ def _normalized_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool =
 
 
 def _in_place(kernel: Any) -> Any:
-    def normalize_image(image: torch.Tensor, mean: list[float], std: list[float], inplace: bool = False) -> torch.Tensor:
+    def normalize_image(image: torch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> torch.Tensor:
         """Apply :func:`normalize` to a torch tensor ``(..., C, H, W)``."""
         return kernel(image, mean, std, inplace)
 
-    def normalize_video(video: torch.Tensor, mean: list[float], std: list[float], inplace: bool = False) -> torch.Tensor:
+    def normalize_video(video: torch.Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> torch.Tensor:
         """Apply :func:`normalize` to a torch tensor ``(..., C, H, W)``."""
         return kernel(video, mean, std, inplace)
 

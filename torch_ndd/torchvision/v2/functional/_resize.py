@@ -57,14 +57,15 @@ def resized_size(height: Number, width: Number, size: Any, max_size: int | None,
         pair = numbers("resize", "size", size, 2, batch_size)
     if pair is not None:
         if max_size is not None:
-            raise ValueError("resize: max_size should only be given if size is None or one number for the shorter side")
+            raise ValueError("resize: with max_size, size should be an int or a sequence of length 1, for the shorter side, or None")
         return to_int(pair[0]), to_int(pair[1])
     short, long = _sorted(height, width)
     new_short, new_long = one, _truncated(one, long, short)
     if max_size is not None:
         fits = max_size > new_short
         if not holds(fits):
-            raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} must be greater than the size of the smaller side, {one}")
+            rule = "must be strictly greater than the requested size of the shorter side"
+            raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} {rule}, {one}")
         above = new_long > max_size
         if isinstance(above, torch.Tensor):
             new_short = torch.where(above, _truncated(max_size, new_short, new_long), torch.as_tensor(new_short))
@@ -124,7 +125,18 @@ def _resized(
     return _resampled(images, *new, mode, smooth)
 
 
-resize_image, resize_video = on_images(resize, _resized)
+def _unchanged(
+    image: torch.Tensor, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None, antialias: bool | None = True
+) -> torch.Tensor | None:
+    """Return the tensor itself if it has the size already, as torchvision does."""
+    if image.dim() < 2 or isinstance(size, torch.Tensor | Batch):
+        return None
+    _filtered(interpolation, antialias)
+    height, width = image.shape[-2:]
+    return image if resized_size(height, width, size, max_size, 1) == (height, width) else None
+
+
+resize_image, resize_video = on_images(resize, _resized, view=_unchanged)
 
 
 def _mask_mode(interpolation: Any) -> InterpolationMode:
@@ -262,14 +274,14 @@ on_coordinates(resized_crop, _window_boxes, _window_points, drops=("interpolatio
 
 
 def resized_crop_bounding_boxes(
-    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: int, left: int, height: int, width: int, size: Any, clamping_mode: Any = "soft"
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, size: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a resized window, and its size."""
     made = _window_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
     return made.values.reshape(bounding_boxes.shape), made.canvas
 
 
-def resized_crop_keypoints(keypoints: torch.Tensor, top: int, left: int, height: int, width: int, size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
+def resized_crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any, size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a resized window, and its size."""
     made = _window_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
     return made.values.reshape(keypoints.shape), made.canvas

@@ -222,7 +222,7 @@ def affine_bounding_boxes(
     canvas_size: tuple[int, int],
     angle: Any,
     translate: Any,
-    scale: float,
+    scale: Any,
     shear: Any,
     center: Any = None,
     clamping_mode: Any = "soft",
@@ -233,7 +233,7 @@ def affine_bounding_boxes(
 
 
 def affine_keypoints(
-    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: float, shear: Any, center: Any = None
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return moved points and the size of the canvas."""
     made = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
@@ -327,7 +327,7 @@ def rotate_bounding_boxes(
     bounding_boxes: torch.Tensor,
     format: BoundingBoxFormat,
     canvas_size: tuple[int, int],
-    angle: float,
+    angle: Any,
     expand: bool = False,
     center: Any = None,
     clamping_mode: Any = "soft",
@@ -338,7 +338,7 @@ def rotate_bounding_boxes(
 
 
 def rotate_keypoints(
-    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: float, expand: bool = False, center: Any = None
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, expand: bool = False, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return rotated points and the size of the canvas."""
     made = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
