@@ -156,9 +156,9 @@ def test_threads_and_modes_do_not_matter(case: Case, ragged: bool) -> None:
     properties.threads_and_modes_do_not_matter(case, ragged)
 
 
-@parametrized([case for case in CASES if not case.random])
-def test_repeated_calls_read_their_inputs(case: Case) -> None:
-    properties.repeated_calls_read_their_inputs(case)
+@both_shapes([case for case in CASES if not case.random])
+def test_repeated_calls_read_their_inputs(case: Case, ragged: bool) -> None:
+    properties.repeated_calls_read_their_inputs(case, ragged)
 
 
 @both_shapes([case for case in CASES if case.random])
