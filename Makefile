@@ -12,15 +12,19 @@ EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_inf
 # An editable install, built with the packages of the virtual environment: pip's isolated one has another path each time, so that everything is
 # compiled again. pip configures; `ninja` in the rules below finds out what has changed since.
 INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD)
+PYRIGHT := $(BIN)/pyright --pythonpath $(BIN)/python
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
-.PHONY: demo test whole build lint docs wheel bench asan fuzz emulated-cuda clean
+.PHONY: demo test whole build lint style types docs wheel bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/test.stamp build lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+# Types are checked beside the tests, which wait for processes and timers a fifth of the time, and are reported at the end.
+test: $(VENV)/test.stamp build style
+	@$(PYRIGHT) > $(BUILD)/types.log 2>&1 & checking=$$!; \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS); tested=$$?; \
+	  wait $$checking; checked=$$?; cat $(BUILD)/types.log; exit $$((tested ? tested : checked))
 
 # The same with all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py).
 whole:
@@ -29,11 +33,15 @@ whole:
 build: | $(VENV)/build.stamp
 	@if [ -f $(BUILD)/build.ninja ]; then $(BIN)/ninja -C $(BUILD); fi
 
-lint: $(VENV)/test.stamp
+lint: style types
+
+style: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check torch_ndd benchmarks docs tests examples
 	find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs $(BIN)/clang-format --dry-run -Werror
-	$(BIN)/pyright --pythonpath $(BIN)/python
+
+types: $(VENV)/test.stamp
+	$(PYRIGHT)
 
 # The site, in build/docs/index.html. Nothing is downloaded; warnings are errors.
 docs: $(VENV)/test.stamp build

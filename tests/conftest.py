@@ -113,13 +113,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Hide tens of thousands of tests, and all packages, from the garbage collector, which would go through them again and again.
-
-    What is left is collected more rarely: a compilation makes so many objects that collections were 15 % of its time.
-    """
+    """Hide tens of thousands of tests, and all packages, from the garbage collector, which would go through them again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -168,6 +164,14 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     ndd.set_num_threads(request.param)
     yield request.param
     ndd.set_num_threads(None)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No collection of garbage during the test: a compilation makes so many objects that collections were 8 to 15 % of its time."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

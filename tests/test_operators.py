@@ -178,6 +178,7 @@ COMPILED = [case for case in CASES if not case.uncompiled]
 
 # A graph takes 0.4 to 2 s, ten times as long as all other properties of a case.
 @each_row(rows(COMPILED) if WHOLE else covering(COMPILED))
+@pytest.mark.usefixtures("uncollected")
 def test_torch_compile_equals_eager(case: Case, ragged: bool, device: str) -> None:
     properties.assert_compiles(case, ragged, "aot_eager", device)
 

@@ -438,6 +438,7 @@ def test_a_wrapped_array_may_change_after_the_call() -> None:
 @pytest.mark.parametrize(
     "dtypes", [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("uint16", "int16"), ("int64", "uint64"), ("float16", "bool")]
 )
+@pytest.mark.usefixtures("uncollected")
 def test_compiled(operation: Function, dtypes: tuple[str, str]) -> None:
     """The formula, or the kernel if there is none, equals eager evaluation."""
     left = ndd.batch(numbers(dtypes[0], (3, 4, 5)))
@@ -453,6 +454,7 @@ def test_compiled(operation: Function, dtypes: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "uint32", "uint64", "float16", "float32"])
+@pytest.mark.usefixtures("uncollected")
 def test_compiled_unary(operation: Function, dtype: str) -> None:
     if refused(operation, dtype):
         pytest.skip("no such operation")

@@ -172,6 +172,7 @@ def test_layouts_and_shapes_of_three() -> None:
 
 
 @pytest.mark.parametrize("name", [*REAL, "abs", "min", "max", "pow", "fpow", "atan2", "clamp"])
+@pytest.mark.usefixtures("uncollected")
 def test_compiled(name: str) -> None:
     operands = [ndd.tensor(np.float32([1.5, 2.0])), 2, ndd.tensor([3, 2])]
     count = {"min": 2, "max": 2, "pow": 2, "fpow": 2, "atan2": 2, "clamp": 3}.get(name, 1)
