@@ -146,11 +146,14 @@ def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.Monke
     values = images(0, 2, 3, 900, 902)
     F.invert(values)
     pinned = torch.empty_like(values)
-    monkeypatch.setattr(native, "pinned_sizes", {native.size_class(values.nbytes)})
     monkeypatch.setattr(native, "_pinned", lambda shape, dtype, size: pinned.view(shape))
-    for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
-        assert made.data_ptr() == pinned.data_ptr()
-        assert torch.equal(made, 255 - values)
+    native.pin_size(values.nbytes)
+    try:
+        for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
+            assert made.data_ptr() == pinned.data_ptr()
+            assert torch.equal(made, 255 - values)
+    finally:
+        native.pin_size(values.nbytes, False)
 
 
 WITHOUT_MEMORY = """
