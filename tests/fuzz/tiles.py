@@ -72,6 +72,7 @@ def between_guards(memory: Guarded) -> None:
     _codecs.decompress_hcompress_1_c, _codecs.decompress_plio_1_c = hcompress, plio
     padded = _fits_codecs._padded
     _fits_codecs._padded = lambda *given: memory(padded(*given))
+    _fits_codecs._memory = memory
 
 
 def pixels(draw: random.Random) -> np.ndarray:

@@ -115,3 +115,33 @@ def test_the_doctor_lists_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = (one for one in report["missing"] if one.what == "a known astropy")
     assert one.why.endswith("runs as it is: a damaged tile of a compressed image can end the process")
     assert one.remedy == f"pip install astropy=={_fits_codecs.CHECKED_VERSION}"
+
+
+LOSSES = """
+import sys
+from pathlib import Path
+import numpy as np
+from torch_ndd.readers import _fits_codecs
+from astropy.io.fits.hdu.compressed import _tiled_compression
+
+_fits_codecs.is_guarded()
+codec = _tiled_compression.ALGORITHMS["HCOMPRESS_1"](scale=0, smooth=0, bytepix=8, nx=256, ny=256)
+tile = codec.encode(np.random.default_rng(0).integers(0, 4000, (256, 256)))
+half = np.frombuffer(tile[: len(tile) // 2], np.uint8)
+for number in range(60):
+    if number == 20:
+        before = int(Path("/proc/self/statm").read_text().split()[1])
+    try:
+        codec.decode(half)
+    except Exception as error:
+        assert "bad format code" in str(error), error
+    else:
+        sys.exit("decoded")
+print((int(Path("/proc/self/statm").read_text().split()[1]) - before) * 4)
+"""
+
+
+def test_a_damaged_tile_loses_little_memory(forks: Forks) -> None:
+    run = forks.run(LOSSES)
+    assert (run.wait(), run.errors) == (0, "")
+    assert int(run.output) < 2000  # kB: astropy's own call loses 40 times 512
