@@ -31,8 +31,8 @@ def test_what_policies_leave_outside(policy: Callable[..., Any]) -> None:
         assert max(map(abs, angles)) > 20
         assert (made.torch() == filled).any()
         for one, image, angle in zip(made.torch().permute(0, 3, 1, 2), images, angles, strict=True):
-            expected = reference.functional.rotate(image, -angle, fill=filled)
-            rotated = reference.functional.rotate(image, angle, fill=filled)
+            expected = reference.functional.rotate(image, -angle, fill=[filled])
+            rotated = reference.functional.rotate(image, angle, fill=[filled])
             # Rotations differ where a pixel lies halfway between two others.
             assert min(float((one != other).double().mean()) for other in (expected, rotated)) < 0.03
 
