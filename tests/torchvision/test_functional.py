@@ -420,6 +420,7 @@ def test_a_tensor_that_has_the_size_is_returned_itself(given: dict[str, Any]) ->
         assert F.resize(image, **given) is image
         assert reference.resize(image[None], **given).shape == image[None].shape
     assert F.resize(torch.zeros(3, 24, 36), [24, 35]).shape == (3, 24, 35)
-    for wrong in ({"interpolation": "lanczos", "antialias": False}, {"interpolation": "cubist"}):
+    wrongs: list[dict[str, Any]] = [{"interpolation": "lanczos", "antialias": False}, {"interpolation": "cubist"}]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match=r"lanczos|cubist"):
             F.resize(torch.zeros(3, 24, 36), **given, **wrong)
