@@ -151,7 +151,10 @@ def _source_extents(op: str, data: Batch, extents: Sequence[Column], sources: Se
 
 def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Sequence[Column], src_dims: Any) -> list[Column]:
     if src_dims is None:
-        if len(factors) > data.ndim:
+        added = len(factors) - data.ndim
+        if added == 1 and not isinstance(factors[-1], tuple) and holds(factors[-1] < 0):
+            extents = [*extents, 1]  # a wildcard after the axes of the input is an axis of its own
+        elif added > 0:
             raise RuntimeError(f"{op}: rel_shape has {len(factors)} values for an input of {data.ndim} dimensions; src_dims adds new axes")
         sources: Sequence[Column] = extents
     else:

@@ -3,6 +3,7 @@
 
 import inspect
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -329,5 +330,19 @@ def test_ssd_random_crop():
 
         images, boxes_, labels = cropped().run()
         return [np.array(images.at(0)).ndim, np.array(boxes_.at(0)).shape, np.array(labels.at(0)).tolist(), np.array(labels.at(1)).tolist()]
+
+    both(program)
+
+
+@pytest.mark.parametrize("factors", [[1, 1, -1], [0.5, 1, -1], [1, 0.5, -1], [1, -1, 1], [1, 1, 1], [1, 1, 1, -1]])
+def test_wildcard_after_the_axes(factors: list[float]) -> None:
+    """A last extent of -1 in rel_shape adds an axis; other values behind the axes of the input are refused."""
+
+    def program(dali: Any) -> Any:
+        @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None)
+        def graph() -> Any:
+            return dali.fn.reshape(dali.types.Constant(np.arange(24, dtype=np.float32).reshape(4, 6)), rel_shape=factors)
+
+        return np.array(graph().run()[0].as_tensor()).tolist()
 
     both(program)
