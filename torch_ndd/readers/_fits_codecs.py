@@ -53,7 +53,7 @@ def is_guarded() -> bool:
     if quantize is None or not all(hasattr(library, name) for name in _RICE.values()) or not all(name in algorithms for name in _GUARDS):
         return False
     algorithms.update({name: guard(algorithms[name], library) for name, guard in _GUARDS.items()})
-    module.Quantize = _dither(quantize)
+    vars(module)["Quantize"] = _dither(quantize)
     return True
 
 
@@ -92,7 +92,7 @@ def _hcompress(astropys: Any, library: ctypes.PyDLL) -> Any:
                 raise ValueError(f"an HCOMPRESS tile of {rows} x {columns} pixels is not supported")
             if len(tile) < _HCOMPRESS_HEADER.size:
                 raise ValueError(f"an HCOMPRESS tile of {len(tile)} bytes is damaged")
-            _, *size, _, _, first, second, third = _HCOMPRESS_HEADER.unpack_from(tile)
+            _, *size, _, _, first, second, third = _HCOMPRESS_HEADER.unpack_from(memoryview(tile))
             if size != [rows, columns]:
                 raise ValueError(f"an HCOMPRESS tile is damaged: it is of {size[0]} x {size[1]} pixels, and the image has {rows} x {columns} there")
             if max(first, second, third) > _MOST_PLANES:
