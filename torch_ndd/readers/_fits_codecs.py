@@ -92,7 +92,7 @@ def _hcompress(astropys: Any, library: ctypes.PyDLL) -> Any:
                 raise ValueError(f"an HCOMPRESS tile of {rows} x {columns} pixels is not supported")
             if len(tile) < _HCOMPRESS_HEADER.size:
                 raise ValueError(f"an HCOMPRESS tile of {len(tile)} bytes is damaged")
-            _, *size, _, _, first, second, third = _HCOMPRESS_HEADER.unpack_from(memoryview(tile))
+            _, *size, _, _, first, second, third = _HCOMPRESS_HEADER.unpack(tile[: _HCOMPRESS_HEADER.size].tobytes())
             if size != [rows, columns]:
                 raise ValueError(f"an HCOMPRESS tile is damaged: it is of {size[0]} x {size[1]} pixels, and the image has {rows} x {columns} there")
             if max(first, second, third) > _MOST_PLANES:
