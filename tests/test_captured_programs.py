@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+import torch.utils._pytree as pytree
 from _captures import Counted
 from _videos import write as write_videos
 from PIL import Image
@@ -283,7 +284,7 @@ def seen(program: Program, data: Path, **how: Any) -> list[Any]:
     ndd.random.set_seed(3)
     found: list[Any] = []
     for step in program(data, how):
-        for one in step if isinstance(step, tuple) else (step,):
+        for one in pytree.tree_leaves(step, is_leaf=lambda value: isinstance(value, ndd.Batch | ndd.Tensor)):
             if isinstance(one, ndd.Batch):
                 found += [one.layout, *(np.asarray(sample).copy() for sample in one.tensors)]
             else:
