@@ -37,17 +37,14 @@ def test_what_policies_leave_outside(policy: Callable[..., Any]) -> None:
             assert min(float((one != other).double().mean()) for other in (expected, rotated)) < 0.03
 
 
+def mixed_with_the_previous(policy: Callable[..., Any], images: torch.Tensor, labels: torch.Tensor) -> Any:
+    options = {"num_classes": 5, "per_batch": True, "partner": "previous", "return_params": True, "rng": ndd.random.RNG(3)}
+    return policy(ndd.as_batch(images, layout="CHW"), labels.tolist(), **options)
+
+
 def test_partners_of_mixup() -> None:
     images, labels = pictures(5).float() / 255, torch.arange(5)
-    mixed, soft, _, lam = augment.mixup(
-        ndd.as_batch(images, layout="CHW"),
-        labels.tolist(),
-        num_classes=5,
-        per_batch=True,
-        partner="previous",
-        return_params=True,
-        rng=ndd.random.RNG(3),
-    )
+    mixed, soft, _, lam = mixed_with_the_previous(augment.mixup, images, labels)
     params = {"lam": float(lam[0]), "labels": labels, "batch_size": 5}
     theirs = reference.MixUp(num_classes=5)
     torch.testing.assert_close(mixed.torch(), theirs.transform(images, params), atol=1e-6, rtol=0)
@@ -56,15 +53,7 @@ def test_partners_of_mixup() -> None:
 
 def test_partners_of_cutmix() -> None:
     images, labels = pictures(5).float() / 255, torch.arange(5)
-    cut, soft, _, kept, boxes = augment.cutmix(
-        ndd.as_batch(images, layout="CHW"),
-        labels.tolist(),
-        num_classes=5,
-        per_batch=True,
-        partner="previous",
-        return_params=True,
-        rng=ndd.random.RNG(3),
-    )
+    cut, soft, _, kept, boxes = mixed_with_the_previous(augment.cutmix, images, labels)
     changed = (cut.torch() != images).any(0).any(0)
     rows, columns = changed.any(1).nonzero().flatten(), changed.any(0).nonzero().flatten()
     box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)

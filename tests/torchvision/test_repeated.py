@@ -180,3 +180,12 @@ def test_repeated_calls_without_memory(forks: Forks) -> None:
     assert least == "255 255"
     for error in (first, second):
         assert re.match(r".*: no memory for 48\.0 MB: an output of shape \(1, 3, 4000, 4000\)", error)
+
+
+def test_zeros_of_both_signs_are_different_arguments() -> None:
+    keys = []
+    for value in (0.0, -0.0, [0.0], [-0.0], torch.tensor([0.0]), torch.tensor([-0.0])):
+        key: list[Any] = []
+        replay.freeze(key, value)
+        keys.append(tuple(key))
+    assert len(set(keys)) == len(keys)

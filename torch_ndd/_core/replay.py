@@ -80,7 +80,7 @@ def freeze(key: list[Any], value: Any) -> None:
         for one in value:
             freeze(key, one)
     elif kind is torch.Tensor and value.is_cpu and value.numel() <= _MOST_ELEMENTS and not value.requires_grad:
-        key += kind, value.dtype, value.shape, *value.flatten().tolist()
+        key += kind, value.dtype, value.shape, *(one or str(one) for one in value.flatten().tolist())
     elif isinstance(value, enum.Enum):
         key += kind, value
     else:
