@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -363,7 +364,8 @@ void handed_over() {
 void computed_meanwhile() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);
-  const auto make = [&](const OperationPtr& reads, bool external) {
+  const auto make = [&](
+                        const OperationPtr& reads, bool external, const std::function<void()>& meanwhile = [] {}) {
     auto operation = std::make_shared<Operation>();
     operation->id = scheduler.next_id();
     operation->op = "work";
@@ -375,7 +377,9 @@ void computed_meanwhile() {
       operation->formula = std::make_shared<Formula>();
       operation->result = operation.get();
       const bool computes = scheduler.formula(*reads, {{reads, Dependency::same_sample}}) != nullptr;
-      scheduler.connect(operation, {{reads, Dependency::same_sample}}, {computes ? reads->result : nullptr});
+      meanwhile();
+      scheduler.connect(operation, {{reads, Dependency::same_sample}},
+                        computes ? std::vector<const void*>{reads->result} : std::vector<const void*>{});
     }
     return operation;
   };
@@ -390,6 +394,12 @@ void computed_meanwhile() {
   scheduler.report(external, 0, 1, false, nullptr, std::chrono::nanoseconds(1));
   waiting.join();
   if (!scheduler.done(second)) give_up("a wait ended before the call that computes the formula");
+  // The same where the operation ends before the call is connected: the call reads its inputs all the same.
+  const OperationPtr third = make(second, false);
+  const OperationPtr fourth = make(third, false, [&] { scheduler.wait(third); });
+  if (scheduler.done(third)) give_up("the inputs of an operation may be overwritten before the call that computes its formula has read them");
+  scheduler.wait(third);
+  if (!scheduler.done(fourth)) give_up("a wait ended before the call that computes the formula of an operation that had ended");
   scheduler.stop();
   ++progress;
 }

@@ -144,21 +144,24 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
   for (size_t k = 0; k < reads.size(); ++k) {
     Operation& source = *reads[k].operation;
     const auto found = std::find(computed.begin(), computed.end(), source.result);
+    const bool computes = found != computed.end();
+    if (computes) {  // also where it has ended by now: its inputs are read once more
+      computed.erase(found);
+      std::vector<std::weak_ptr<Operation>> all = source.fused;
+      all.push_back(reads[k].operation);
+      for (const auto& one : all) {
+        operation->fused.push_back(one);
+        if (const OperationPtr alive = one.lock()) alive->fused_into.push_back(operation);
+      }
+    }
     // One that has ended by now may have failed: reading it passes the error on.
-    if (source.formula == nullptr || found == computed.end()) {
+    if (!computes || source.formula == nullptr) {
       source.has_readers = true;
       operation->reads.push_back(reads[k]);
       continue;
     }
-    computed.erase(found);
     operation->fused_reads |= 1u << k;
     operation->reads.insert(operation->reads.end(), source.reads.begin(), source.reads.end());
-    std::vector<std::weak_ptr<Operation>> all = source.fused;
-    all.push_back(reads[k].operation);
-    for (const auto& one : all) {
-      operation->fused.push_back(one);
-      if (const OperationPtr alive = one.lock()) alive->fused_into.push_back(operation);
-    }
   }
 }
 
