@@ -34,6 +34,14 @@ def rows(section: str, column: str, page: Path = RESULTS) -> list[tuple[str, flo
     return made
 
 
+def chosen(values: list[tuple[str, float]], names: list[str]) -> list[tuple[str, float]]:
+    """Return the rows of these names, in the order of the names."""
+    numbers = dict(values)
+    if missing := [name for name in names if name not in numbers]:
+        raise ValueError(f"the table has no row {', '.join(missing)}, but {', '.join(numbers)}")
+    return [(name, numbers[name]) for name in names]
+
+
 def svg(title: str, values: list[tuple[str, float]]) -> str:
     """Return a chart; those rows whose name begins with torch_ndd stand out."""
     largest = max(number for _, number in values)
@@ -50,19 +58,21 @@ def svg(title: str, values: list[tuple[str, float]]) -> str:
 
 
 class Chart(SphinxDirective):
-    """Draw a column of a table of the results page."""
+    """Draw a column of a table of the results page, or those of its rows that ``rows`` lists, separated by ``|``."""
 
     required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {"title": directives.unchanged_required, "column": directives.unchanged_required}
+    option_spec: ClassVar[dict[str, Any]] = dict.fromkeys(("title", "column", "rows"), directives.unchanged_required)
 
     def run(self) -> list[nodes.Node]:
         """Return the nodes."""
         self.env.note_dependency(str(RESULTS))
         try:
             values = rows(self.arguments[0], self.options["column"])
+            if "rows" in self.options:
+                values = chosen(values, [name.strip() for name in self.options["rows"].split("|")])
         except ValueError as error:
             raise self.error(str(error)) from None
-        return [nodes.raw("", svg(self.options["title"], values), format="html")]
+        return [nodes.raw("", f'<div class="chart-box">{svg(self.options["title"], values)}</div>', format="html")]
 
 
 def setup(app: Any) -> dict[str, bool]:

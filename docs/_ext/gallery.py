@@ -27,7 +27,7 @@ class Picture(SphinxDirective):
         out: list[nodes.Node] = []
         target = nodes.target("", "", ids=[f"picture-{name.replace('.', '-').replace('_', '-')}"])
         out.append(target)
-        block = nodes.literal_block(code, code)
+        block = nodes.literal_block(code, code, classes=["example"])
         block["language"] = "python"
         out.append(block)
         if printed:
