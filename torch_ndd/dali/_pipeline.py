@@ -240,6 +240,12 @@ class Pipeline(Running):
         """The constructor's argument, which has no effect."""
         return self._arguments["concurrency"]
 
+    def __del__(self) -> None:
+        """End the processes of parallel sources, and wait for their end, so that whoever looks for processes finds none."""
+        pool = self.__dict__.get("_py_pool")
+        if pool is not None and not pool.ended:
+            pool.close_uninterrupted()
+
     # Building.
 
     def _gpu(self) -> int | None:

@@ -4,6 +4,8 @@
 import contextlib
 import gc
 import os
+import signal
+import threading
 import time
 from typing import Any
 
@@ -43,9 +45,20 @@ def ends(process: int, seconds: float = 30.0) -> bool:
     return not alive(process)
 
 
+def given(info: Any) -> np.ndarray:
+    return np.full(3, info.iteration)
+
+
+def given_late(info: Any) -> np.ndarray:
+    if info.iteration > 2:
+        time.sleep(1000)
+    return given(info)
+
+
+@pytest.mark.parametrize("source", [given, given_late])
 @pytest.mark.parametrize("in_a_cycle", [False, True])
-def test_the_workers_end_when_the_pipeline_is_gone(in_a_cycle: bool) -> None:
-    pipe = parallel(lambda info: np.full(3, info.iteration))
+def test_the_workers_have_ended_when_the_pipeline_is_gone(source: Any, in_a_cycle: bool) -> None:
+    pipe = parallel(source)
     for _ in range(3):
         pipe.run()
     workers = pipe.__dict__["_py_pool"].processes
@@ -53,8 +66,27 @@ def test_the_workers_end_when_the_pipeline_is_gone(in_a_cycle: bool) -> None:
     if in_a_cycle:
         pipe.__dict__["itself"] = pipe
     del pipe
-    gc.collect()
+    if in_a_cycle:
+        gc.collect()
+    assert not any(map(alive, workers))
+
+
+def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
+    """Python drops exceptions of ``__del__``, and it is there that a pipeline waits for its workers."""
+    pipes = [parallel(given_late)]
+    for _ in range(3):
+        pipes[0].run()
+    workers = pipes[0].__dict__["_py_pool"].processes
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        drop(pipes)
     assert all(map(ends, workers))
+
+
+def drop(pipes: list[Pipeline]) -> None:
+    pipes.clear()
+    for _ in range(1000):
+        time.sleep(0.01)
 
 
 def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:

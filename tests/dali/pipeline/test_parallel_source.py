@@ -93,6 +93,19 @@ def test_several_sources_share_the_workers():
     both(program)
 
 
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("batch", [False, True])
+def test_statistics_of_the_shared_memory(workers, batch):
+    """A worker's memory holds its part of a batch."""
+
+    def program(dali):
+        pipe = made(dali, lambda info: full(0, 8), batch_size=8, workers=workers, batch=batch, bytes_per_sample_hint=1 << 20)
+        pipe.build()
+        return [sorted(set(sizes)) for sizes in pipe.external_source_shm_statistics().values()]
+
+    both(program)
+
+
 def test_spawned_workers():
     """They get functions by value, and end with the pipeline."""
     offset = 5
