@@ -208,7 +208,7 @@ class Executor:
                         made = operation.run(step, inputs, {name: values[slot] for name, slot in one.arguments})
                         for slot, batch in zip(one.outputs, made, strict=True):
                             values[slot] = batch
-                    except Exception as error:
+                    except (Exception, SystemExit) as error:  # a Python function that calls sys.exit() does not end the program
                         raise self._blamed(operation, inputs, error) from error
                     if self._checkpointing:
                         self._keep_state(operation, states)
@@ -221,9 +221,9 @@ class Executor:
         if state is not None:
             states[operation.name] = state
 
-    def _blamed(self, operation: Operation, inputs: list[Batch], error: Exception) -> Exception:
+    def _blamed(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
         """Return an error with the operator that caused it: the one that was called, or one whose results it waited for."""
-        for batch in inputs:
+        for batch in inputs if isinstance(error, Exception) else ():
             if batch._pending is not None and getattr(batch._pending, "_status", None):
                 return self._of_pending(batch._pending, error)
         return wrapped(operation, error)
