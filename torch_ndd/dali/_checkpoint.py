@@ -40,9 +40,7 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
     cannot be used then.
     """
     if not isinstance(data, bytes | bytearray | str):
-        wrong = TypeError(f"Pipeline: checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}")
-        executor.fail(wrong)
-        raise wrong
+        raise executor.fail(TypeError(f"Pipeline: checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}"))
     try:
         if not enabled:
             raise ValueError("checkpoint= needs enable_checkpointing=True")
@@ -56,7 +54,5 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
             raise ValueError(f"the checkpoint is of another graph: it has no state of the operator {lacking[0]!r}")
         executor.load_state_dict(state)
     except (ValueError, RuntimeError) as error:
-        refused = RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")
-        executor.fail(refused)
-        raise refused from None
+        raise executor.fail(RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")) from None
     return given.get("iterator")

@@ -127,8 +127,11 @@ class ReaderOperation(Operation):
         try:
             self._open()
         except Exception as error:
-            made = wrapped(self, error)
-            raise RuntimeError(str(made)) if type(made) is ValueError else made from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> Exception:
+        made = wrapped(self, error)
+        return RuntimeError(str(made)) if type(made) is ValueError else made
 
     def _open(self) -> None:
         constants = dict(self.constants)
