@@ -2,6 +2,7 @@
 """The worker processes of a pipeline's parallel sources, as the parent sees them."""
 
 import _thread
+import atexit
 import contextlib
 import gc
 import multiprocessing
@@ -50,6 +51,15 @@ def _end_of_program() -> None:
 
 
 threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
+
+
+# Ctrl-C may have interrupted that function, or one before it. This one runs before that of multiprocessing too, and takes no time.
+def _kill_all() -> None:
+    for one in _pools:
+        one.kill()
+
+
+atexit.register(_kill_all)
 
 
 class Layout(NamedTuple):
@@ -252,6 +262,12 @@ class WorkerPool:
         except KeyboardInterrupt:
             soon(_thread.interrupt_main)
 
+    def kill(self) -> None:
+        """Kill the processes that are left, without waiting for their end."""
+        if self._process == os.getpid():
+            for process in self._workers:
+                process.kill()
+
     def _close(self) -> None:
         if self._broken is None:
             self._broken = "the worker processes of parallel sources have ended"
@@ -261,9 +277,7 @@ class WorkerPool:
         end = time.monotonic() + _GRACE_SECONDS
         for process in self._workers:
             process.join(max(0.0, end - time.monotonic()))
-        for process in self._workers:
-            if process.is_alive():
-                process.kill()
+        self.kill()
         end = time.monotonic() + _KILLED_SECONDS
         for process in self._workers:
             process.join(max(0.0, end - time.monotonic()))
