@@ -2,6 +2,7 @@
 """external_source(parallel=True): results as those of the sequential form and of DALI, and failures."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,6 +117,26 @@ def test_spawned_workers():
     assert len(alive(workers)) == 1
     del pipe
     assert_ended(workers)
+
+
+def test_exit_functions_of_spawned_workers(tmp_path, monkeypatch):
+    """A source may register them. Workers that do not end in time are killed, so here they get time."""
+    monkeypatch.setattr("torch_ndd.dali._worker_pool._GRACE_SECONDS", 100)
+
+    path = str(tmp_path / "ended")
+
+    def source(info):
+        if info.idx_in_epoch == 0:
+            import atexit
+            import pathlib
+
+            atexit.register(pathlib.Path(path).touch)
+        return np.zeros(1)
+
+    pipe = made(ours, source, batch=False, start="spawn")
+    pipe.run()
+    del pipe
+    assert Path(path).exists()
 
 
 class Pickler:
