@@ -223,9 +223,10 @@ class Executor:
 
     def _blamed(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
         """Return an error with the operator that caused it: the one that was called, or one whose results it waited for."""
-        for batch in inputs if isinstance(error, Exception) else ():
-            if batch._pending is not None and getattr(batch._pending, "_status", None):
-                return self._of_pending(batch._pending, error)
+        if isinstance(error, Exception):
+            for batch in inputs:
+                if batch._pending is not None and getattr(batch._pending, "_status", None):
+                    return self._of_pending(batch._pending, error)
         return wrapped(operation, error)
 
     def _of_pending(self, pending: Any, error: Exception) -> Exception:
