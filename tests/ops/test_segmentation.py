@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """``segmentation.*``, against NumPy and scipy."""
 
+import threading
+import time
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from _cases import COUNT, Case, Each, Samples, arrays
 from scipy import ndimage, stats
 
@@ -264,3 +267,24 @@ def test_wrong_arguments(args: dict[str, Any], text: str) -> None:
         random_object_bbox(LABELS, **args)
     with ndd.EvalMode.sync_cpu, pytest.raises(RuntimeError, match="integers"):
         random_object_bbox(LABELS.astype(np.float32))
+
+
+@pytest.mark.parametrize("format", ["box", "anchor_shape", "start_end"])
+def test_work_whose_results_are_dropped_writes_to_memory_of_its_own(format: str) -> None:
+    """Whoever gets the memory of results next keeps its values."""
+    go = threading.Event()
+
+    def wait(mask: Any) -> Any:
+        go.wait(10)
+        return mask
+
+    masks = ndd.python_function(wait, ndd.batch(np.ones((10, 8, 12, 3), np.uint8)), shape="same")
+    made = random_object_bbox(masks, format=format)
+    del made
+    others = [torch.full((10, numbers), 77, dtype=torch.int32) for numbers in (3, 6) for _ in range(50)]
+    go.set()
+    last = random_object_bbox(masks, format=format)
+    for one in last if isinstance(last, tuple) else (last,):
+        one.evaluate()
+    time.sleep(0.1)
+    assert all(bool((one == 77).all()) for one in others)

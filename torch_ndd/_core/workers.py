@@ -81,6 +81,12 @@ def when_gone(owner: Any, action: Callable[[], Any]) -> None:
     _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
 
+def soon(action: Callable[[], Any]) -> None:
+    """Call ``action`` on a thread of this module, which receives no signals."""
+    _start_janitor()
+    _gone.put(action)
+
+
 class Workers(ThreadPoolExecutor):
     """Threads for ``owner``, which end with it, or with a ``with`` block. Their work sees the context variables of the submitting thread.
 

@@ -122,17 +122,21 @@ def seed_of(title: str, seed: Any) -> int | None:
     return None if int(seed) == -1 else int(seed)
 
 
+def check_known(schema: Schema, title: str, key: str) -> None:
+    """Raise UnknownArgumentError for an argument that the operator does not have. All take ``seed``."""
+    if key not in schema.accepted and key != "seed":
+        known = [one for one in schema.accepted if one not in DEPRECATED_ARGUMENTS]
+        raise UnknownArgumentError(f"{title} got an unexpected argument {key!r}{similar(key, known)}")
+
+
 def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that are given, under their present names."""
     arguments: dict[str, Any] = {}
     for key, value in given.items():
+        check_known(schema, title, key)
         if key not in schema.accepted:
-            if key == "seed":
-                deprecated(f"{title}: the argument 'seed' has no effect: nothing is random here")
-                continue
-            raise UnknownArgumentError(
-                f"{title} got an unexpected argument {key!r}{similar(key, [one for one in schema.accepted if one not in DEPRECATED_ARGUMENTS])}"
-            )
+            deprecated(f"{title}: the argument 'seed' has no effect: nothing is random here")
+            continue
         if value is None:
             continue
         if key in schema.deprecated:

@@ -36,13 +36,14 @@ def save(pipeline: Graph, filename: str | None = None, iterator: dict[str, Any] 
 def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, Any] | None:
     """Go to the place of a checkpoint, before the first iteration, and return the place of an iterator in its epoch.
 
-    Raise RuntimeError for anything else than a result of :func:`save` of this graph; the pipeline cannot be used then.
+    Raise RuntimeError for anything else than a result of :func:`save` of this graph, TypeError for what is neither bytes nor text; the pipeline
+    cannot be used then.
     """
+    if not isinstance(data, bytes | bytearray | str):
+        raise executor.fail(TypeError(f"Pipeline: checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}"))
     try:
         if not enabled:
             raise ValueError("checkpoint= needs enable_checkpointing=True")
-        if not isinstance(data, bytes | bytearray | str):
-            raise ValueError(f"checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}")
         given = checked("Pipeline", _CHECKPOINT, parsed("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
         state = given["pipeline"]
         operations = state.get("operations") if isinstance(state, dict) else None
@@ -53,7 +54,5 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
             raise ValueError(f"the checkpoint is of another graph: it has no state of the operator {lacking[0]!r}")
         executor.load_state_dict(state)
     except (ValueError, RuntimeError) as error:
-        refused = RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")
-        executor.fail(refused)
-        raise refused from None
+        raise executor.fail(RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")) from None
     return given.get("iterator")

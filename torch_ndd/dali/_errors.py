@@ -36,7 +36,8 @@ def deprecated(text: str) -> None:
 
 def wrapped(operation: Operation, cause: BaseException) -> Exception:
     """Return an error of the same type as the cause, with the operator's name and the lines of its definition before the cause's text."""
-    text = f"torch_ndd.dali.{operation.title} (operator {operation.name!r}) failed.\n{definition(operation.site)}encountered: {cause}"
+    reason = cause if isinstance(cause, Exception) else repr(cause)
+    text = f"torch_ndd.dali.{operation.title} (operator {operation.name!r}) failed.\n{definition(operation.site)}encountered: {reason}"
     if isinstance(cause, KeyError):
         return _Missing(text)
     kind: Any = type(cause) if isinstance(cause, Exception) else RuntimeError

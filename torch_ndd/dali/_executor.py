@@ -170,15 +170,15 @@ class Executor:
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
         """Ask all sources for an iteration. If one has no more data, ask the others too, so that sources of equal length restart together."""
         first: Operation | None = None
-        ended: StopIteration | None = None
+        ended = False
         for one in self._sources:
-            if ended is not None and one.operation.fed:
+            if ended and one.operation.fed:
                 break
             try:
                 batches = one.operation.pull(step)
-            except StopIteration as error:
-                ended = error
-            if ended is not None:
+            except StopIteration:
+                ended = True
+            if ended:
                 continue
             for slot, batch in zip(one.outputs, batches, strict=True):
                 if first is None:
@@ -191,8 +191,8 @@ class Executor:
                 values[slot] = batch
             if self._checkpointing:
                 self._keep_state(one.operation, issued.states)
-        if ended is not None:
-            raise ended
+        if ended:
+            raise StopIteration
 
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
         """Call the operators of an iteration and return the outputs. Runs on the executor's thread."""
@@ -208,7 +208,7 @@ class Executor:
                         made = operation.run(step, inputs, {name: values[slot] for name, slot in one.arguments})
                         for slot, batch in zip(one.outputs, made, strict=True):
                             values[slot] = batch
-                    except Exception as error:
+                    except (Exception, SystemExit) as error:  # a Python function that calls sys.exit() does not end the program
                         raise self._blamed(operation, inputs, error) from error
                     if self._checkpointing:
                         self._keep_state(operation, states)
@@ -221,11 +221,12 @@ class Executor:
         if state is not None:
             states[operation.name] = state
 
-    def _blamed(self, operation: Operation, inputs: list[Batch], error: Exception) -> Exception:
+    def _blamed(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
         """Return an error with the operator that caused it: the one that was called, or one whose results it waited for."""
-        for batch in inputs:
-            if batch._pending is not None and getattr(batch._pending, "_status", None):
-                return self._of_pending(batch._pending, error)
+        if isinstance(error, Exception):
+            for batch in inputs:
+                if batch._pending is not None and getattr(batch._pending, "_status", None):
+                    return self._of_pending(batch._pending, error)
         return wrapped(operation, error)
 
     def _of_pending(self, pending: Any, error: Exception) -> Exception:
@@ -241,17 +242,21 @@ class Executor:
         if not self._queue:
             raise StopIteration if self._stopped is None else _copied(self._stopped)
         issued = self._queue.popleft()
-        if issued.error is not None:
-            self._ended, self._stopped = False, _copied(issued.error)
-            raise issued.error
-        assert issued.outputs is not None
-        outputs = issued.outputs.result()
-        for batch in outputs:
-            self._wait(batch)
-        step = issued.step
-        self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
-        self._states.update(issued.states)
-        return outputs
+        try:
+            if issued.error is not None:
+                self._ended, self._stopped = False, _copied(issued.error)
+                raise issued.error
+            assert issued.outputs is not None
+            outputs = issued.outputs.result()
+            for batch in outputs:
+                self._wait(batch)
+            step = issued.step
+            self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
+            self._states.update(issued.states)
+            return outputs
+        finally:
+            # The error has this frame in its traceback, with those of its callers: a cycle would keep the user's pipeline and its processes.
+            del issued
 
     def _wait(self, batch: Batch) -> None:
         pending = batch._pending
@@ -262,12 +267,13 @@ class Executor:
                 raise
             raise self._of_pending(pending, error) from error
 
-    def fail(self, error: Exception) -> None:
-        """Make every later run raise an error, and release what the operations hold."""
+    def fail(self, error: Exception) -> Exception:
+        """Make every later run raise an error, release what the operations hold, and return the error."""
         self._failure = _copied(error)
         self._queue.clear()
         for operation in self._stateful:
             operation.close()
+        return error
 
     def empty(self) -> bool:
         """Return whether nothing is scheduled."""

@@ -15,6 +15,7 @@ from .._core.device import gpu_count
 from .._core.rng import RNG, WORDS_PER_CALL
 from .._core.states import checked, keys, whole
 from ..ops.shape import expand_dims
+from ._errors import wrapped
 from ._graph import Graph, Node, Operation, Step
 
 _warned_of_no_gpu = False
@@ -120,9 +121,19 @@ class ReaderOperation(Operation):
     reader: Any = None
 
     def prepare(self, pipeline: Graph) -> None:
-        """Create the reader and find its samples, so that their errors are those of building."""
+        """Create the reader and find its samples, so that their errors are those of building. A wrong shard is a RuntimeError there."""
         self._size = pipeline.max_batch_size
         self._target = target_device(self, pipeline)
+        try:
+            self._open()
+        except Exception as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> Exception:
+        made = wrapped(self, error)
+        return RuntimeError(str(made)) if type(made) is ValueError else made
+
+    def _open(self) -> None:
         constants = dict(self.constants)
         lazy = constants.get("lazy_init")
         constants["seed"] = self.seed

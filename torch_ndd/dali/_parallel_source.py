@@ -71,7 +71,8 @@ class ParallelGroup(Group):
     def layout(self, workers: int, batch_size: int) -> Layout:
         """Return the shared memory that is needed: for the batch that is being received, and those that are computed ahead."""
         parts = 1 if self.batch else workers
-        return Layout(self._depth + 1, parts, (self._hint or 0) * -(-batch_size // parts))
+        samples = -(-batch_size // parts)
+        return Layout(self._depth + 1, parts, samples, (self._hint or 0) * samples)
 
     def asked(self, step: Step, size: int) -> Any:
         """Return the batch of an iteration and let the workers begin another one."""
@@ -131,10 +132,10 @@ def start_workers(pipeline: Graph) -> None:
 
 
 def shm_statistics(pipeline: Graph) -> dict[str, Any]:
-    """Return the sizes in bytes of the shared memory of a pipeline's parallel sources, and those sizes divided by their samples."""
+    """Return the sizes in bytes of the shared memories of a pipeline's parallel sources, and those sizes divided by the samples in each."""
     pool: WorkerPool | None = pipeline.__dict__.get("_py_pool")
-    capacities = [] if pool is None else pool.capacities()
-    return {"capacities": capacities, "per_sample_capacities": [size // max(pipeline.max_batch_size, 1) for size in capacities]}
+    capacities, samples = ([], []) if pool is None else (pool.capacities(), pool.samples())
+    return {"capacities": capacities, "per_sample_capacities": [size // count for size, count in zip(capacities, samples, strict=True)]}
 
 
 def _start(pipeline: Graph, operations: list[Operation]) -> None:

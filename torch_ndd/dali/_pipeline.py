@@ -240,6 +240,12 @@ class Pipeline(Running):
         """The constructor's argument, which has no effect."""
         return self._arguments["concurrency"]
 
+    def __del__(self) -> None:
+        """End the processes of parallel sources, and wait for their end, so that whoever looks for processes finds none."""
+        pool = self.__dict__.get("_py_pool")
+        if pool is not None and not pool.ended:
+            pool.close_uninterrupted()
+
     # Building.
 
     def _gpu(self) -> int | None:
@@ -252,7 +258,7 @@ class Pipeline(Running):
 
         Raises:
             ValueError: no batch size, no outputs, or sizes that are not positive.
-            TypeError: an output that is neither a node nor a constant.
+            TypeError: an output that is neither a node nor a constant, or a size that is no integer.
             RuntimeError: two operators of one name, a missing argument, or readers that find nothing.
         """
         if self._executor is not None or self._building:
@@ -278,6 +284,9 @@ class Pipeline(Running):
 
     def _check_sizes(self) -> None:
         size, threads = self.max_batch_size, self.num_threads
+        for name, value in (("batch_size", size), ("num_threads", threads)):
+            if value is not None and not hasattr(value, "__index__"):
+                raise TypeError(f"Pipeline: {name} must be an int, got {value!r}")
         if size is None or size < 1:
             raise ValueError(f"Pipeline: batch_size must be positive, got {size}")
         if threads is not None and threads < 1:

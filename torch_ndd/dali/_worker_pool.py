@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker processes of a pipeline's parallel sources, as the parent sees them."""
 
+import _thread
+import atexit
 import contextlib
 import gc
 import multiprocessing
@@ -18,6 +20,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
 from .._core.weak import WeakValues
+from .._core.workers import soon
 from . import pickling
 from ._worker import Called, Memory, Placed, Result, Task, run, view
 
@@ -50,17 +53,28 @@ def _end_of_program() -> None:
 threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
 
 
+# Ctrl-C may have interrupted that function, or one before it. This one runs before that of multiprocessing too, and takes no time.
+def _kill_all() -> None:
+    for one in _pools:
+        one.kill()
+
+
+atexit.register(_kill_all)
+
+
 class Layout(NamedTuple):
     """The shared memory of a source.
 
     Attributes:
         slots: Batches that are in shared memory at a time.
         parts: Parts of a batch, each computed by one worker.
+        samples: Most samples of a part.
         size: Expected bytes of a part.
     """
 
     slots: int
     parts: int
+    samples: int
     size: int = 0
 
 
@@ -78,6 +92,9 @@ def _no_collection() -> Iterator[None]:
 
 class WorkerPool:
     """Processes that call sources.
+
+    Attributes:
+        ended: Whether the processes have ended and nothing is left to close.
 
     Args:
         sources: What they call.
@@ -97,8 +114,11 @@ class WorkerPool:
         if start_method not in START_METHODS:
             raise ValueError(f'Pipeline: py_start_method must be "fork" or "spawn", got {start_method!r}')
         self._process = os.getpid()
-        self._closing = threading.Lock()  # the program's end, and the thread that ends the workers of pipelines that are gone
+        # The program's end, the pipeline's end and the thread that ends the workers of pipelines that are gone; reentrant, because a collection
+        # of garbage during one of them may be the pipeline's end.
+        self._closing = threading.RLock()
         self._broken: str | None = None
+        self.ended = False  # nothing is left to close
         self._arrived: dict[tuple[int, int, int, int], Result] = {}
         self._expected: set[tuple[int, int, int, int]] = set()
         self._layouts = list(layouts)
@@ -146,6 +166,10 @@ class WorkerPool:
     def capacities(self) -> list[int]:
         """Return the sizes of all shared memories, in bytes."""
         return [one.size for one in self._memories]
+
+    def samples(self) -> list[int]:
+        """Return for how many samples each shared memory is."""
+        return [layout.samples for layout in self._layouts for _ in range(layout.slots * layout.parts)]
 
     def send(self, worker: int, source: int, epoch: int, number: int, part: int, calls: Sequence[tuple[Any, ...]], per_sample: bool) -> None:
         """Give a worker a part of a batch to compute."""
@@ -225,11 +249,24 @@ class WorkerPool:
             raise RuntimeError("Pipeline: the worker processes of parallel sources belong to the process that started them, not to this fork of it")
 
     def close(self) -> None:
-        """End the processes: those that do not end by themselves at once are killed."""
-        if self._process != os.getpid():
+        """End the processes: those that do not end by themselves at once are killed. This takes at most some seconds."""
+        if self.ended or self._process != os.getpid():
             return
         with self._closing:
             self._close()
+
+    def close_uninterrupted(self) -> None:
+        """Do what :meth:`close` does, where Python loses exceptions: a Ctrl-C meanwhile interrupts the main thread afterwards."""
+        try:
+            self.close()
+        except KeyboardInterrupt:
+            soon(_thread.interrupt_main)
+
+    def kill(self) -> None:
+        """Kill the processes that are left, without waiting for their end."""
+        if self._process == os.getpid():
+            for process in self._workers:
+                process.kill()
 
     def _close(self) -> None:
         if self._broken is None:
@@ -240,9 +277,7 @@ class WorkerPool:
         end = time.monotonic() + _GRACE_SECONDS
         for process in self._workers:
             process.join(max(0.0, end - time.monotonic()))
-        for process in self._workers:
-            if process.is_alive():
-                process.kill()
+        self.kill()
         end = time.monotonic() + _KILLED_SECONDS
         for process in self._workers:
             process.join(max(0.0, end - time.monotonic()))
@@ -250,6 +285,7 @@ class WorkerPool:
         self._arrived.clear()
         for one in self._memories:
             one.close()
+        self.ended = True
 
 
 # Not a function inside another one: that would be a cycle with the memory, which only the garbage collector ends.

@@ -368,12 +368,17 @@ def _has_node(value: Any) -> bool:
 
 
 def arithmetic(operation: str, *operands: Any, title: str | None = None) -> DataNode:
-    """Return a node of an operation on elements, by its name in :mod:`torch_ndd`: ``arithmetic("add", node, 1)``."""
+    """Return a node of an operation on elements, by its name in :mod:`torch_ndd`: ``arithmetic("add", node, 1)``.
+
+    Raises:
+        TypeError: an operand that is neither a node nor a number nor an array.
+        ValueError: no operand is a node.
+    """
     title = title or label(operation)
     given = [one if isinstance(one, DataNode) else _operand(title, one) for one in operands]
     nodes = [one for one in given if isinstance(one, DataNode)]
     if not nodes:
-        raise TypeError(f"{title}: one operand must be a DataNode")
+        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(one).__name__ for one in operands)}")
     device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
     template = tuple(None if isinstance(one, DataNode) else one for one in given)
     constants = {"operands": tuple(None if isinstance(one, DataNode) else one for one in operands)}

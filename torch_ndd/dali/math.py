@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element-wise mathematical functions of nodes, with the rules of :mod:`torch_ndd.math`: types, broadcasting and errors.
 
-Operands are nodes, numbers, ``types.Constant`` and arrays; at least one is a node (otherwise ValueError).
+Operands are nodes, numbers, ``types.Constant`` and arrays; at least one is a node (otherwise ValueError; TypeError for other objects).
 
 >>> from torch_ndd.dali import pipeline_def, types
 >>> @pipeline_def(batch_size=2)
@@ -17,8 +17,6 @@ from .data_node import DataNode, arithmetic
 
 
 def _call(name: str, *operands: Any) -> DataNode:
-    if not any(isinstance(one, DataNode) for one in operands):
-        raise ValueError(f"math.{name}: one of the operands must be a DataNode, got {', '.join(type(one).__name__ for one in operands)}")
     return arithmetic(name, *operands, title=f"math.{name}")
 
 

@@ -171,7 +171,8 @@ void random_object_bbox(const Tensor& input, const MaybeTensor& input_shapes, co
 #endif
   auto *to_first = static_cast<int32_t*>(first.data_ptr()), *to_second = static_cast<int32_t*>(second.data_ptr()),
        *to_label = static_cast<int32_t*>(labels.data_ptr());
-  launch_cpu(op, in.size(), 0.5 * in.mean_volume(), {words, second, labels}, [=](int64_t i) { fill(i, in.data(i), to_first, to_second, to_label); });
+  launch_cpu(op, in.size(), 0.5 * in.mean_volume(), {words, first, second, labels},
+             [=](int64_t i) { fill(i, in.data(i), to_first, to_second, to_label); });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad data: the type of the error, and what the runs after it give. Bad definitions are in the tests of what they define."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,28 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def ended(_: Any) -> Any:
+    sys.exit(3)
+
+
+GRAPHS["a Python function that ends the program"] = lambda fn: fn.python_function(batches(fn, ONES, ONES), function=ended)
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_data(name: str) -> None:
     both(program(GRAPHS[name]))
+
+
+@pytest.mark.parametrize("sizes", [{"batch_size": 2.5}, {"batch_size": "2"}, {"num_threads": 1.5}, {"batch_size": np.int64(2)}], ids=shown)
+def test_sizes_are_integers(sizes: dict[str, Any]) -> None:
+    both(lambda dali: tried(define(dali, lambda: batches(dali.fn, ONES), **{"batch_size": 2, **sizes}), 1))
+
+
+@pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=shown)
+def test_shards(arguments: dict[str, Any]) -> None:
+    error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build())
+    assert "fn.readers.file (operator" in str(error)
+    assert "test_bad_input.py" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -254,15 +254,19 @@ def test_classes():
             "ops.Resize(sizes=[2, 2])(image)",
             "ops.Resize()(image, image)",
             "ops.Resize(size=[2, 2])()",
+            "ops.Resize(sizes=[2, 2])",
+            "dali.math.sqrt('a')",
+            "dali.math.sqrt(3)",
+            "dali.math.max(3, None)",
         ),
-        *("ops.Resize(size=[2, 2], device='mixed')(image)"),
+        "ops.Resize(size=[2, 2], device='mixed')(image)",
     ],
 )
 def test_wrong_calls_of_classes(call):
     """Classes of errors."""
 
     def program(dali):
-        return run(dali, lambda dali: eval(call, {"ops": dali.ops, "image": dali.types.Constant(IMAGE, layout="HWC")}))
+        return run(dali, lambda dali: eval(call, {"dali": dali, "ops": dali.ops, "image": dali.types.Constant(IMAGE, layout="HWC")}))
 
     if "mixed" in call:  # DALI has no such operator
         assert run(ours, lambda dali: dali.ops.Resize(size=[2, 2], device="mixed")(IMAGE))[0].shape() == [(2, 2, 3)] * 2

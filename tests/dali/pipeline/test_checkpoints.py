@@ -215,11 +215,13 @@ def test_refused_checkpoints(folder: Path) -> None:
     pipe = pipeline(ours, folder)
     pipe.run()
     saved = pipe.checkpoint()
-    for checkpoint in (b"", b"garbage", b"\x80\x04}.", b"{}", b"[]", b"null", saved[:-5], 5):
+    for checkpoint in (b"", b"garbage", b"\x80\x04}.", b"{}", b"[]", b"null", saved[:-5]):
         refused = pipeline(ours, folder, checkpoint=checkpoint)
         for _ in range(2):
             with pytest.raises(RuntimeError, match="checkpoint cannot be restored"):
                 refused.run()
+    with pytest.raises(TypeError, match="takes the bytes"):
+        pipeline(ours, folder, checkpoint=5).run()
     with pytest.raises(RuntimeError, match="enable_checkpointing=True"):
         pipeline(ours, folder, checkpoint=saved, enable_checkpointing=False).build()
     with pytest.raises(RuntimeError, match="enable_checkpointing=True"):

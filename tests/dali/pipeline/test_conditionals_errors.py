@@ -148,6 +148,22 @@ def test_errors(program: Callable[..., Any]) -> None:
     assert isinstance(both(lambda dali: defined(dali, program)), Exception)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a", "b"), ("a", 1), (None, 1), (None, "a"), (["a"], [1]), (["a"], [1, 2]), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (object(), None)],
+    ids=repr,
+)
+def test_values_that_cannot_be_merged(first: Any, second: Any) -> None:
+    def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
+        if even:
+            out = first
+        else:
+            out = second
+        return x + out
+
+    assert type(both(lambda dali: defined(dali, program))) in (TypeError, ValueError)
+
+
 def test_own_errors_keep_type_and_lines() -> None:
     error = ours_raises(lambda dali: defined(dali, raises), LookupError, "own error")
     lines = [(frame.name, frame.line) for frame in traceback.extract_tb(error.__traceback__)]

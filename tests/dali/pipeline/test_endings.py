@@ -4,7 +4,10 @@
 import contextlib
 import gc
 import os
+import signal
+import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -43,9 +46,20 @@ def ends(process: int, seconds: float = 30.0) -> bool:
     return not alive(process)
 
 
+def given(info: Any) -> np.ndarray:
+    return np.full(3, info.iteration)
+
+
+def given_late(info: Any) -> np.ndarray:
+    if info.iteration > 2:
+        time.sleep(1000)
+    return given(info)
+
+
+@pytest.mark.parametrize("source", [given, given_late])
 @pytest.mark.parametrize("in_a_cycle", [False, True])
-def test_the_workers_end_when_the_pipeline_is_gone(in_a_cycle: bool) -> None:
-    pipe = parallel(lambda info: np.full(3, info.iteration))
+def test_the_workers_have_ended_when_the_pipeline_is_gone(source: Any, in_a_cycle: bool) -> None:
+    pipe = parallel(source)
     for _ in range(3):
         pipe.run()
     workers = pipe.__dict__["_py_pool"].processes
@@ -53,8 +67,87 @@ def test_the_workers_end_when_the_pipeline_is_gone(in_a_cycle: bool) -> None:
     if in_a_cycle:
         pipe.__dict__["itself"] = pipe
     del pipe
-    gc.collect()
+    if in_a_cycle:
+        gc.collect()
+    assert not any(map(alive, workers))
+
+
+ONES = np.ones((2, 1), np.float32)
+
+
+def until(stop: int, error: type[Exception]) -> Any:
+    """Return a source, and also a function of samples, that fails at its call number ``stop``."""
+    calls: list[Any] = []
+
+    def call(sample: Any = None) -> Any:
+        calls.append(sample)
+        if len(calls) == stop:
+            raise error
+        return ONES if sample is None else sample
+
+    return call
+
+
+def three(info: Any) -> np.ndarray:
+    if info.iteration == 3:
+        raise StopIteration
+    return ONES[0]
+
+
+ENDINGS: dict[str, Any] = {
+    "data": lambda: fn.external_source([ONES] * 3),
+    "samples": lambda: fn.external_source(three, batch=False),
+    "several sources": lambda: (fn.external_source([ONES] * 3), fn.external_source([ONES] * 4)),
+    "parallel source": lambda: fn.external_source(three, parallel=True, batch=False),
+    "error of a source": lambda: fn.external_source(until(3, LookupError)),
+    "error of a Python function": lambda: fn.python_function(fn.external_source([ONES] * 4), function=until(4, LookupError)),
+    "error of an operator": lambda: fn.slice(fn.external_source([np.ones((2, 2))] * 3), 0, 4, axes=[0]),
+    "error of a decoder": lambda: fn.decoders.image(fn.external_source([np.zeros((2, 9), np.uint8)] * 3)),
+    "batch sizes": lambda: (fn.external_source([ONES]), fn.external_source([ONES[:1]])),
+    "input that is not fed": lambda: fn.external_source(name="x"),
+    "missing files": lambda: fn.readers.file(files=["/nowhere"])[0],
+    "nothing to read": lambda: fn.readers.file(file_root="/nowhere")[0],
+    "refused checkpoint": lambda: fn.random.uniform(),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_pipeline_that_ended_or_failed_is_gone_with_its_last_reference(name: str, depth: int) -> None:
+    """Its errors hold it as long as they are kept, no longer: otherwise memory and processes stay until garbage is collected."""
+    refused = {"enable_checkpointing": True, "checkpoint": b"garbage"} if "checkpoint" in name else {}
+    pipe = Pipeline(2, 1, prefetch_queue_depth=depth, **refused)
+    with pipe:
+        made = ENDINGS[name]()
+        pipe.set_outputs(*(made if isinstance(made, tuple) else [made]))
+    gone = weakref.ref(pipe)
+    gc.disable()
+    try:
+        for _ in range(6):
+            with contextlib.suppress(Exception):
+                pipe.run()
+        del pipe
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
+    """Python drops exceptions of ``__del__``, and it is there that a pipeline waits for its workers."""
+    pipes = [parallel(given_late)]
+    for _ in range(3):
+        pipes[0].run()
+    workers = pipes[0].__dict__["_py_pool"].processes
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        drop(pipes)
     assert all(map(ends, workers))
+
+
+def drop(pipes: list[Pipeline]) -> None:
+    pipes.clear()
+    for _ in range(1000):
+        time.sleep(0.01)
 
 
 def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypatch: pytest.MonkeyPatch) -> None:

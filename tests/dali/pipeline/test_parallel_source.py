@@ -2,6 +2,7 @@
 """external_source(parallel=True): results as those of the sequential form and of DALI, and failures."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +94,19 @@ def test_several_sources_share_the_workers():
     both(program)
 
 
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("batch", [False, True])
+def test_statistics_of_the_shared_memory(workers, batch):
+    """A worker's memory holds its part of a batch."""
+
+    def program(dali):
+        pipe = made(dali, lambda info: full(0, 8), batch_size=8, workers=workers, batch=batch, bytes_per_sample_hint=1 << 20)
+        pipe.build()
+        return [sorted(set(sizes)) for sizes in pipe.external_source_shm_statistics().values()]
+
+    both(program)
+
+
 def test_spawned_workers():
     """They get functions by value, and end with the pipeline."""
     offset = 5
@@ -103,6 +117,26 @@ def test_spawned_workers():
     assert len(alive(workers)) == 1
     del pipe
     assert_ended(workers)
+
+
+def test_exit_functions_of_spawned_workers(tmp_path, monkeypatch):
+    """A source may register them. Workers that do not end in time are killed, so here they get time."""
+    monkeypatch.setattr("torch_ndd.dali._worker_pool._GRACE_SECONDS", 100)
+
+    path = str(tmp_path / "ended")
+
+    def source(info):
+        if info.idx_in_epoch == 0:
+            import atexit
+            import pathlib
+
+            atexit.register(pathlib.Path(path).touch)
+        return np.zeros(1)
+
+    pipe = made(ours, source, batch=False, start="spawn")
+    pipe.run()
+    del pipe
+    assert Path(path).exists()
 
 
 class Pickler:

@@ -238,7 +238,7 @@ def test_workers_end_with_the_program(forks, how, number, busy):
 
 
 DEAF = """
-import signal, time
+import os, signal, sys, threading, time
 import numpy as np
 signal.signal(signal.SIGTERM, lambda *_: None)  # a program's own handler, which forked processes inherit
 from torch_ndd.dali import Pipeline, fn
@@ -254,6 +254,17 @@ with pipe:
     pipe.set_outputs(fn.external_source(source, parallel=True, batch=False))
 pipe.run()
 print("workers", *pipe.__dict__["_py_pool"].processes, "started", flush=True)
+
+
+def interrupt(pool):
+    while pool._broken is None:  # until it is being closed, which takes half a second with these workers
+        time.sleep(0.001)
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+if len(sys.argv) > 1:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt, args=[pipe.__dict__["_py_pool"]], daemon=True).start()
 """
 
 
@@ -262,4 +273,13 @@ def test_the_program_does_not_wait_for_workers_that_ignore_signals(forks):
     process.wait_for("started")
     workers = [int(one) for one in process.output.split() if one.isdigit()]
     assert process.wait(120) == 0, process.errors
+    assert_ended(workers)
+
+
+def test_nor_does_it_when_it_is_interrupted_while_it_ends(forks):
+    process = forks.run(DEAF, "interrupt")
+    process.wait_for("started")
+    workers = [int(one) for one in process.output.split() if one.isdigit()]
+    process.wait(60)
+    assert "KeyboardInterrupt" in process.errors
     assert_ended(workers)

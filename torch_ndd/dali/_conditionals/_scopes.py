@@ -207,7 +207,8 @@ def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, 
 
     Raise:
         RuntimeError: one of the values is undefined.
-        ValueError: they are nested in different ways, or cannot be values of a graph.
+        ValueError: they are nested in different ways, or one is None.
+        TypeError: one of them is, or contains, something that cannot be a value of a graph.
     """
     a, b = values
     if a is b or (not isinstance(a, DataNode) and not isinstance(b, DataNode) and _same(a, b)):
@@ -223,7 +224,7 @@ def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, 
     if isinstance(a, DataNode) or isinstance(b, DataNode) or (_constant(a) and _constant(b)):
         for value, name in zip(values, names, strict=True):
             if not isinstance(value, DataNode) and not _mergeable(value):
-                raise ValueError(
+                raise _divergent(a, b)(
                     f"Divergent data: {what} is a DataNode on one way through an `if` statement, but {_kind(value)} in {name}. Both must be nodes, "
                     "numbers or arrays, or be nested in the same way"
                 )
@@ -234,18 +235,29 @@ def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, 
         return made
     if type(a) is type(b) and isinstance(a, list | tuple):
         if len(a) != len(b):
-            raise ValueError(f"Divergent data: {what} has {len(a)} elements in one branch of an `if` statement and {len(b)} in the other")
+            raise _divergent(a, b)(f"Divergent data: {what} has {len(a)} elements in one branch of an `if` statement and {len(b)} in the other")
         parts = [merged(pair, scopes, condition, target, f"{what}[{k}]", names) for k, pair in enumerate(zip(a, b, strict=True))]
         return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
     if type(a) is type(b) and isinstance(a, dict):
         if a.keys() != b.keys():
-            raise ValueError(f"Divergent data: {what} has the keys {list(a)} in one branch of an `if` statement and {list(b)} in the other")
+            raise _divergent(a, b)(f"Divergent data: {what} has the keys {list(a)} in one branch of an `if` statement and {list(b)} in the other")
         made = {key: merged((a[key], b[key]), scopes, condition, target, f"{what}[{key!r}]", names) for key in a}
         return made if type(a) is dict else type(a)(made)
-    raise ValueError(
+    raise _divergent(a, b)(
         f"Divergent data: {what} is {_kind(a)} in one branch of an `if` statement and {_kind(b)} in the other. Both must be nodes, numbers or "
         "arrays, or be nested in the same way"
     )
+
+
+def _divergent(*values: Any) -> type[Exception]:
+    """Return the class of the error that values cannot be merged."""
+    return TypeError if any(map(_foreign, values)) else ValueError
+
+
+def _foreign(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_foreign, value.values() if isinstance(value, dict) else value))
+    return value is not None and not isinstance(value, DataNode) and not _constant(value)
 
 
 def _mergeable(value: Any) -> bool:

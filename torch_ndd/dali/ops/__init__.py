@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import _special
 from .. import types as types
 from .._calls import call as _call
+from .._calls import check_known as _check_known
 from .._schema import Schema as _Schema
 from .._schema import class_name as _class_name
 from .._schema import schemas as _schemas
@@ -29,8 +30,12 @@ class Operator:
     """The base of all operator classes."""
 
     _title: ClassVar[str]
+    _schema: ClassVar[_Schema | None] = None  # of a class that is made from a schema
 
     def __init__(self, *, device: str = "cpu", **arguments: Any) -> None:
+        if self._schema is not None:
+            for key in arguments:
+                _check_known(self._schema, self._title, key)
         self._device = device
         self._arguments = {key: value for key, value in arguments.items() if value is not None}
 
@@ -58,7 +63,9 @@ def _operator_class(schema: _Schema) -> type[Operator]:
     def run(self: Operator, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
         return _call(schema, f"ops.{schema.class_name}", inputs, arguments)
 
-    return _class(schema.class_name, run, schema.doc)
+    made = _class(schema.class_name, run, schema.doc)
+    made._schema = schema
+    return made
 
 
 def _function_class(name: str, function: Any) -> type[Operator]:

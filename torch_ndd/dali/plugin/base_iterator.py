@@ -148,7 +148,10 @@ class BaseIterator:
                 pipe.release_outputs()
                 pipe.schedule_run()
         if failed is not None:
-            raise failed
+            try:
+                raise failed
+            finally:
+                del failed  # its traceback has this frame: the cycle would keep the pipelines
         if self._epochs.counts:
             sizes = [len(one) for of_pipe in outputs for one in of_pipe]
             if any(size != self.batch_size for size in sizes):
