@@ -97,18 +97,24 @@ emulated-cuda: $(VENV)/test.stamp
 
 $(VENV)/build.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=26.3"  # for --only-deps
 	$(BIN)/python -m pip install --group build
 	touch $@
 
+# The library compiles while pip brings the packages of the extras: pip keeps one core busy for a minute, and waits for the network.
+define INSTALLED_WITH
+	$(INSTALL) $(2) --no-deps --editable . & compiling=$$!; \
+	  $(BIN)/python -m pip install --no-build-isolation --only-deps ".[$(1)]"; brought=$$?; \
+	  wait $$compiling && exit $$brought
+	touch $@
+endef
+
 # Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile.
 $(VENV)/demo.stamp: $(VENV)/build.stamp
-	$(INSTALL) $(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF) --editable ".[demo]"
-	touch $@
+	$(call INSTALLED_WITH,demo,$(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF))
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(INSTALL) $(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON) --editable ".[$(EXTRAS)]"
-	touch $@
+	$(call INSTALLED_WITH,$(EXTRAS),$(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON))
 
 clean:
 	rm -rf $(VENV) build dist torch_ndd/_C.so

@@ -2,7 +2,8 @@
 """Processes forked from one that has imported everything: importing torch takes each test process 4 CPU seconds.
 
 A server imports modules and then only forks. A child runs a program like ``python -c``, from its first line to the end of the interpreter, and may be
-killed. Tests of the import itself cannot use it.
+killed. Tests of the import itself cannot use it. What was imported is hidden from the garbage collector, which would go through all objects at
+the end of the interpreter, and so copy their memory: an empty program takes 0.35 CPU seconds instead of 1.1.
 """
 
 import contextlib
@@ -19,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
 [importlib.import_module(name) for name in sys.argv[1:]]
+gc.collect()
+gc.freeze()
 code = None
 for line in sys.stdin:
     request = json.loads(line)

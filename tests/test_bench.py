@@ -75,9 +75,17 @@ def test_a_competitor_that_cannot_start_is_named() -> None:
         assert "TypeError" in failed["broken"]
 
 
+@functools.cache
+def data(name: str) -> np.ndarray:
+    """Samples for all cases that have them."""
+    made = DATA[name]()
+    made.flags.writeable = False
+    return made
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_competitors_deliver_as_much_and_of_the_same_type(case: Case) -> None:
-    samples = DATA[case.data]()
+    samples = data(case.data)
     batch = ndd.batch(list(samples), layout="HWC" if samples.ndim == 4 else None)
     result = case.ndd(ndd, types, batch)
     delivered = [(sum(math.prod(shape) for shape in result.shape), np.asarray(result.tensors[0]).dtype)]

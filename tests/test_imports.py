@@ -6,6 +6,7 @@ cycle is still found here. Put what two modules need into one below both, or giv
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +146,15 @@ def layer(module: str) -> int:
 
 
 MODULES = sources(ROOT)
-FOUND = [one for module in MODULES for one in imports(MODULES, module)]
-TAKEN = [one for one in FOUND if not (one.late and (one.importer, one.imported) in UPWARD)]
+
+
+@functools.cache  # not at the import: every process that runs tests imports every module of tests
+def all_imports() -> list[Import]:
+    return [one for module in MODULES for one in imports(MODULES, module)]
+
+
+def taken() -> list[Import]:
+    return [one for one in all_imports() if not (one.late and (one.importer, one.imported) in UPWARD)]
 
 
 def report(what: str, lines: list[str]) -> str:
@@ -154,12 +162,12 @@ def report(what: str, lines: list[str]) -> str:
 
 
 def test_there_are_no_cycles() -> None:
-    found = cycles(TAKEN)
+    found = cycles(taken())
     assert not found, report("modules import each other; move what both need into a module below, or pass it as an argument:", found)
 
 
 def test_imports_go_down() -> None:
-    found = [str(one) for one in TAKEN if one.imported and layer(one.imported) > layer(one.importer)]
+    found = [str(one) for one in taken() if one.imported and layer(one.imported) > layer(one.importer)]
     assert not found, report("imports from a layer above (see LAYERS):", found)
 
 
@@ -167,13 +175,13 @@ def test_nothing_private_of_another_package() -> None:
     def package(module: str) -> str:
         return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
 
-    private = [one for one in FOUND if one.name is not None and one.name.startswith("_") and not one.name.startswith("__")]
+    private = [one for one in all_imports() if one.name is not None and one.name.startswith("_") and not one.name.startswith("__")]
     found = [f"{one}: {one.name}" for one in private if package(one.importer) != package(one.imported)]
     assert not found, report("names with an underscore from another package:", found)
 
 
 def test_exceptions_are_needed() -> None:
-    assert {(one.importer, one.imported) for one in FOUND if one.late} >= UPWARD
+    assert {(one.importer, one.imported) for one in all_imports() if one.late} >= UPWARD
 
 
 def test_a_cycle_is_found(tmp_path: Path) -> None:

@@ -287,13 +287,13 @@ def test_samplers() -> None:
     assert len(loader) == 2
     weights = [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]
 
-    def weighted(*_: int) -> ndd.DataLoader:
-        return ndd.DataLoader(Squares(6), batch_size=5, sampler=torch.utils.data.WeightedRandomSampler(weights, 3000), seed=2)
+    def weighted(count: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Squares(6), batch_size=5, sampler=torch.utils.data.WeightedRandomSampler(weights, count), seed=2)
 
-    found = Counter(x for batch, _ in weighted() for x in batch.tolist())
+    found = Counter(x for batch, _ in weighted(3000) for x in batch.tolist())
     assert set(found) == {0, 2, 4}
     assert abs(found[2] - 1500) < 150
-    assert_resumable(lambda *_: weighted(), cuts=[0, 7, 599], worlds=[(1, 1)], batch_sizes=[5])
+    assert_resumable(lambda *_: weighted(300), cuts=[0, 7, 59], worlds=[(1, 1)], batch_sizes=[5])
     with pytest.raises(TypeError, match=r"in place of a DistributedSampler .*ndd\.distributed\.shard"):
         ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.DistributedSampler(Squares(6), 2, 0))
     with pytest.raises(ValueError, match="exclude each other"):

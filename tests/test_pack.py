@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
@@ -270,21 +271,19 @@ def test_masks_as_text_equal_those_as_counts() -> None:
         assert np.array_equal(found, mask[1::2, 1::2])
 
 
-def start(source: Path, target: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "torch_ndd.pack", str(source), str(target), "--shorter", "50", "--per-shard", "2", "--jobs", "2"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+COMMAND = "import runpy; runpy.run_module('torch_ndd.pack', run_name='__main__', alter_sys=True)"  # python -m torch_ndd.pack
 
 
-def test_a_killed_run_continues(tmp_path: Path) -> None:
+def test_a_killed_run_continues(tmp_path: Path, forks: Forks) -> None:
     source = write_classes(tmp_path / "source", 40)
     pack(source, tmp_path / "whole", shorter=50, per_shard=2)
     target, kills, shards = tmp_path / "target", 0, 60
     for wanted in (1, shards // 3, 2 * shards // 3):
-        run = start(source, target)
+        run = forks.run(COMMAND, source, target, "--shorter", "50", "--per-shard", "2", "--jobs", "2")
         while run.poll() is None and len([*target.glob("*.tar")]) < wanted:
             time.sleep(0.001)
-        run.send_signal(signal.SIGKILL)
-        run.communicate()
+        run.kill()
+        run.wait()
         kills += run.returncode == -signal.SIGKILL
         for path in target.glob("*.tar"):
             assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
@@ -295,17 +294,16 @@ def test_a_killed_run_continues(tmp_path: Path) -> None:
     assert contents(target) == contents(tmp_path / "whole")
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
     """Of files, which may not be larger than some shards are."""
     source = write_classes(tmp_path / "source", 12)
     pack(source, tmp_path / "whole", per_shard=3)
     sizes = sorted(path.stat().st_size for path in (tmp_path / "whole").glob("*.tar"))
     assert sizes[0] < sizes[-1]
-    program = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); from torch_ndd.pack.__main__ import main"
-    command = [sys.executable, "-W", "ignore", "-c", f"{program}; sys.exit(main(sys.argv[2:]))", str(sizes[-1] - 1), str(source)]
-    run = subprocess.run([*command, str(tmp_path / "target"), "--per-shard", "3", "--jobs", "1"], capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; what is done stays there, and the same command goes on", run.stderr), run.stderr
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop()),) * 2)"
+    run = forks.run(f"{limit}; {COMMAND}", source, tmp_path / "target", "--per-shard", "3", "--jobs", "1", sizes[-1] - 1)
+    assert run.wait() == 1
+    assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; what is done stays there, and the same command goes on", run.errors), run.errors
     assert not [*(tmp_path / "target" / ".pack").glob("*.part")]
     made = pack(source, tmp_path / "target", per_shard=3)
     assert 0 < made.resumed < len(sizes)

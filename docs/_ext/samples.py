@@ -13,10 +13,6 @@ import torch_ndd as ndd
 _SIDE = 192.0  # shorter side of the photographs, in pixels
 
 
-def _image(pixels: np.ndarray) -> ndd.Tensor:
-    return ndd.resize(ndd.tensor(np.ascontiguousarray(pixels), layout="HWC"), resize_shorter=_SIDE).evaluate()
-
-
 @cache
 def _pixels() -> dict[str, np.ndarray]:
     from skimage import data
@@ -26,11 +22,22 @@ def _pixels() -> dict[str, np.ndarray]:
     return {"astronaut": data.astronaut(), "cat": data.chelsea(), "coffee": data.coffee(), "china": china, "flower": flower, "camera": data.camera()}
 
 
+@cache
+def _photos() -> dict[str, np.ndarray]:
+    """Return the photographs at the size of the examples."""
+
+    def resized(pixels: np.ndarray) -> np.ndarray:
+        image = ndd.tensor(np.atleast_3d(pixels), layout="HWC")
+        return np.asarray(ndd.resize(image, resize_shorter=_SIDE))
+
+    return {name: resized(pixels) for name, pixels in _pixels().items()}
+
+
 def names() -> dict[str, Any]:
     """Return the names that every example may use, with fresh random generators."""
     ndd.random.set_seed(7)
     torch.manual_seed(7)
-    found = {name: _image(pixels if pixels.ndim == 3 else pixels[..., None]) for name, pixels in _pixels().items()}
+    found = {name: ndd.tensor(pixels, layout="HWC") for name, pixels in _photos().items()}  # copies: an example may write to its own
     photos = ndd.as_batch([found[name] for name in ("cat", "coffee", "china", "flower")])
     return {
         "ndd": ndd,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -295,6 +296,9 @@ def test_wrong_parameters_of_normalize() -> None:
     for args in wrong:
         with pytest.raises(RuntimeError, match="normalize"):
             ndd.normalize(ndd.tensor(image, layout="HWC"), **args)
+    for layout, shape in (("HWC", "(1, 1, 3)"), ("CHW", "(4, 1, 1)")):
+        with pytest.raises(RuntimeError, match=re.escape(f"have the shape {shape}")):
+            ndd.normalize(ndd.tensor(image, layout=layout), mean=[1.0, 2.0, 3.0])
     with pytest.raises(RuntimeError, match=r"normalize.*extents"):
         ndd.normalize(ndd.batch([image, image[1:]]), axes=[1], batch=True)
     with pytest.raises(ValueError, match=r"normalize.*batch"):

@@ -96,7 +96,11 @@ def _check_shape(name: str, parameter: tuple[torch.Tensor, list[Shape]] | None, 
     for i, sample in enumerate(images.shape):
         shape, expected = rows[i if len(rows) > 1 else 0], tuple(1 if d in axes else n for d, n in enumerate(sample))
         if shape != expected:
-            raise RuntimeError(f"normalize: {name} of sample {i} must be one number or have the shape {expected}, got {shape}")
+            text = f"normalize: {name} of sample {i} must be one number or have the shape {expected}, got {shape}"
+            if len(shape) == 1 < images.ndim:
+                channels = (images._layout or "").find("C") % images.ndim  # the last axis where there is no C
+                text += f"; values along axis {channels} have the shape {tuple(n if d == channels else 1 for d, n in enumerate(sample))}"
+            raise RuntimeError(text)
 
 
 @operator(formula=_formula)

@@ -58,7 +58,7 @@ def _is_set(value: Any) -> bool:
 _OF_READERS = {
     "shuffle": "the reader has the order: readers.File(..., random_shuffle=True)",
     "sampler": "the reader has the order: random_shuffle, shard_id and num_shards, or its list of files",
-    "num_workers": "native threads read and decode: set_num_threads(n)",
+    "num_workers": "native threads read and decode, without worker processes; leave it out, and set their number with ndd.set_num_threads(n)",
     "collate_fn": "the reader delivers batches, which fn gets; Batch.padded and .nested join samples of different shapes",
     "multiprocessing_context": "a reader needs no processes",
 }
