@@ -69,6 +69,7 @@ class UnknownValue(Exception):
 
 PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
 _PLAIN = frozenset(PLAIN)
+_INTEGERS = {int}
 
 
 def freeze(key: list[Any], value: Any) -> None:
@@ -94,7 +95,13 @@ def _frozen(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return None
     key: list[Any] = [len(args), *kwargs]
     for value in (*args, *kwargs.values()) if args else kwargs.values():
-        freeze(key, value)
+        kind = type(value)
+        if kind is int:  # in short, and lists of them
+            key += kind, value
+        elif kind is list and {*map(type, value)} == _INTEGERS and len(value) <= _MOST_ELEMENTS:
+            key += kind, tuple(value)
+        else:
+            freeze(key, value)
     return tuple(key)
 
 
