@@ -135,3 +135,18 @@ def test_random_numbers_of_a_thread_are_its_own() -> None:
     for number in range(0, THREADS, 2):
         assert torch.equal(made[number], made[number + 1])
     assert not torch.equal(made[0], made[2])
+
+
+def test_the_error_names_the_first_sample_that_fails() -> None:
+    # Images of the user, which the call waits for: the threads share them without the scheduler.
+    images = ndd.as_batch(torch.zeros(64, 200, 200, 3, dtype=torch.uint8), layout="HWC")
+    bits = torch.full((64,), 4.0)
+    bits[[5, 6, 7, 40]] = 40.0
+    before = ndd.get_num_threads()
+    ndd.set_num_threads(4)
+    try:
+        for _ in range(30):
+            with pytest.raises(ValueError, match="posterize: sample 5: bits must be"):
+                ndd.posterize(images, bits=ndd.as_batch(bits))
+    finally:
+        ndd.set_num_threads(before)

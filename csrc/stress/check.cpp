@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ndd/stream/scheduler.h"
+#include "ndd/stream/shared_work.h"
 #include "stress/stress.h"
 
 namespace ndd::stress {
@@ -144,6 +145,7 @@ class Check {
     }
     publish(random, made);
     if (random.chance(30)) run_now(random);
+    if (random.chance(30)) shared(random);
     for (const ValuePtr& value : made) {
       if (!value->operation->droppable || !random.chance(70)) continue;
       value->released = true;  // Python lets go of it: nobody can read it from here on
@@ -291,6 +293,30 @@ class Check {
                                            --pool.running;
                                          }));
     if (runs != (done ? samples : 0)) give_up("run_now: a wrong number of samples");
+  }
+
+  void shared(Random& random) {
+    CountedPool& pool = *pools_[random.below(pools_.size())];
+    const int64_t samples = random.below(40) + 1, parts = random.below(4) + 1, failing = random.chance(40) ? random.below(samples) : samples;
+    std::vector<std::atomic<int>> runs(samples);
+    auto operation = std::make_shared<Operation>();
+    operation->id = scheduler_.next_id();
+    operation->op = "shared";
+    operation->pool = pool.pool;
+    operation->samples = parts;
+    operation->work = SharedWork(samples, random.below(3) + 1, parts, Work([&](int64_t i) {
+                                   if (++pool.running > std::max(1, pool.pool->limit)) give_up("shared: more threads than the pool has");
+                                   ++runs[i];
+                                   --pool.running;
+                                   if (i >= failing && (i - failing) % 3 == 0) fail(Error::Value, i);
+                                 }));
+    scheduler_.wait(operation);
+    for (int64_t i = 0; i < samples; ++i) {
+      if (runs[i] > 1 || (i <= failing && runs[i] != 1)) give_up("shared: a sample was computed " + std::to_string(runs[i]) + " times");
+    }
+    const auto& failures = operation->failures;
+    const bool right = failing == samples ? failures.empty() : failures.size() == 1 && failures.begin()->second.message == std::to_string(failing);
+    if (!right) give_up("shared: not the error of the first sample that fails");
   }
 
   // As after Ctrl-C: the caller does not come back.

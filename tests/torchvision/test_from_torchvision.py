@@ -218,6 +218,62 @@ def test_masks_are_flipped_before_they_are_resized() -> None:
     torch.testing.assert_close(made[0].torch()[0], expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
 
 
+def detection_sample(dtype: torch.dtype = torch.float32) -> tuple[ndd.Batch, dict[str, Any]]:
+    """Images of different sizes, each with two boxes and a number for each box."""
+    from torch_ndd.torchvision import tv_tensors
+
+    generator = torch.Generator().manual_seed(0)
+    pixels = [torch.randint(0, 256, (20 + k, 30 + 2 * k, 3), dtype=torch.uint8, generator=generator) for k in range(12)]
+    images = ndd.batch(pixels, layout="HWC")
+    corners = [torch.tensor([[1, 2, 12 + k, 15], [10, 3, 25, 18 + k]], dtype=dtype) for k in range(12)]
+    boxes = tv_tensors.BoundingBoxes(ndd.batch(corners), format="XYXY", canvas_size=images)
+    return images, {"boxes": boxes, "labels": ndd.batch([torch.tensor([k, k + 1]) for k in range(12)])}
+
+
+@pytest.mark.parametrize("fill", [0, 7.9, [1, 2, 3]])
+def test_zooming_out_and_cropping_are_one_pass(fill: Any) -> None:
+    zoom, crop = v2.RandomZoomOut(fill=fill), v2.RandomIoUCrop()
+    fn = from_torchvision(v2.Compose([zoom, crop]))
+    assert [type(one).__name__ for one in fn._planned] == ["ZoomedCrop"]
+    assert "RandomZoomOut" in repr(fn)
+    ndd.random.set_seed(4)
+    images, target = fn(*detection_sample())
+    ndd.random.set_seed(4)
+    zoomed = ours.RandomZoomOut(fill=fill)(*detection_sample())
+    expected, boxes = ours.RandomIoUCrop()(*zoomed)
+    assert zoomed[0].shape != detection_sample()[0].shape
+    assert images.shape == expected.shape != zoomed[0].shape
+    for one, other in zip([*images, *target["boxes"], *target["labels"]], [*expected, *boxes["boxes"], *boxes["labels"]], strict=True):
+        assert torch.equal(one.torch(), other.torch())
+    assert target["boxes"].canvas_size == boxes["boxes"].canvas_size
+
+
+def test_zooming_out_and_cropping_of_single_images() -> None:
+    fn = from_torchvision(v2.Compose([v2.RandomZoomOut(p=1.0), v2.RandomIoUCrop()]))
+    image = torchvision.tv_tensors.Image(torch.zeros(3, 20, 30, dtype=torch.uint8))
+    boxes = torchvision.tv_tensors.BoundingBoxes([[2, 3, 12, 15]], format="XYXY", canvas_size=(20, 30))
+    made, moved = fn(image, boxes)
+    assert moved.canvas_size == tuple(made.shape[-2:])
+
+
+@pytest.mark.parametrize(("dtype", "late"), [(torch.float32, True), (torch.int64, False)])
+def test_boxes_of_floats_are_flipped_after_the_resize(dtype: torch.dtype, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
+    fn = from_torchvision(v2.Compose(steps))
+    (alone,) = fn._planned
+    called: list[bool] = []
+    first = alone.shorter[0]
+    monkeypatch.setattr(alone, "shorter", [lambda sample: called.append(True) or first(sample), *alone.shorter[1:]])
+    images, target = fn(*detection_sample(dtype))
+    assert bool(called) is late
+    for k, (image, boxes) in enumerate(zip(*(lambda sample: (sample[0], sample[1]["boxes"]))(detection_sample(dtype)), strict=True)):
+        pixels = torchvision.tv_tensors.Image(image.torch().permute(2, 0, 1))
+        own = torchvision.tv_tensors.BoundingBoxes(boxes.torch(), format="XYXY", canvas_size=pixels.shape[-2:])  # type: ignore[call-overload]
+        expected = v2.Compose(steps)(pixels, own)
+        torch.testing.assert_close(images.select(k).torch(), expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
+        torch.testing.assert_close(target["boxes"].select(k).torch(), expected[1].as_subclass(torch.Tensor), atol=1e-5, rtol=1e-5)
+
+
 def test_boxes_and_masks_move_with_the_image() -> None:
     from torch_ndd.torchvision import tv_tensors
 

@@ -237,6 +237,16 @@ def test_other_types(name: str, given: tuple[Any, ...], dtype: torch.dtype) -> N
     compare(getattr(F, name)(image, *given), theirs, 1e-5 if dtype.is_floating_point else 1.0, 0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64])
+def test_equalize_of_other_integers_goes_through_bytes(dtype: torch.dtype) -> None:
+    levels = torch.randint(0, 128, (3, 23, 31), generator=torch.Generator().manual_seed(0)) * (torch.iinfo(dtype).max // 127)
+    image = levels.to(dtype)
+    expected = reference.equalize(image)
+    assert not torch.equal(expected, image)
+    assert torch.equal(F.equalize(image), expected)
+    assert torch.equal(F.equalize(ndd.as_batch(image[None], layout="CHW")).torch()[0], expected)
+
+
 @pytest.mark.parametrize(
     ("name", "given"),
     [

@@ -64,6 +64,17 @@ def resubmit(
     return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
+def resubmit_one(plan: int, given: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
+    """Do the same where one tensor is given, which nothing fills any more."""
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if pools.unsettled:
+        pools.settle()
+    mode = EvalMode.sync_cpu if external else current_mode()
+    out, handle = _again_with(plan, given, None, 3 if external or mode > 3 else mode, 0, 0)
+    return out, finish_call(handle, mode, [], sources) if handle else None
+
+
 def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:
     """Run a kernel that reads ``sources`` and fills ``out`` on their device.
 

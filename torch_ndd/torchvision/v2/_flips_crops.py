@@ -13,7 +13,7 @@ from .._draws import Column, Draws, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any
 from . import functional as F
-from ._transform import Batched, RandomApplied, draws_for, query_size
+from ._transform import Batched, RandomApplied, applied_to_some, draws_for, query_size
 from .functional._flip import flip_some
 
 
@@ -163,12 +163,18 @@ class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
         return {"padding": [draws.result(one, int) for one in borders]}
 
     def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
-        if has_any(leaves, single.BoundingBoxes, single.KeyPoints):  # padding by nothing would clamp them
-            return super()._applied_where(acts, leaves)
         needs = self._needs_transform_list(leaves)
-        drawn = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
-        params = {"padding": [torch.where(acts, one, 0) for one in drawn["padding"]]}  # one pass, instead of taking the batch apart
-        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+        padding = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
+        return [self.padded_where(acts, leaf, padding) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
+
+    def padded_where(self, acts: torch.Tensor, leaf: Any, padding: list[torch.Tensor]) -> Any:
+        """Pad those samples of a Batch for which ``acts`` is true: images in one pass, instead of taking the batch apart."""
+        if not check_type(leaf, (single.BoundingBoxes, single.KeyPoints)):
+            return self.transform(leaf, {"padding": [torch.where(acts, one, 0) for one in padding]})
+        chosen = {"padding": [one[acts] for one in padding]}  # padding by nothing would clamp the others
+        if torch.compiler.is_compiling() or bool(acts.any()):
+            return applied_to_some(self._name, acts, [leaf], lambda taken: [self.transform(taken[0], chosen)])[0]
+        return leaf
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Pad a leaf."""

@@ -19,8 +19,10 @@ from ...ops.shape import transpose
 from .._draws import Draws
 from .._sample import check_type, flatten, kind_of, unflatten
 from . import functional
+from ._zoomed_crop import without_canvases
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
+_UPRIGHT = (single.BoundingBoxFormat.XYXY, single.BoundingBoxFormat.XYWH, single.BoundingBoxFormat.CXCYWH)
 _SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear", "bicubic")
 
 
@@ -33,8 +35,9 @@ def planned(steps: Sequence[Any]) -> list[Any]:
     """Return steps with the same result on batches of uint8 images, of which some do the work of several.
 
     Images stay HWC as long as possible: what makes CHW of them moves into the normalization, or to the end. So do horizontal flips before a resize,
-    where nothing else in the sample turns with the images.
+    where nothing else in the sample turns with the images but boxes of floats.
     """
+    steps = without_canvases(steps)
     whole, resized_first = _planned(steps), _with_flips_last(steps)
     if resized_first is None:
         return whole
@@ -120,14 +123,21 @@ def _to_floats(step: Any) -> bool:
     return plain and (_named(step, "ConvertImageDtype") or (_named(step, "ToDtype") and bool(step.scale)))
 
 
+def _differs_flipped_late(leaf: Any) -> bool:
+    """Return whether a leaf differs when it is flipped after a resize instead of before: boxes of whole numbers or rotated ones, masks, points."""
+    if not check_type(leaf, _MOVING):
+        return False
+    return not (check_type(leaf, (single.BoundingBoxes,)) and leaf.dtype.is_floating_point and leaf.format in _UPRIGHT)
+
+
 class ImagesAlone:
-    """Runs the shorter steps on images alone, and all steps where boxes, points or masks move with them."""
+    """Runs the shorter steps on images, and on boxes of floats; all steps where points or masks move with them."""
 
     def __init__(self, shorter: Sequence[Any], whole: Sequence[Any]) -> None:
         self.shorter, self.whole = shorter, whole
 
     def __call__(self, sample: Any) -> Any:
-        moving = any(check_type(leaf, _MOVING) for leaf in flatten(sample)[0])
+        moving = any(map(_differs_flipped_late, flatten(sample)[0]))
         for step in self.whole if moving else self.shorter:
             sample = step(sample)
         return sample

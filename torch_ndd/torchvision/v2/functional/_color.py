@@ -331,15 +331,13 @@ autocontrast_image, autocontrast_video = on_images(autocontrast, _stretched)
 
 
 def equalize(inpt: Any) -> Any:
-    """Equalize the histogram of each channel, by Pillow's rule. Floating-point images go through uint8."""
+    """Equalize the histogram of each channel, by Pillow's rule. Images of other types go through uint8."""
     return dispatched(equalize, inpt)
 
 
 def _equalized(images: Batch) -> Batch:
     if images.dtype is torch.uint8:
         return equalized(images, rule="pillow")
-    if not images.dtype.is_floating_point:
-        raise TypeError(f"equalize: images are uint8 or floating-point numbers, got {images.dtype}")
     return converted(equalized(converted(images, torch.uint8, True), rule="pillow"), images.dtype, True)
 
 

@@ -42,9 +42,15 @@ def _window(images: Batch | None, rows: Rows | None, top: Any, left: Any, height
     return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
 
 
-def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number) -> Batch:
+def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number, fill: Sequence[float] = (0.0,)) -> Batch:
     """Return the window of each image."""
-    return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy="pad")
+    return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy="pad", fill_values=list(fill))
+
+
+def border_fill(images: Batch, fill: Any) -> list[float]:
+    """Return the values of a border: torchvision truncates, where the operator rounds."""
+    values = fills(fill, images, "pad") or [0.0]
+    return values if images.dtype.is_floating_point else [float(int(one)) for one in values]
 
 
 def _cropped(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
@@ -245,10 +251,7 @@ def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "
     if padding_mode != "constant":
         moved = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
         return warp_perspective(images, matrix=moved, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*new))
-    start, shape = rows(-top, -left), rows(*new)
-    if not images.dtype.is_floating_point:
-        values = [float(int(one)) for one in values]  # truncated, where the operator rounds
-    return cut(images, start=start, shape=shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=values)
+    return window_of(images, -top, -left, *new, border_fill(images, fill))
 
 
 _BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}

@@ -133,8 +133,7 @@ def on_images(
         made = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
         return tuple(_like(one, inpt) for one in made) if isinstance(made, tuple) else _like(made, inpt)
 
-    def batches(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
-        return on_batch(first_on_batch, inpt, args, kwargs)
+    batches = functools.partial(on_batch, first_on_batch)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
@@ -354,4 +353,6 @@ def blended_fills(value: Any, images: Batch, op: str) -> list[float] | None:
 
 def dispatched(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the kernel for an input."""
+    if type(inpt) is Batch and (kernel := _KERNELS[functional.__name__].get(Batch)) is not None:  # in short
+        return kernel(inpt, *args, **kwargs)
     return kernel_for(functional, inpt)(inpt, *args, **kwargs)
