@@ -70,6 +70,15 @@ def assert_equal(found: Any, expected: list[np.ndarray]) -> None:
 SEEDS = pytest.mark.parametrize("seed", range(20))
 
 
+@pytest.mark.parametrize("vertical", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float32, torch.float64])
+def test_rows_of_every_width_are_mirrored(dtype: torch.dtype, vertical: int, device: str) -> None:
+    for width in (*range(1, 34), *range(63, 66), *range(127, 130), 191, 192, 255, 256, 300, 319, 320, 384, 513):
+        planes = torch.arange(2 * 3 * width).reshape(2, 1, 3, width).to(dtype)
+        made = ndd.flip(ndd.as_batch(planes, layout="CHW", device=device), horizontal=1, vertical=vertical).torch().cpu()
+        assert torch.equal(made, planes.flip((2, 3) if vertical else (3,))), width
+
+
 @SEEDS
 def test_flips(seed: int, device: str) -> None:
     pictures = Pictures(seed, device, ("HWC", "CHW", "FHWC"))

@@ -147,8 +147,9 @@ def test_halves_of_a_fill_round_to_even(interpolation: str, fill: Any) -> None:
     assert torch.equal(corner[: len(corner) // 2], corner[len(corner) // 2 :])
 
 
-def test_normalize_of_float64_equals_torchvision() -> None:
-    image, given = pixels(23, 31, 3, torch.float64), {"mean": [0.1, 1 / 3, 2.0], "std": [0.7, 1.1, 3.0]}
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_normalize_of_other_floats_equals_torchvision(dtype: torch.dtype) -> None:
+    image, given = pixels(23, 31, 3, torch.float64).to(dtype), {"mean": [0.1, 1 / 3, 2.0], "std": [0.7, 1.1, 3.0]}
     assert torch.equal(F.normalize(image, **given), reference.normalize(image, **given))
     made = F.normalize(image_batch([image, image[:, :5]], "HWC"), **given)
     assert torch.equal(of_batch(made)[1], reference.normalize(image[:, :5], **given))

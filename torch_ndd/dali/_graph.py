@@ -138,7 +138,7 @@ class Operation:
     pulls: ClassVar[bool] = False  # pull() gives the outputs; issue() is never called
     always_kept: ClassVar[bool] = False  # not pruned although nothing uses its results
     takes_empty: ClassVar[bool] = False  # issue() is called for empty sub-batches too
-    fed: bool = False  # pull() takes what is there already, fed or computed ahead, and is not called when a source has ended
+    fed: bool = False  # pull() takes what was fed, and is not called when a source has ended
     random: bool = False  # needs a seed
 
     kind: str

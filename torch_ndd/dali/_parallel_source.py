@@ -43,16 +43,15 @@ def parallel_group(title: str, source: Source | None, batch: bool, several: bool
 class ParallelGroup(Group):
     """A source that workers call ahead. See :class:`Group`."""
 
-    ahead = True
-
     def __init__(self, title: str, source: Source, batch: bool, batch_info: bool, several: bool, depth: int, hint: int | None) -> None:
         super().__init__(title, source, batch, batch_info, several)
         self._depth, self._hint = depth, hint
         self._pool: WorkerPool | None = None
         self._index = 0
         self._restarts = 0
-        self._next: tuple[int, int] | None = None  # epoch and iteration of the batch that is received next
+        self._next: tuple[int, int] | None = None  # epoch and iteration of the batch that is received next; of an iterable 0 and its number
         self._sent = 0  # the iteration that is sent next
+        self._taken = 0  # items of an iterable that were asked for
 
     def prepare(self, pipeline: Graph) -> None:
         """Start the workers of the pipeline, for all of its parallel sources."""
@@ -77,14 +76,17 @@ class ParallelGroup(Group):
     def asked(self, step: Step, size: int) -> Any:
         """Return the batch of an iteration and let the workers begin another one."""
         assert self._pool is not None
-        if self._next != (step.epoch, step.iteration):
+        # Items of an iterable come one after the other, whatever the other sources do; a callable is told what is wanted.
+        epoch, number = (0, self._taken) if self.source.iterable else (step.epoch, step.iteration)
+        if self._next != (epoch, number):
             self._next = None
             self._pool.drop(self._index)
             self._restarts += 1
-            self._sent = step.iteration
-            self._next = (step.epoch, step.iteration)
-        self._send_until(step.iteration + self._depth, step.epoch, size)
-        results = self._pool.receive(self._index, self._restarts, step.iteration)
+            self._sent = number
+            self._next = (epoch, number)
+        self._send_until(number + self._depth, step.epoch, size)
+        self._taken += 1
+        results = self._pool.receive(self._index, self._restarts, number)
         parts = len(results)
         failed = [(k + result.failed_at * parts, result.error) for k, result in enumerate(results) if result.error is not None]
         if failed:
@@ -93,8 +95,8 @@ class ParallelGroup(Group):
             if error:
                 raise Exception(f"{self.title}: the source raised an exception in a worker process:\n\n{error}")
             raise StopIteration
-        self._next = (step.epoch, step.iteration + 1)
-        self._send_until(step.iteration + 1 + self._depth, step.epoch, size)
+        self._next = (epoch, number + 1)
+        self._send_until(number + 1 + self._depth, step.epoch, size)
         items = [self._pool.items(self._index, result) for result in results]
         if self.batch:
             return items[0][0]

@@ -89,8 +89,6 @@ def takes_argument(title: str, source: Callable[..., Any]) -> bool:
 class Group:
     """A source, and the operations of its outputs, which share each of its items."""
 
-    ahead = False  # workers have computed the next items, which stay for the next epoch when another source ends this one
-
     def __init__(self, title: str, source: Source, batch: bool, batch_info: bool, several: bool) -> None:
         self.title, self.source, self.batch, self.batch_info, self.several = title, source, batch, batch_info, several
         self.operations: list[weakref.ref[InputOperation]] = []
@@ -172,7 +170,7 @@ class InputOperation(Operation):
             self._expected = Expected(self.title, self.layout, self.dtype, self.ndim)
         except RuntimeError as error:
             raise wrapped(self, error) from None
-        self.fed = self.group is None or self.group.ahead
+        self.fed = self.group is None
         self._most = pipeline.max_batch_size
         self._target = target_device(self, pipeline)
         self._fed: deque[Batch] = deque()

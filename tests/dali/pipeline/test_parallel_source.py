@@ -94,6 +94,53 @@ def test_several_sources_share_the_workers():
     both(program)
 
 
+class Counting:
+    """Batches, which begin anew each time."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __iter__(self):
+        return iter([list(full(k)) for k in range(self.length)])
+
+
+def until(length):
+    def source(info):
+        if info.iteration >= length:
+            raise StopIteration
+        return np.int32([info.iteration])
+
+    return source
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+@pytest.mark.parametrize("kinds", ["SI", "sI", "Si", "II", "iI", "Ii", "III"])
+@pytest.mark.parametrize("cycle", ["raise", "quiet"])
+def test_sources_of_different_lengths(kinds, cycle, ahead):
+    """All are asked for the iteration that one of them ends, and iterables go on. S: a callable of samples, I: an iterable; capitals are parallel."""
+
+    def program(dali, lengths):
+        pipe = dali.Pipeline(3, 1, None, py_num_workers=2)
+        with pipe:
+            made = []
+            for kind, length in zip(kinds, lengths, strict=False):
+                options = {"parallel": True, "prefetch_queue_depth": ahead} if kind.isupper() else {}
+                options |= {"batch": False} if kind in "sS" else {"cycle": cycle}
+                made.append(dali.fn.external_source(until(length) if kind in "sS" else Counting(length), **options))
+            pipe.set_outputs(*made)
+        found = []
+        for _ in range(14):
+            try:
+                found.append([int(one.at(0).ravel()[0]) for one in pipe.run()])
+            except StopIteration:
+                found.append("end")
+                pipe.reset()
+        return found
+
+    for lengths in ((4, 6, 5), (6, 4, 3)):
+        assert "end" in both(lambda dali, lengths=lengths: program(dali, lengths)) or cycle == "quiet"
+
+
 @pytest.mark.parametrize("workers", [1, 3, 8])
 @pytest.mark.parametrize("batch", [False, True])
 def test_statistics_of_the_shared_memory(workers, batch):

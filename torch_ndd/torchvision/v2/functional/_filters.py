@@ -46,9 +46,9 @@ def _normalized(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Ba
     for name, values in (("mean", means), ("std", deviations)):
         if len(values) != 1 and not isinstance(channels, torch.Tensor) and len(values) != channels:
             raise ValueError(f"normalize: {name} has {len(values)} values for {channels} channels")
-    if images.dtype == torch.float64:  # the kernel computes in float32
+    if images.dtype != torch.float32:  # in which the kernel computes
         shape = (-1,) + (1,) * (images.ndim - 1 - (images.layout or "").index("C"))
-        shift, scale = (torch.tensor(values, dtype=torch.float64).reshape(shape) for values in (means, deviations))
+        shift, scale = (torch.tensor(values, dtype=images.dtype).reshape(shape) for values in (means, deviations))
         return as_batch((images - as_tensor(shift)) / as_tensor(scale), layout=images.layout)
     return crop_mirror_normalize(images, mean=means, std=deviations, output_layout="", dtype=images.dtype)
 
