@@ -5,7 +5,6 @@ import functools
 import inspect
 import logging
 import traceback
-import unittest
 from collections.abc import Callable
 from typing import Any
 
@@ -151,8 +150,8 @@ def test_errors(program: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("a", "b"), ("a", 1), (None, 1), (None, "a"), (["a"], [1]), (["a"], [1, 2]), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (object(), None)],
-    ids=lambda one: "object" if type(one) is object else repr(one),  # without its address
+    [("a", "b"), ("a", 1), (None, 1), (None, "a"), (["a"], [1]), (["a"], [1, 2]), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (..., None)],
+    ids=repr,
 )
 def test_values_that_cannot_be_merged(first: Any, second: Any) -> None:
     def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
@@ -277,17 +276,17 @@ def test_marked_functions_are_plain_functions() -> None:
     assert converted(bound) is bound
 
 
-def test_no_source() -> None:
+def test_no_source(caplog: pytest.LogCaptureFixture) -> None:
     space: dict[str, Any] = {}
     exec("def unseen(value, even):\n    return value + (1 if even is not None and True else 2)", space)
 
     def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
         return space["unseen"](x, even)
 
-    with unittest.TestCase().assertLogs("torch_ndd.dali", logging.WARNING) as logs:
+    with caplog.at_level(logging.WARNING, "torch_ndd.dali"):
         defined(dali_of_ours, program)
-    assert "unseen runs as it is" in logs.output[0]
-    assert "do_not_convert" in logs.output[0]
+    assert "unseen runs as it is" in caplog.text
+    assert "do_not_convert" in caplog.text
 
 
 def test_library_functions_stay() -> None:
