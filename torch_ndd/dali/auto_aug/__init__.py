@@ -4,11 +4,11 @@
 They work on uint8 images ``HWC`` and videos ``FHWC`` and are used in definitions with ``enable_conditionals=True``. Policies of the augmentations in
 ``augmentations.py`` are one operation of the graph; those with augmentations of the user become a tree of conditions.
 
->>> from torch_ndd.dali import fn, pipeline_def
+>>> from torch_ndd.dali import fn, pipeline_def, types
 >>> from torch_ndd.dali.auto_aug import rand_augment
 >>> @pipeline_def(batch_size=4, enable_conditionals=True, seed=1)
 ... def images():
-...     image = fn.constant(idata=[100], shape=[6, 8, 3], dtype=fn.types.UINT8, layout="HWC")
+...     image = fn.constant(idata=[100], shape=[6, 8, 3], dtype=types.UINT8, layout="HWC")
 ...     return rand_augment.rand_augment(image, n=2, m=9)
 >>> images().run()[0].shape()[0]
 (6, 8, 3)

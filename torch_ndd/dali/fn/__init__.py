@@ -17,7 +17,7 @@ Without effect, accepted for compatibility with DALI: ``bytes_per_sample_hint`` 
 set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``, ``use_o_direct``, ``register_buffers``,
 ``cache_header_information``, ``additional_decode_surfaces`` and ``skip_vfr_check`` of readers.
 
->>> from torch_ndd.dali import pipeline_def
+>>> from torch_ndd.dali import pipeline_def, types
 >>> @pipeline_def(batch_size=2)
 ... def numbers():
 ...     return cast([1.5, 2.5], dtype=types.INT32)
@@ -31,7 +31,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _special
-from .. import types as types
 from .._calls import call as _call
 from .._errors import deprecated as _deprecated
 from .._schema import Schema as _Schema
