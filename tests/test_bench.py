@@ -4,10 +4,13 @@ import importlib
 import json
 import math
 import operator
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +23,13 @@ from benchmarks.cases import CASES, DATA, Case
 from torch_ndd import types
 
 ROOT = Path(_results.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Benchmarks set variables for the processes that they start."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 def test_percentile_is_a_measured_value() -> None:

@@ -142,11 +142,10 @@ def test_the_error_names_the_first_sample_that_fails() -> None:
     images = ndd.as_batch(torch.zeros(64, 200, 200, 3, dtype=torch.uint8), layout="HWC")
     bits = torch.full((64,), 4.0)
     bits[[5, 6, 7, 40]] = 40.0
-    before = ndd.get_num_threads()
     ndd.set_num_threads(4)
     try:
         for _ in range(30):
             with pytest.raises(ValueError, match="posterize: sample 5: bits must be"):
                 ndd.posterize(images, bits=ndd.as_batch(bits))
     finally:
-        ndd.set_num_threads(before)
+        ndd.set_num_threads(None)
