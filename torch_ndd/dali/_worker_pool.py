@@ -8,6 +8,7 @@ import gc
 import multiprocessing
 import multiprocessing.connection
 import os
+import sys
 import threading
 import time
 import warnings
@@ -27,6 +28,7 @@ from ._worker import Called, Memory, Placed, Result, Task, run, view
 START_METHODS = ("fork", "spawn")
 _GRACE_SECONDS = 0.5  # for a worker to end by itself when the connection is closed
 _KILLED_SECONDS = 5  # for the system to end one that was killed: one that waits for a broken disk may stay
+_LOST_SECONDS = 10  # how long a Ctrl-C waits for the end of functions in which it would be lost
 
 # The parent's ends of all connections. A process forked from the parent must not keep them open: the workers would not notice the parent's end.
 _ends: "weakref.WeakSet[Connection]" = weakref.WeakSet()
@@ -60,6 +62,19 @@ def _kill_all() -> None:
 
 
 atexit.register(_kill_all)
+
+
+def _interrupt_main() -> None:
+    """Interrupt the main thread as soon as it is in no ``__del__``, where Python would lose the exception again."""
+    end = time.monotonic() + _LOST_SECONDS
+    while time.monotonic() < end:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None and frame.f_code.co_name != "__del__":
+            frame = frame.f_back
+        if frame is None:
+            break
+        time.sleep(0.001)
+    _thread.interrupt_main()
 
 
 class Layout(NamedTuple):
@@ -260,7 +275,7 @@ class WorkerPool:
         try:
             self.close()
         except KeyboardInterrupt:
-            soon(_thread.interrupt_main)
+            soon(_interrupt_main)
 
     def kill(self) -> None:
         """Kill the processes that are left, without waiting for their end."""

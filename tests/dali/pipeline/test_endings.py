@@ -15,7 +15,8 @@ import pytest
 
 from tests._forks import Forks
 from torch_ndd import EvalContext
-from torch_ndd.dali import Pipeline, fn
+from torch_ndd._core.workers import soon
+from torch_ndd.dali import Pipeline, _worker_pool, fn
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +145,19 @@ def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
     assert all(map(ends, workers))
 
 
-def drop(pipes: list[Pipeline]) -> None:
+class EndsSlowly:
+    def __del__(self) -> None:
+        soon(_worker_pool._interrupt_main)
+        time.sleep(0.3)  # an exception in here is dropped
+
+
+def test_the_interrupt_comes_when_python_does_not_drop_it() -> None:
+    objects: list[Any] = [EndsSlowly()]
+    with pytest.raises(KeyboardInterrupt):
+        drop(objects)
+
+
+def drop(pipes: list[Any]) -> None:
     pipes.clear()
     for _ in range(1000):
         time.sleep(0.01)
