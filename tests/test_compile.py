@@ -304,7 +304,7 @@ def test_formulas_that_only_gpus_use(operator: str, monkeypatch: pytest.MonkeyPa
     cases = [case for case in CASES if case.operator == operator and not case.uncompiled]
     assert cases
     for case in cases[:4]:
-        assert_compiles(case, False, "eager", "cpu")
+        assert_compiles([(case, False)], "eager", "cpu")
 
 
 def randomly(batch: Batch, rng: RNG | None) -> Any:

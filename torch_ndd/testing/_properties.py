@@ -2,7 +2,7 @@
 """Properties that every operator has, each as a check of one case."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -163,21 +163,33 @@ def compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
     return torch.compile(function, fullgraph=True, backend=backend)
 
 
-def assert_compiles(case: Case, ragged: bool, backend: str, device: str) -> None:
-    """Check that the compiled call gives what the call gives."""
-    inputs, where = case.placed(ragged, device)
-    if device == "gpu":
-        inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream, which does not wait for that of the context
-    args = {name: value for name, value in case.arguments().items() if name != "rng"} | where
-    function = case.function  # found before: a graph that looks it up has a guard for every module that is imported
-    results = as_tuple(compiled(lambda *given: function(*given, **args), backend)(*inputs))
-    if case.random:
-        return
-    for ours, theirs in zip(values(results), values(case.run(ragged, device)), strict=True):
+def assert_compiles(rows: Sequence[tuple[Case, bool]], backend: str, device: str) -> None:
+    """Check that calls compiled as one graph give what the calls give: cases with dense or ragged samples, of one operator or several."""
+    calls: list[tuple[Callable[..., Any], int, dict[str, Any]]] = []
+    given: list[Any] = []
+    for case, ragged in rows:
+        inputs, where = case.placed(ragged, device)
         if device == "gpu":
-            near_on_gpu(case, ours, theirs)
-        else:
-            assert_near(ours, theirs, case.tolerance)
+            inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream, which does not wait for that of the context
+        args = {name: value for name, value in case.arguments().items() if name != "rng"} | where
+        calls.append((case.function, len(inputs), args))  # found before: a graph that looks it up has a guard for every module that is imported
+        given += inputs
+
+    def all_calls(*given: Any) -> list[Any]:
+        made, begin = [], 0
+        for function, count, args in calls:
+            made.append(function(*given[begin : begin + count], **args))
+            begin += count
+        return made
+
+    for (case, ragged), result in zip(rows, compiled(all_calls, backend)(*given), strict=True):
+        if case.random:
+            continue
+        for ours, theirs in zip(values(as_tuple(result)), values(case.run(ragged, device)), strict=True):
+            if device == "gpu":
+                near_on_gpu(case, ours, theirs)
+            else:
+                assert_near(ours, theirs, case.tolerance)
 
 
 @contextmanager
@@ -304,6 +316,6 @@ def check_operator(case: Case, device: str = "cpu") -> None:
             repeated_calls_read_their_inputs(case, ragged)
         opcheck(case, ragged)
         if not case.uncompiled:
-            assert_compiles(case, ragged, "aot_eager", device)
+            assert_compiles([(case, ragged)], "aot_eager", device)
     for property in (unknown_argument, wrong_number_of_inputs, wrong_batch_size, wrong_layout, wrong_type_of_an_argument, wrong_device, wrong_input):
         property(case)
