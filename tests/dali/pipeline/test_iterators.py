@@ -306,6 +306,12 @@ def test_ragged(tags: list[str] | None) -> None:
     both(program)
 
 
+@pytest.mark.parametrize("names", [["data"], [*MAP, "more"]])
+def test_ragged_names(names: list[str]) -> None:
+    """Fewer names than outputs are an error, more are not."""
+    both(lambda dali: list(torch_plugin(dali).DALIRaggedIterator(ragged(dali), names, output_types=["sparse_list"] * 3)))
+
+
 def test_ragged_partial_batches(folder: Path) -> None:
     plugin = torch_plugin(ours)
     tags = [plugin.DALIRaggedIterator.SPARSE_LIST_TAG, plugin.DALIRaggedIterator.SPARSE_COO_TAG]
