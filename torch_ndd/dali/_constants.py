@@ -14,16 +14,20 @@ from ._graph import Node
 
 
 def to_dali_type(framework_type: Any) -> DALIDataType:
-    """Return the element type of a NumPy or torch dtype, or of its name.
+    """Return the element type of a NumPy or torch dtype, or of its name. Python's ``float`` is FLOAT, as for numbers.
 
     Raises:
-        TypeError: no type of tensors.
+        TypeError: no type of tensors, or ``int``, which may be INT32 or INT64.
 
     >>> to_dali_type(np.float32), to_dali_type(torch.uint8), to_dali_type("int16")
     (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>, <DALIDataType.INT16: 5>)
     """
     if isinstance(framework_type, DALIDataType):
         return framework_type
+    if framework_type is float:
+        return DALIDataType.FLOAT
+    if framework_type is int:
+        raise TypeError("types.to_dali_type: int is not a type of tensors; write INT32 or INT64")
     try:
         given = framework_type if isinstance(framework_type, torch.dtype) else np.dtype(framework_type)
         found = type_id(given)

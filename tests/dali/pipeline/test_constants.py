@@ -98,9 +98,11 @@ def test_numpy_types(name):
     both(lambda dali: str(np.dtype(dali.types.to_numpy_type(getattr(dali.types, name)))))
 
 
-@pytest.mark.parametrize("given", [np.uint8, np.dtype("float32"), "int16", torch.float64, torch.bool, complex, "nothing", 3], ids=str)
+@pytest.mark.parametrize(
+    "given", [np.uint8, np.dtype("float32"), "int16", torch.float64, torch.bool, complex, "nothing", 3, float, int, bool], ids=str
+)
 def test_dali_types(given):
-    """NumPy's and torch's types and their names."""
+    """NumPy's, torch's and Python's types and their names."""
     both(lambda dali: dali.types.to_dali_type(given).name)
 
 
