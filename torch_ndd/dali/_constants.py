@@ -48,7 +48,7 @@ class ScalarConstant:
 
     Args:
         value: The number.
-        dtype: Its type; by default ``BOOL``, ``INT32`` or ``FLOAT`` for Python's numbers, and that of a NumPy scalar.
+        dtype: Its type; by default ``BOOL``, ``INT32`` or ``FLOAT`` for Python's numbers, of which np.float64 is one, and that of a NumPy scalar.
 
     Raises:
         TypeError: not a number, or not an element type.
@@ -234,7 +234,7 @@ class ScalarConstant:
 
 
 def _type_of_number(value: Any) -> DALIDataType:
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, builtins.float):  # np.float64 is a Python float
         return to_dali_type(value.dtype)
     for kind, dtype in _OF_PYTHON.items():
         if isinstance(value, kind):
