@@ -357,7 +357,8 @@ def as_node(value: Any, what: str = "an input") -> DataNode:
     if isinstance(value, DataNode):
         return value
     try:
-        return constant_node(np.asarray(value) if isinstance(value, np.int64 | np.uint64) else value)  # int32, as arrays of them
+        wide = isinstance(value, np.integer) and value.dtype.itemsize == 8
+        return constant_node(np.asarray(value) if wide else value)  # of 32 bits, as arrays of them
     except (TypeError, ValueError) as error:
         reason = "it contains a DataNode; pass the nodes themselves, (*nodes,)" if _has_node(value) else str(error)
         raise TypeError(f"{what} must be a DataNode, a number, a list of numbers or an array, got {type(value).__name__}: {reason}") from None
