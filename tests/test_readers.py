@@ -138,6 +138,9 @@ def test_an_error_ahead_waits_for_its_turn(folder: Path) -> None:
         ({}, "file_root is required"),
         ({"files": []}, "empty list"),
         ({"files": ["1.jpg"], "labels": [1, 2]}, "2 labels for 1 files"),
+        ({"files": ["1.jpg", "2.jpg"], "labels": [[1], [2]]}, r"one list of integers, got an array of shape \(2, 1\)"),
+        ({"files": ["1.jpg"], "labels": 3}, "1 labels for 1 files"),
+        ({"files": ["1.jpg"], "labels": [2**31]}, "fit into 32 bits"),
         ({"file_root": "/nowhere"}, "/nowhere.*cannot be opened"),
         ({"file_list": "/nowhere"}, "/nowhere.*cannot be read"),
         ({"file_list": "a", "files": ["b"]}, "not both"),
@@ -156,6 +159,12 @@ def test_mistakes_show_at_the_first_step(options: dict[str, Any], message: str) 
         next(epoch)
     with pytest.raises(RuntimeError, match=message):
         reader.get_metadata()
+
+
+@pytest.mark.parametrize("given", [["a", "b"], [None, 1], [1.5, 2], [float("nan"), 1], [1j, 2], ["1", "2.5"]])
+def test_labels_that_are_no_integers(given: list[Any]) -> None:
+    with pytest.raises(TypeError, match=r"labels must be integers, got .*, "):
+        next(ndd.readers.File(files=["1.jpg", "2.jpg"], labels=given).next_epoch())
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def assert_same(options: dict[str, Any], batch_size: int | None = None, steps: l
         {"labels": [1]},
         {"files": ["a/1.jpg", "b/2.jpg"]},
         {"files": ["a/1.jpg", "b/2.jpg"], "labels": [5, -3]},
+        {"files": ["a/1.jpg", "b/2.jpg"], "labels": ["5", "-3"]},
         {"files": ["a/1.jpg", "b/2.jpg"], "labels": [5]},
         {"files": ["a/1.jpg"], "file_filters": ["*.png"], "dir_filters": ["x"]},
         {"files": []},

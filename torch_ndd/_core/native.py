@@ -106,6 +106,7 @@ pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _PO
 worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
 spans = _function(_quick, "ndd_spans", ctypes.c_char_p)
 _pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
+release_idle_memory = _function(_slow, "ndd_release_idle_memory", ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
 _no_memory = _function(_quick, "ndd_no_memory", ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p)
 # The number of threads, and the number wanted, when the system first refused one; 0 if it has not.

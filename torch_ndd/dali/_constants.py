@@ -14,16 +14,20 @@ from ._graph import Node
 
 
 def to_dali_type(framework_type: Any) -> DALIDataType:
-    """Return the element type of a NumPy or torch dtype, or of its name.
+    """Return the element type of a NumPy or torch dtype, or of its name. Python's ``float`` is FLOAT, as for numbers.
 
     Raises:
-        TypeError: no type of tensors.
+        TypeError: no type of tensors, or ``int``, which may be INT32 or INT64.
 
     >>> to_dali_type(np.float32), to_dali_type(torch.uint8), to_dali_type("int16")
     (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>, <DALIDataType.INT16: 5>)
     """
     if isinstance(framework_type, DALIDataType):
         return framework_type
+    if framework_type is float:
+        return DALIDataType.FLOAT
+    if framework_type is int:
+        raise TypeError("types.to_dali_type: int is not a type of tensors; write INT32 or INT64")
     try:
         given = framework_type if isinstance(framework_type, torch.dtype) else np.dtype(framework_type)
         found = type_id(given)
@@ -44,7 +48,7 @@ class ScalarConstant:
 
     Args:
         value: The number.
-        dtype: Its type; by default ``BOOL``, ``INT32`` or ``FLOAT`` for Python's numbers, and that of a NumPy scalar.
+        dtype: Its type; by default ``BOOL``, ``INT32`` or ``FLOAT`` for Python's numbers, of which np.float64 is one, and that of a NumPy scalar.
 
     Raises:
         TypeError: not a number, or not an element type.
@@ -230,7 +234,7 @@ class ScalarConstant:
 
 
 def _type_of_number(value: Any) -> DALIDataType:
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value, builtins.float):  # np.float64 is a Python float
         return to_dali_type(value.dtype)
     for kind, dtype in _OF_PYTHON.items():
         if isinstance(value, kind):

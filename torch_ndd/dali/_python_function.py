@@ -172,7 +172,7 @@ class PythonFunction:
         return {key: value for key, value in arguments.items() if value is not None and key not in _IGNORED}
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        """Add the operator to the graph. Return its node, a list of nodes for several outputs, or None without outputs."""
+        """Add the operator to the graph. Return its node, or a list of nodes unless there is one output."""
         if current() is None:
             raise RuntimeError(f"{self._title}: Current Pipeline not set: a Python function must be called in the definition of a pipeline")
         for k, one in enumerate(inputs):
@@ -199,7 +199,7 @@ class PythonFunction:
             batch_processing=self._batch_processing,
             layouts=self._layouts(given.get("output_layouts")),
         )
-        return None if not nodes else nodes[0] if len(nodes) == 1 else nodes
+        return nodes[0] if len(nodes) == 1 else nodes
 
     def _layouts(self, given: Any) -> list[str | None]:
         if given is None or isinstance(given, str):

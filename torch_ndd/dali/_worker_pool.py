@@ -326,9 +326,11 @@ def _loader(sources: Sequence[Called], start_method: str, pickler: Any) -> Calla
     """Return a function that returns the sources in a worker."""
     if start_method == "fork":
         return partial(list, sources)
-    # A source that cannot be pickled raises here, in the user's thread.
-    return partial(_loaded, pickling.dumps(pickler), pickling.codec(pickler).dumps([tuple(one) for one in sources]))
+    # A source that cannot be pickled raises here, in the user's thread. The user's pickler is given each source by itself, as it was passed.
+    dumped = pickling.codec(pickler).dumps
+    return partial(_loaded, pickling.dumps(pickler), [(dumped(one.source), one.cycle, one.outputs) for one in sources])
 
 
-def _loaded(pickler: bytes, data: bytes) -> Sequence[Called]:
-    return [Called(*one) for one in pickling.codec(pickling.loads(pickler)).loads(data)]
+def _loaded(pickler: bytes, sources: Sequence[tuple[bytes, Any, int | None]]) -> Sequence[Called]:
+    load = pickling.codec(pickling.loads(pickler)).loads
+    return [Called(load(data), cycle, outputs) for data, cycle, outputs in sources]

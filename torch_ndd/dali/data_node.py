@@ -129,73 +129,73 @@ class DataNode(Node):
         return arithmetic("add", self, other)
 
     def __radd__(self, other: Any) -> "DataNode":
-        return arithmetic("add", other, self)
+        return arithmetic("add", _on_the_left(other), self)
 
     def __sub__(self, other: Any) -> "DataNode":
         return arithmetic("sub", self, other)
 
     def __rsub__(self, other: Any) -> "DataNode":
-        return arithmetic("sub", other, self)
+        return arithmetic("sub", _on_the_left(other), self)
 
     def __mul__(self, other: Any) -> "DataNode":
         return arithmetic("mul", self, other)
 
     def __rmul__(self, other: Any) -> "DataNode":
-        return arithmetic("mul", other, self)
+        return arithmetic("mul", _on_the_left(other), self)
 
     def __truediv__(self, other: Any) -> "DataNode":
         return arithmetic("truediv", self, other)
 
     def __rtruediv__(self, other: Any) -> "DataNode":
-        return arithmetic("truediv", other, self)
+        return arithmetic("truediv", _on_the_left(other), self)
 
     def __floordiv__(self, other: Any) -> "DataNode":
         return arithmetic("floordiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> "DataNode":
-        return arithmetic("floordiv", other, self)
+        return arithmetic("floordiv", _on_the_left(other), self)
 
     def __mod__(self, other: Any) -> "DataNode":
         return arithmetic("mod", self, other)
 
     def __rmod__(self, other: Any) -> "DataNode":
-        return arithmetic("mod", other, self)
+        return arithmetic("mod", _on_the_left(other), self)
 
     def __pow__(self, other: Any) -> "DataNode":
         return arithmetic("pow", self, other)
 
     def __rpow__(self, other: Any) -> "DataNode":
-        return arithmetic("pow", other, self)
+        return arithmetic("pow", _on_the_left(other), self)
 
     def __lshift__(self, other: Any) -> "DataNode":
         return arithmetic("lshift", self, other)
 
     def __rlshift__(self, other: Any) -> "DataNode":
-        return arithmetic("lshift", other, self)
+        return arithmetic("lshift", _on_the_left(other), self)
 
     def __rshift__(self, other: Any) -> "DataNode":
         return arithmetic("rshift", self, other)
 
     def __rrshift__(self, other: Any) -> "DataNode":
-        return arithmetic("rshift", other, self)
+        return arithmetic("rshift", _on_the_left(other), self)
 
     def __and__(self, other: Any) -> "DataNode":
         return arithmetic("and", self, other)
 
     def __rand__(self, other: Any) -> "DataNode":
-        return arithmetic("and", other, self)
+        return arithmetic("and", _on_the_left(other), self)
 
     def __or__(self, other: Any) -> "DataNode":
         return arithmetic("or", self, other)
 
     def __ror__(self, other: Any) -> "DataNode":
-        return arithmetic("or", other, self)
+        return arithmetic("or", _on_the_left(other), self)
 
     def __xor__(self, other: Any) -> "DataNode":
         return arithmetic("xor", self, other)
 
     def __rxor__(self, other: Any) -> "DataNode":
-        return arithmetic("xor", other, self)
+        return arithmetic("xor", _on_the_left(other), self)
 
     def __eq__(self, other: Any) -> "DataNode":  # type: ignore[override]
         return arithmetic("eq", self, other)
@@ -357,7 +357,8 @@ def as_node(value: Any, what: str = "an input") -> DataNode:
     if isinstance(value, DataNode):
         return value
     try:
-        return constant_node(value)
+        wide = isinstance(value, np.integer) and value.dtype.itemsize == 8
+        return constant_node(np.asarray(value) if wide else value)  # of 32 bits, as arrays of them
     except (TypeError, ValueError) as error:
         reason = "it contains a DataNode; pass the nodes themselves, (*nodes,)" if _has_node(value) else str(error)
         raise TypeError(f"{what} must be a DataNode, a number, a list of numbers or an array, got {type(value).__name__}: {reason}") from None
@@ -394,10 +395,19 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
     return made[0]
 
 
+def _on_the_left(value: Any) -> Any:
+    """Return a scalar of NumPy as a Python number, which is what DALI sees where it is the left operand."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim and value.dtype.kind in "biuf" else value
+
+
 def _operand(title: str, value: Any) -> Operand:
     """Return a constant operand."""
     if value is None or isinstance(value, str | bytes | dict | enum.Enum):
         raise TypeError(f"{title}: an operand must be a DataNode, a number or an array, got {type(value).__name__}")
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biuf":
+        value = ScalarConstant(value.item(), value.dtype)  # with its own type, unlike larger arrays
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = ScalarConstant(value)
     if isinstance(value, ScalarConstant) and constant_tensor(value).item() != value.value and not value.is_float:
         raise OverflowError(f"{title}: {value.value} is out of range for {value.dtype}")
     try:

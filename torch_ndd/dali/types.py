@@ -4,6 +4,7 @@
 import enum
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from .. import tfrecord as tfrec
@@ -150,6 +151,8 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
     """
     if isinstance(value, ScalarConstant) and dtype is None:
         dtype = value.dtype
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biuf":
+        value, dtype = value.item(), value.dtype if dtype is None else dtype
     if _is_number(value) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
         return ScalarConstant(value, dtype)
     return ConstantNode(device, value, dtype, shape, layout, **kwargs)

@@ -7,6 +7,7 @@ import os
 import re
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -121,13 +122,23 @@ class File(Reader):
         labels = self._given_labels
         if labels is None:
             return None
-        if labels.shape != (files,):
+        if labels.ndim > 1:
+            raise RuntimeError(f"{self._op}: labels must be one list of integers, got an array of shape {labels.shape}")
+        if labels.size != files or not labels.ndim:
             raise RuntimeError(f"{self._op}: there are {labels.size} labels for {files} files")
-        if labels.dtype.kind not in "iub" and not np.array_equal(labels, labels.astype(np.int32)):
-            raise TypeError(f"{self._op}: labels must be integers")
+        if labels.dtype.kind not in "iub":
+            labels = self._integers(labels)
         for label in (labels.min(initial=0), labels.max(initial=0)):
             _int32(self._op, int(label))
         return labels.astype(np.int32)
+
+    def _integers(self, labels: np.ndarray) -> np.ndarray:
+        if labels.dtype.kind == "f" and np.array_equal(labels, np.trunc(labels)) and np.all(np.abs(labels) < 2**63):
+            return labels.astype(np.int64)
+        if labels.dtype.kind == "U":  # as read from a file
+            with suppress(ValueError, OverflowError):
+                return labels.astype(np.int64)
+        raise TypeError(f"{self._op}: labels must be integers, got {', '.join(map(repr, labels[:3].tolist()))}{', ...' * (len(labels) > 3)}")
 
     def _filter(self, patterns: tuple[str, ...] | None) -> re.Pattern[bytes]:
         joined = "|".join(fnmatch.translate(pattern) for pattern in patterns) if patterns else ""

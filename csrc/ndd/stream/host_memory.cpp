@@ -263,3 +263,19 @@ extern "C" __attribute__((visibility("default"))) const char* ndd_no_memory(doub
 extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
 NDD_FUNCTION(pooled_memory, "(int[] shape, ScalarType dtype) -> Tensor", ndd::pooled)
+
+// Gives all buffers that are kept for later tensors back to the system. Returns their bytes.
+extern "C" __attribute__((visibility("default"))) uint64_t ndd_release_idle_memory() {
+  std::vector<ndd::Block> idle;
+  {
+    ndd::Pool& p = ndd::pool();
+    std::lock_guard<std::mutex> lock(p.mutex);
+    idle.swap(p.idle);
+  }
+  uint64_t bytes = 0;
+  for (const ndd::Block& b : idle) {
+    bytes += b.bytes;
+    ndd::release(b);
+  }
+  return bytes;
+}

@@ -98,10 +98,41 @@ def test_numpy_types(name):
     both(lambda dali: str(np.dtype(dali.types.to_numpy_type(getattr(dali.types, name)))))
 
 
-@pytest.mark.parametrize("given", [np.uint8, np.dtype("float32"), "int16", torch.float64, torch.bool, complex, "nothing", 3], ids=str)
+@pytest.mark.parametrize(
+    "given", [np.uint8, np.dtype("float32"), "int16", torch.float64, torch.bool, complex, "nothing", 3, float, int, bool], ids=str
+)
 def test_dali_types(given):
-    """NumPy's and torch's types and their names."""
+    """NumPy's, torch's and Python's types and their names."""
     both(lambda dali: dali.types.to_dali_type(given).name)
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        (np.float64(3), ["v - x", "v / y", "v", "fn.copy(v)"]),
+        (np.int64(3), ["x * v", "v - x", "v // y", "v", "fn.copy(v)", "types.Constant(v)"]),
+        (np.uint64(3), ["x * v", "v - x", "v", "fn.copy(v)", "types.Constant(v)"]),
+        (np.uint8(3), ["x * v", "v - x", "v", "fn.copy(v)", "types.Constant(v)"]),
+        (np.array(3), ["x * v", "v - x", "y ** v", "v", "fn.copy(v)", "types.Constant(v)"]),
+        (np.array(3.0), ["x * v", "v - x", "y / v", "v", "fn.copy(v)", "types.Constant(v, dtype=types.FLOAT)"]),
+        (np.array(3, np.int16), ["x * v", "v - x", "v", "types.Constant(v)"]),
+        (2**31, ["x * v", "v - x", "y > v", "x * types.Constant(v, types.INT64)"]),
+        (-(2**31) - 1, ["x + v"]),
+    ],
+    ids=repr,
+)
+def test_numbers_of_numpy_and_large_ones(value, texts):
+    """Types of results; Python's integers that do not fit into 32 bits are an error."""
+    for text in texts:
+
+        def program(dali, text=text):
+            def define(dali):
+                names = {"x": dali.fn.constant(idata=[1], dtype=dali.types.UINT8), "y": dali.fn.constant(fdata=[2]), "v": value}
+                return eval(text, {"types": dali.types, "fn": dali.fn, **names}), 1
+
+            return run(dali, define)
+
+        both(program)
 
 
 def test_infos():

@@ -209,6 +209,12 @@ def test_errors() -> None:
         clash().run()
 
 
+def test_outputs_that_are_no_nodes() -> None:
+    both(lambda: (3, 2.5, np.uint8([1, 2]), types.Constant([4])))
+    with pytest.raises(TypeError, match="output 0 must be a DataNode"):
+        experimental.pipeline_def(debug=True)(lambda: "text")(batch_size=2, num_threads=1).run()
+
+
 def test_operators_take_data() -> None:
     """A list of arrays or tensors, one for each sample, and a tensor list, as input and as argument per sample."""
     images = [np.full((4 + k, 6, 3), 10 * k, np.uint8) for k in range(5)]

@@ -190,6 +190,30 @@ def test_checks(folder: Path, case: str) -> None:
     assert isinstance(both(lambda dali: torch_plugin(dali).DALIGenericIterator(readers(dali, folder), **options)), Exception)
 
 
+@pytest.mark.parametrize("options", [{"reader_name": "Reader"}, {"reader_name": "", "size": 7}, {"reader_name": False, "size": 7}])
+@pytest.mark.parametrize("policy", ["FILL", "PARTIAL", "DROP"])
+def test_what_subclasses_read(folder: Path, options: dict[str, Any], policy: str) -> None:
+    """Subclasses in real programs take the first batch themselves and compute lengths from the attributes of DALI's class."""
+
+    def program(dali: Any) -> Any:
+        plugin = torch_plugin(dali)
+        chosen = getattr(plugin.LastBatchPolicy, policy)
+
+        class Loader(plugin.DALIGenericIterator):
+            def __next__(self) -> Any:
+                if self._first_batch is not None:
+                    batch, self._first_batch = self._first_batch, None
+                    return "first", batch[0]["label"]
+                return super().__next__()[0]["label"]
+
+        loader = Loader(readers(dali, folder), MAP, last_batch_policy=chosen, **options)
+        names = ["_size", "_num_gpus", "_last_batch_padded", "batch_size", *(["_size_no_pad", "_shards_num"] if options["reader_name"] else [])]
+        values = [getattr(loader, name) for name in names]
+        return [values, bool(loader._reader_name), loader._last_batch_policy == chosen, len(loader._pipes), list(loader)]
+
+    both(program)
+
+
 @pytest.mark.parametrize(
     "first",
     [
@@ -304,6 +328,12 @@ def test_ragged(tags: list[str] | None) -> None:
         ]
 
     both(program)
+
+
+@pytest.mark.parametrize("names", [["data"], [*MAP, "more"]])
+def test_ragged_names(names: list[str]) -> None:
+    """Fewer names than outputs are an error, more are not."""
+    both(lambda dali: list(torch_plugin(dali).DALIRaggedIterator(ragged(dali), names, output_types=["sparse_list"] * 3)))
 
 
 def test_ragged_partial_batches(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from _pipelines import real
 
+import torch_ndd
 import torch_ndd.dali as ours
 from torch_ndd.dali._schema import schemas
 
@@ -130,6 +131,19 @@ def test_the_package() -> None:
     assert "Pipeline" in dir(ours)
     with pytest.raises(AttributeError, match="nothing"):
         getattr(ours, "nothing")  # noqa: B009
+
+
+def test_dynamic_mode() -> None:
+    """The names of ``torch_ndd`` itself; its submodules cannot be imported a second time."""
+    theirs, dynamic = (importlib.import_module(f"{one.__name__}.experimental.dynamic") for one in (real(), ours))
+    for key in ("Batch", "DType", "EvalMode", "Tensor", "as_batch", "readers", "tensor"):
+        assert hasattr(theirs, key)
+        assert getattr(dynamic, key) is getattr(torch_ndd, key)
+    assert set(dir(torch_ndd)) == set(dir(dynamic))
+    with pytest.raises(ModuleNotFoundError, match="not a package"):
+        importlib.import_module("torch_ndd.dali.experimental.dynamic.readers")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(dynamic, "nothing")  # noqa: B009
 
 
 def test_members_of_pipelines() -> None:

@@ -187,16 +187,19 @@ def test_exit_functions_of_spawned_workers(tmp_path, monkeypatch):
 
 
 class Pickler:
-    """A pickler of the user."""
+    """A pickler of the user, which is given each source by itself."""
 
     @staticmethod
     def dumps(value, mark):
+        assert callable(value)
         return mark + pickle.dumps(value)
 
     @staticmethod
     def loads(data):
         assert data.startswith(b"mark")
-        return pickle.loads(data[4:])
+        loaded = pickle.loads(data[4:])
+        assert loaded.__name__ == "sample"
+        return loaded
 
 
 def test_picklers():

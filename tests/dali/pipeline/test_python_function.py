@@ -41,6 +41,7 @@ PROGRAMS = {
     "two inputs": lambda d, x: d.fn.python_function(x, x + 1, function=lambda a, b: a + b),
     "a constant": lambda d, x: d.fn.python_function(x, np.float32([1]), function=lambda a, b: a + b),
     "a number": lambda d, x: d.fn.python_function(x, 5, function=lambda a, b: a + b),
+    "no output": lambda d, x: [x, *d.fn.python_function(x, function=lambda a: None, num_outputs=0)],
     "no input": lambda d, x: [x, d.fn.python_function(function=lambda: np.float32([1]))],
     "no input, batched": lambda d, x: [x, d.fn.python_function(function=lambda: [np.float32([1])] * 3, batch_processing=True)],
     "batched": lambda d, x: d.fn.python_function(x, function=lambda many: [a + 1 for a in many], batch_processing=True),

@@ -45,6 +45,7 @@ class BaseIterator:
             last_batch_policy = LastBatchPolicy.FILL if fill_last_batch else LastBatchPolicy.PARTIAL
         if not isinstance(last_batch_policy, LastBatchPolicy):
             raise ValueError(f"{self._op}: last_batch_policy must be a member of LastBatchPolicy, got {last_batch_policy!r}")
+        reader_name = reader_name or None  # programs of before there was this parameter give auto_reset=False in its place
         self._auto_reset = self._checked_reset(auto_reset)
         self._check_counts(size, reader_name, last_batch_padded)
         for pipe in self._pipes:
@@ -55,9 +56,14 @@ class BaseIterator:
         self._checkpointing: bool = self._same("enable_checkpointing", [pipe.enable_checkpointing for pipe in self._pipes], ValueError)
         metas = None if reader_name is None else [pipe.reader_meta(reader_name) for pipe in self._pipes]
         self._epochs: Epochs = epochs_of(self._op, len(self._pipes), self.batch_size, size, metas, last_batch_padded, last_batch_policy)
+        # Under DALI's names: subclasses in real programs compute their length from these.
+        self._num_gpus, self._last_batch_policy, self._reader_name = len(self._pipes), last_batch_policy, reader_name
+        self._last_batch_padded = last_batch_padded if metas is None else bool(metas[0]["pad_last_batch"])
+        if metas is not None:
+            self._size_no_pad, self._shards_num = metas[0]["epoch_size"], metas[0]["number_of_shards"]
         self._scheduled = False  # the first batches
         self._ended = False  # the epoch
-        self._first: Any = None
+        self._first_batch: Any = None  # under DALI's name: iterators of real programs take it
         self._restore()
         self._initial = self._states() if self._checkpointing and prepare_first_batch else None
         if prepare_first_batch:
@@ -88,7 +94,7 @@ class BaseIterator:
 
     def _prepare(self) -> None:
         try:
-            self._first = self._produced()
+            self._first_batch = self._produced()
         except StopIteration:
             if not any(pipe.is_restored_from_checkpoint for pipe in self._pipes):
                 raise RuntimeError(f"{self._op}: there is not one batch; with LastBatchPolicy.DROP an epoch needs at least a full one") from None
@@ -108,7 +114,7 @@ class BaseIterator:
 
     def __next__(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
-        first, self._first, self._initial = self._first, None, None
+        first, self._first_batch, self._initial = self._first_batch, None, None
         return self._produced() if first is None else first
 
     def next(self) -> Any:
@@ -162,7 +168,7 @@ class BaseIterator:
     def _is_over(self) -> bool:
         """Return whether all batches of the epoch were taken."""
         exhausted = self._scheduled and all(pipe.empty() for pipe in self._pipes)
-        return self._ended or (self._first is None and (exhausted or self._epochs.ended()))
+        return self._ended or (self._first_batch is None and (exhausted or self._epochs.ended()))
 
     def _schedule(self) -> None:
         self._scheduled = True

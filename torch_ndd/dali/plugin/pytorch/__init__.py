@@ -66,6 +66,8 @@ class DALIGenericIterator(BaseIterator):
     [[[10.0], [20.0]], [[30.0], [40.0]]]
     """
 
+    _more_names = False  # whether output_map may have more names than there are outputs
+
     def __init__(
         self,
         pipelines: Any,
@@ -86,10 +88,10 @@ class DALIGenericIterator(BaseIterator):
 
     def _converted(self, outputs: Sequence[Any], kept: int) -> dict[str, Any]:
         names = self.output_map
-        if len(names) != len(outputs):
+        if len(names) < len(outputs) or (len(names) > len(outputs) and not self._more_names):
             error = IndexError if len(names) < len(outputs) else KeyError
             raise error(f"{self._op}: output_map must have a name for each of the {len(outputs)} outputs, got {list(names)}")
-        return {name: self._tensor(place, one, kept) for place, (name, one) in enumerate(zip(names, outputs, strict=True))}
+        return {name: self._tensor(place, one, kept) for place, (name, one) in enumerate(zip(names, outputs, strict=False))}
 
     def _tensor(self, output: int, values: Any, kept: int) -> Any:
         tensor = to_torch_tensor(values, copy=False)
@@ -138,6 +140,8 @@ class DALIClassificationIterator(DALIGenericIterator):
 class DALIRaggedIterator(DALIGenericIterator):
     """Iterate over outputs whose samples may have different shapes. Otherwise as :class:`DALIGenericIterator`.
 
+    Names of ``output_map`` beyond the outputs are ignored.
+
     Args:
         pipelines: As there, like all arguments except this one.
         output_types: For each output ``DENSE_TAG``, a tensor, which is the default; ``SPARSE_LIST_TAG``, a list with a tensor for each sample; or
@@ -159,6 +163,7 @@ class DALIRaggedIterator(DALIGenericIterator):
     DENSE_TAG: ClassVar[str] = "dense"
     SPARSE_LIST_TAG: ClassVar[str] = "sparse_list"
     SPARSE_COO_TAG: ClassVar[str] = "sparse_coo"
+    _more_names = True
 
     def __init__(
         self,

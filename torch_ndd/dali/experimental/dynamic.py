@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dynamic mode, which is :mod:`torch_ndd` itself: its names, for programs that use it beside pipelines.
+
+>>> import torch_ndd.dali.experimental.dynamic as ndd
+>>> ndd.tensor([1, 2]).shape
+(2,)
+"""
+
+from typing import Any
+
+import torch_ndd
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):  # with __path__ the submodules could be imported, as second ones
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(torch_ndd, name)
+
+
+def __dir__() -> list[str]:
+    return dir(torch_ndd)
