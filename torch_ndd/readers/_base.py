@@ -105,6 +105,7 @@ class Reader(IterableDataset):
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
         self._ahead: deque[Ahead] = deque()
+        self._loop: object = None  # the latest of PyTorch's protocol
         self._lock = threading.RLock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -409,14 +410,21 @@ class Reader(IterableDataset):
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved(Position(state.position.passes + 1), 0)
             self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
-        return self._batches(batch_size, blocks)
+            self._loop = loop = object()
+        return self._batches(batch_size, blocks, loop)
 
-    def _batches(self, batch_size: int | None, blocks: Blocks) -> Iterator[Any]:
+    def _batches(self, batch_size: int | None, blocks: Blocks, loop: object) -> Iterator[Any]:
+        errors, delivered = self._state.errors, self._state.position.offset > 0
         while True:
+            if self._loop is not loop:
+                raise RuntimeError(f"{self._op}: another loop over it began before this one had ended; loops at the same time need a reader each")
             outputs = self._step(batch_size, None, blocks)
             if outputs is None:
                 break
+            delivered = True
             yield outputs
+        if not delivered and self._state.errors > errors:
+            raise RuntimeError(f"{self._op}: none of the samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
 
