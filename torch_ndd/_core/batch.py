@@ -177,8 +177,25 @@ class Batch(SampleBuffer):
             "to see whether there are samples"
         )
 
+    def __float__(self) -> float:
+        raise TypeError(f"a Batch is no number: it has {self.batch_size} samples. batch.tensors[0] is one of them, batch.torch() has all")
+
+    def __int__(self) -> int:
+        return int(float(self))
+
     def __iter__(self) -> Iterator[Tensor]:
         return (self._nth(i) for i in range(self.batch_size))
+
+    # --- export: samples of different shapes raise ValueError ---
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._stacked(lazily=False).__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._stacked(lazily=False).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._stacked(lazily=False).__dlpack_device__()
 
     # --- parts of samples ---
 
@@ -333,6 +350,8 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
     rows = np.empty((batch_size, len(shape)), np.int64)
     for k, extent in enumerate(shape):
+        if not isinstance(extent, torch.Tensor) and extent >= 2**63:
+            raise MemoryError(f"there is no memory for an output with an extent of {extent}")
         rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
     return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
 
