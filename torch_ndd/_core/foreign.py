@@ -28,7 +28,7 @@ def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
         return from_python(data, wide), False
     if isinstance(data, np.generic):
         return from_numpy(np.asarray(data))[0], False
-    if isinstance(data, Operand) and data._is_batch:
+    if getattr(data, "_is_batch", False):
         raise TypeError(f"Unexpected element type Batch: {_FROM_BATCH}")
     if hasattr(data, "__dlpack_device__") or hasattr(data, "__cuda_array_interface__"):
         return _from_producer(data)
