@@ -210,6 +210,24 @@ def test_mistakes(images: list[Path]) -> None:
             loader.load_state_dict(state)  # type: ignore[arg-type]
 
 
+def test_missing_folders_show_at_construction(tmp_path: Path) -> None:
+    missing, file = str(tmp_path / "missing"), tmp_path / "x.json"
+    file.write_text("{}")
+    for reader, argument in (
+        (ndd.readers.File(file_root=missing), "file_root"),
+        (ndd.readers.File(file_list=missing), "file_list"),
+        (ndd.readers.Numpy(file_root=missing), "file_root"),
+        (ndd.experimental.readers.Fits(file_root=missing), "file_root"),
+        (ndd.readers.COCO(file_root=str(tmp_path), annotations_file=missing), "annotations_file"),
+        (ndd.readers.COCO(file_root=missing, annotations_file=str(file)), "file_root"),
+    ):
+        for source in (reader, {"x": reader}):
+            with pytest.raises(RuntimeError, match=rf'{argument} ".*missing" cannot be opened: No such file'):
+                ndd.DataLoader(source, batch_size=2)
+    ndd.DataLoader(ndd.readers.File(file_root=missing, files=["/a"]), batch_size=2)  # of paths only those that are read matter
+    ndd.DataLoader(ndd.readers.File(file_root="memory://missing"), batch_size=2)  # asking takes long
+
+
 def _nothing(files: ndd.Batch, labels: ndd.Batch) -> None:
     pass
 
@@ -438,7 +456,7 @@ def test_notebooks_show_loaders_readers_and_values() -> None:
     loader = _ran()
     assert "64 samples" in repr(loader)
     assert "batch_size=16" in repr(loader)
-    for shown in (loader, _data(), loader.diagnose(), next(iter(_data().next_epoch(batch_size=3)))[0]):
+    for shown in (loader, ndd.DataLoader(iter([1, 2]), batch_size=2), _data(), loader.diagnose(), next(iter(_data().next_epoch(batch_size=3)))[0]):
         assert "<table>" in shown._repr_html_()
     assert "data:image/png" in ndd.as_batch(np.zeros((2, 30, 40, 3), np.uint8), layout="HWC")._repr_html_()
     assert "[1 2]" in ndd.tensor([1, 2])._repr_html_()

@@ -118,7 +118,7 @@ class DataLoader:
         ValueError: sizes that are no positive whole numbers.
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
-        RuntimeError: a loop goes on after another one over the same loader has begun.
+        RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
         Exception: any error of reading or of ``fn``, when its batch is due.
 
     >>> import pathlib, tempfile
@@ -297,7 +297,11 @@ class DataLoader:
         return f"DataLoader({self.dataset!r}, {name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
 
     def _repr_html_(self) -> str:
-        rows = [("data", repr(self.dataset)), ("batches", len(self)), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
+        try:
+            batches: int | str = len(self)
+        except TypeError:  # a source without a length
+            batches = "unknown"
+        rows = [("data", repr(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
         return table("DataLoader", [*rows, ("diagnosis", self.diagnose())])
 
     def state_dict(self) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Reader(IterableDataset):
     """
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
+    _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
