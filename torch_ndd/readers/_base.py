@@ -415,17 +415,16 @@ class Reader(IterableDataset):
         return self._batches(batch_size, blocks, loop)
 
     def _batches(self, batch_size: int | None, blocks: Blocks, loop: object) -> Iterator[Any]:
-        errors, delivered = self._state.errors, self._state.position.offset > 0
+        errors = self._state.errors
         while True:
             if self._loop is not loop:
                 raise RuntimeError(f"{self._op}: another loop over it began before this one had ended; loops at the same time need a reader each")
             outputs = self._step(batch_size, None, blocks)
             if outputs is None:
                 break
-            delivered = True
             yield outputs
-        if not delivered and self._state.errors > errors:
-            raise RuntimeError(f"{self._op}: none of the samples can be read; the last one: {self._errors[-1].reason}")
+        if self._size and self._state.errors - errors >= self._size:
+            raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
 
