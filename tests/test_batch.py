@@ -349,8 +349,25 @@ def test_attributes_a_batch_lacks() -> None:
     for wrong in (len, hash, lambda b: b[0]):
         with pytest.raises(TypeError):
             wrong(batch)
-    for name in ("size", "nbytes", "itemsize", "item", "__array__", "__dlpack__"):
+    for name in ("size", "nbytes", "itemsize", "item"):
         assert not hasattr(batch, name)
+
+
+def test_arrays_of_a_batch() -> None:
+    batch = ndd.batch([[1, 2], [3, 4]])
+    assert np.asarray(batch).tolist() == torch.from_dlpack(batch).tolist() == np.from_dlpack(batch).tolist() == [[1, 2], [3, 4]]
+    assert np.asarray(batch, np.float32).dtype == np.float32
+    assert np.shares_memory(np.asarray(batch), np.asarray(batch))
+    assert np.mean(batch) == 2.5
+    for use in (np.asarray, torch.from_dlpack, np.from_dlpack):
+        with pytest.raises(ValueError, match="non-uniform shape"):
+            use(ndd.batch([[1], [2, 3]]))
+
+
+def test_a_batch_is_no_number() -> None:
+    for number in (float, int):
+        with pytest.raises(TypeError, match="a Batch is no number"):
+            number(ndd.batch([1.5]))
 
 
 def test_repr() -> None:

@@ -2,6 +2,7 @@
 """``str(error)`` of failed queued work, for all ways to use a result: operator, sample, file and reason, then the line of the program."""
 
 import io
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -79,3 +80,26 @@ def test_the_text_says_it_all(route: Callable[[list[str]], Any], mode: ndd.EvalM
     call = r"lambda paths: ndd\.imread\(" if route is ROUTES["imread"] else r"return ndd\.flip\(ndd\.decoders\.image\(jpegs\)\)"
     assert re.search(rf"^called at {re.escape(__file__)}:\d+: .*{call}", second)
     assert "called at" not in str(caught.value.__cause__)
+
+
+IMAGE = np.zeros((3, 4, 3), np.uint8)
+SIGNALS = ndd.as_batch(np.ones((2, 200), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: ndd.brightness(IMAGE, brightness=[1.0, [2.0, 3.0]]), TypeError, "brightness: argument 'brightness' must be a number, or .* rows"),
+        (lambda: ndd.water(IMAGE, freq_x=[[1, 2], [1]]), ValueError, "water: argument 'freq_x' must be a number, or numbers in rows of equal length"),
+        (lambda: ndd.transpose(IMAGE, perm=[math.inf, 0, 1]), TypeError, "transpose: perm must be a list of ints"),
+        (lambda: ndd.get_property(IMAGE, key=ndd.batch([1])), TypeError, "get_property: key must be"),
+        (lambda: ndd.paste(IMAGE, ratio=1, fill_value=[""]), ValueError, "paste: could not convert"),
+        (lambda: ndd.element_extract(IMAGE, element_map=[2**63]), ValueError, "element_extract: "),
+        (lambda: ndd.spectrogram([1.0, 2.0], nfft=2**64, window_length=2), MemoryError, "spectrogram: no memory"),
+        (lambda: ndd.audio_resample(SIGNALS, in_rate=ndd.batch([1e-30] * 2), out_rate=1.0), MemoryError, "audio_resample: there is no memory"),
+        (lambda: ndd.audio_resample(SIGNALS, in_rate=ndd.batch([1e-30, 1.0]), out_rate=1.0), MemoryError, "audio_resample: there is no memory"),
+    ],
+)
+def test_errors_of_python_and_torch_name_the_operator(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

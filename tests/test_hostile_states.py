@@ -24,6 +24,60 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
+_VALUES = torch.arange(10.0)
+_SAVED = {"values": _VALUES, "shapes": torch.tensor([[4], [6]]), "layout": "W", "sources": (), "fixed": None}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"shapes": torch.tensor([[-5], [15]])},
+        {"shapes": torch.tensor([[-(2**40)], [2**40 + 10]])},
+        {"shapes": torch.tensor([[2**32, 2**32], [1, 10]]), "layout": "HW"},  # 0 and 10 in 64 bits
+        {"shapes": torch.tensor([[4], [600]])},
+        {"shapes": torch.tensor([[4.0], [6.0]])},
+        {"shapes": torch.tensor([4, 6])},
+        {"shapes": "x"},
+        {"shapes": torch.tensor([[4], [6]]), "values": _VALUES.view(2, 5)},
+        {"values": None},
+        {"values": torch.tensor(3.0), "shapes": None, "layout": None},
+        {"values": _VALUES.to(torch.complex64)},
+        {"values": _VALUES.to_sparse(), "shapes": None},
+        {"values": torch.empty(10, device="meta")},
+        {"layout": 3},
+        {"layout": "HW"},
+        {"sources": None},
+        {"sources": (1, 2)},
+        {"sources": ("a",) * 50},
+        {"fixed": 3},
+        {"fixed": (1, 2, 3)},
+    ],
+    ids=str,
+)
+def test_saved_batches(changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as saved:
+        saved.setattr(ndd.Batch, "__getstate__", lambda self: {**_SAVED, **changed})
+        torch.save(ndd.batch([1]), tmp_path / "batch.pt")
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        torch.load(tmp_path / "batch.pt")
+
+
+def test_saved_tensors() -> None:
+    good = {"values": _VALUES, "layout": None, "sources": ()}
+    for changed in ({"values": None}, {"values": _VALUES.to_sparse()}, {"layout": "HW"}, {"sources": None}, {"sources": (1,)}):
+        with pytest.raises((ValueError, TypeError)):
+            ndd.Tensor.__new__(ndd.Tensor).__setstate__({**good, **changed})
+    with pytest.raises(ValueError, match="this is no saved Tensor"):
+        ndd.Tensor.__new__(ndd.Tensor).__setstate__({})
+
+
+def test_a_saved_batch() -> None:
+    made = ndd.Batch.__new__(ndd.Batch)
+    made.__setstate__({**_SAVED, "sources": ("a", "b")})
+    assert [one.shape for one in made.tensors] == [(4,), (6,)]
+    assert made.torch(pad=True).tolist() == [[0, 1, 2, 3, 0, 0], [4, 5, 6, 7, 8, 9]]
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():

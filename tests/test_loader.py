@@ -6,6 +6,7 @@ import io
 import json
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
@@ -193,6 +195,10 @@ def test_mistakes(images: list[Path]) -> None:
         ({"batch_size": 0}, ValueError),
         ({"batch_size": 2, "prefetch": -1}, ValueError),
         ({"batch_size": 2, "prefetch_bytes": 0}, ValueError),
+        ({"batch_size": 2.0}, ValueError),
+        ({"batch_size": "2"}, ValueError),
+        ({"batch_size": 2, "prefetch": 1.5}, ValueError),
+        ({"batch_size": 2, "prefetch": 10**9}, ValueError),
     ):
         with pytest.raises(error, match=r"DataLoader: "):
             ndd.DataLoader(reader, augment, **options)  # type: ignore[arg-type]
@@ -202,6 +208,112 @@ def test_mistakes(images: list[Path]) -> None:
     for state in ({}, None, {"version": 1, "reader": {}, "seed": 1}, {**loader.state_dict(), "version": 2}):
         with pytest.raises(ValueError, match="this is no state"):
             loader.load_state_dict(state)  # type: ignore[arg-type]
+
+
+def test_missing_folders_show_at_construction(tmp_path: Path) -> None:
+    missing, file = str(tmp_path / "missing"), tmp_path / "x.json"
+    file.write_text("{}")
+    for reader, argument in (
+        (ndd.readers.File(file_root=missing), "file_root"),
+        (ndd.readers.File(file_list=missing), "file_list"),
+        (ndd.readers.Numpy(file_root=missing), "file_root"),
+        (ndd.experimental.readers.Fits(file_root=missing), "file_root"),
+        (ndd.readers.COCO(file_root=str(tmp_path), annotations_file=missing), "annotations_file"),
+        (ndd.readers.COCO(file_root=missing, annotations_file=str(file)), "file_root"),
+    ):
+        for source in (reader, {"x": reader}):
+            with pytest.raises(RuntimeError, match=rf'{argument} ".*missing" cannot be opened: No such file'):
+                ndd.DataLoader(source, batch_size=2)
+    ndd.DataLoader(ndd.readers.File(file_root=missing, files=["/a"]), batch_size=2)  # of paths only those that are read matter
+    ndd.DataLoader(ndd.readers.File(file_root="memory://missing"), batch_size=2)  # asking takes long
+
+
+def _nothing(files: ndd.Batch, labels: ndd.Batch) -> None:
+    pass
+
+
+def _parts(files: ndd.Batch, labels: ndd.Batch) -> Iterator[Any]:
+    yield labels
+
+
+def _stops(files: ndd.Batch, labels: ndd.Batch) -> Any:
+    return next(iter(()))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_functions_that_return_no_batch(images: list[Path], prefetch: int) -> None:
+    for fn, error, text in (
+        (_nothing, TypeError, r"_nothing\) must return the batch, got None"),
+        (_parts, TypeError, r"_parts\) must return the batch, got <generator"),
+        (_stops, RuntimeError, "StopIteration"),
+    ):
+        with pytest.raises(error, match=text):
+            list(loader_of(images, fn=fn, prefetch=prefetch))
+    with pytest.raises(TypeError, match=r"collate_fn must return the batch"):
+        list(ndd.DataLoader([1, 2, 3], batch_size=2, prefetch=prefetch, collate_fn=lambda items: None))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_loops_at_the_same_time(images: list[Path], prefetch: int) -> None:
+    loader = loader_of(images, prefetch=prefetch)
+    with pytest.raises(RuntimeError, match="DataLoader: another loop"):
+        list(zip(loader, loader, strict=True))
+    outer = iter(loader)
+    next(outer)
+    assert len(list(loader)) == 6
+    with pytest.raises(RuntimeError, match="DataLoader: another loop"):
+        next(outer)
+    assert next(outer, None) is None  # it has ended
+    reader = ndd.readers.File(4, files=images)
+    one, other = (ndd.DataLoader(reader, prefetch=prefetch) for _ in range(2))
+    with pytest.raises(RuntimeError, match=r"readers\.File: another loop"):
+        list(zip(one, other, strict=True))
+    with pytest.raises(RuntimeError, match=r"readers\.File: another loop"):
+        list(zip(reader, reader, strict=True))
+    assert len(list(loader)) == 6
+
+
+def test_threads_share_a_loop() -> None:
+    for _ in range(20):
+        loop, seen = iter(ndd.DataLoader(list(range(64)), batch_size=1)), list[int]()
+        threads = [threading.Thread(target=lambda loop=loop, seen=seen: seen.extend(one.item() for (one,) in loop)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(seen) == list(range(64))
+
+
+def test_fn_cannot_begin_a_loop_over_its_own_loader() -> None:
+    loader = ndd.DataLoader([1, 2, 3], lambda one: list(loader), batch_size=2)
+    with pytest.raises(RuntimeError, match="fn cannot move the loader that calls it"):
+        list(loader)
+
+
+CHILD_OF_A_LOOP = """
+import os, signal, torch_ndd as ndd
+loader = ndd.DataLoader([1, 2, 3], batch_size=1)
+loop = iter(loader)
+next(loop)
+pid = os.fork()
+if pid:
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert len(list(loop)) == 2
+else:
+    signal.alarm(20)
+    try:
+        next(loop)
+    except RuntimeError as error:
+        assert "belongs to the process that began it" in str(error)
+        assert len(list(loader)) == 3
+        os._exit(0)
+    os._exit(1)
+"""
+
+
+def test_a_forked_child_cannot_go_on_with_a_loop(forks: Forks) -> None:
+    child = forks.run(CHILD_OF_A_LOOP)
+    assert child.wait() == 0, child.errors
 
 
 def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
@@ -344,7 +456,7 @@ def test_notebooks_show_loaders_readers_and_values() -> None:
     loader = _ran()
     assert "64 samples" in repr(loader)
     assert "batch_size=16" in repr(loader)
-    for shown in (loader, _data(), loader.diagnose(), next(iter(_data().next_epoch(batch_size=3)))[0]):
+    for shown in (loader, ndd.DataLoader(iter([1, 2]), batch_size=2), _data(), loader.diagnose(), next(iter(_data().next_epoch(batch_size=3)))[0]):
         assert "<table>" in shown._repr_html_()
     assert "data:image/png" in ndd.as_batch(np.zeros((2, 30, 40, 3), np.uint8), layout="HWC")._repr_html_()
     assert "[1 2]" in ndd.tensor([1, 2])._repr_html_()

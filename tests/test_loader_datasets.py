@@ -244,6 +244,18 @@ def test_different_items() -> None:
             list(ndd.DataLoader(items, batch_size=2))
 
 
+def test_items_that_are_no_samples() -> None:
+    for item, error, text in (
+        ((), ValueError, r"at least one part, got \(\)"),
+        ({}, ValueError, r"at least one part, got \{\}"),
+        (torch.ones(2, requires_grad=True), TypeError, "requires grad; return it detached"),
+        ({"a": torch.eye(2).to_sparse()}, TypeError, r"\['a'\]: a tensor has the memory layout torch.sparse_coo"),
+        (2**70, OverflowError, "out of range for int64"),
+    ):
+        with pytest.raises(error, match=text):
+            list(ndd.DataLoader([item, item], batch_size=2))
+
+
 def collate(items: list[Any]) -> dict[str, Any]:
     return {"x": torch.stack([torch.as_tensor(x) for x, _ in items]), "sum": sum(y for _, y in items)}
 

@@ -134,6 +134,16 @@ def test_non_tensors(data: Any, options: dict[str, Any], error: Any) -> None:
             make(data, **options)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors_hold_several_samples() -> None:
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+        for make in (ndd.as_tensor, ndd.as_batch):
+            with pytest.raises(TypeError, match=r"a nested tensor holds several samples"):
+                make(nested)
+        assert ndd.as_batch(nested.unbind()).shape == [(2,), (3,)]
+
+
 def test_dtype_of_python_data_truncates_and_of_arrays_casts() -> None:
     assert ndd.tensor(2**40, dtype=ndd.int64).item() == 2**40
     assert ndd.tensor([2.7, -1.5], dtype=ndd.int32).torch().tolist() == [2, -1]

@@ -7,8 +7,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import cached_property, partial
+from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from ._core.device import DeviceLike, torch_device
 from ._core.diagnosis import Span, Stats, Stopwatch
 from ._core.html import image, table
 from ._core.modes import EvalMode
+from ._core.native import MOST_SAMPLES
 from ._core.pools import get_num_threads
 from ._core.rng import RNG, get_default_rng, using_rng
 from ._core.states import anything, checked, equal, keys, whole
@@ -37,6 +39,7 @@ _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63)
 
 # More is rarely in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
 _PREFETCHED_BYTES = 4 << 30
+_MOST_PREFETCHED = 1 << 16  # each takes some memory, also behind the end of the epoch
 
 # Words of the generator reserved for a batch: 150,000 calls of random operators.
 _WORDS_OF_A_BATCH = 1 << 20
@@ -79,7 +82,7 @@ class DataLoader:
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
     (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop may be left at any
-    time; the next one begins the next epoch.
+    time; the next one begins the next epoch. Loops at the same time need a loader each; threads may share one loop.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
     ahead ``fn`` runs.
@@ -112,8 +115,10 @@ class DataLoader:
         The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
-        ValueError: sizes that are not positive.
-        TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place.
+        ValueError: sizes that are no positive whole numbers.
+        TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
+            batch is due, an ``fn`` that returns None.
+        RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
         Exception: any error of reading or of ``fn``, when its batch is due.
 
     >>> import pathlib, tempfile
@@ -153,8 +158,9 @@ class DataLoader:
     ) -> None:
         if fn is not None and not callable(fn):
             raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; batch_size is given by its name")
-        if prefetch < 0 or prefetch_bytes <= 0:
-            raise ValueError(f"DataLoader: prefetch must not be negative and prefetch_bytes positive, got {prefetch} and {prefetch_bytes}")
+        prefetch = whole(0, _MOST_PREFETCHED)(prefetch, "DataLoader: prefetch")
+        prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
+        batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed)
         self.reader: Reader | Stream
@@ -164,8 +170,8 @@ class DataLoader:
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
         self.batch_size = self.reader._max_batch_size if batch_size is None else batch_size
-        if self.batch_size is None or self.batch_size < 1:
-            raise ValueError(f"DataLoader: batch_size must be positive, got {batch_size}; it may be the reader's max_batch_size instead")
+        if self.batch_size is None:
+            raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
@@ -177,7 +183,10 @@ class DataLoader:
         self._preparing = threading.Lock()  # held by the thread while it prepares a batch
 
     def __iter__(self) -> Iterator[Any]:
+        before = None if self._loop is None else self._loop()
         self._end_loop()
+        if before is not None:
+            before._replaced = True
         loop = _Loop(self)
         self._loop = weakref.ref(loop)
         return loop
@@ -190,6 +199,8 @@ class DataLoader:
 
     def _end_loop(self) -> None:
         """End a loop that is running or was left; on return nothing is being read or prepared for it."""
+        if self._executor is not None and threading.current_thread() in self._executor._threads:
+            raise RuntimeError("DataLoader: fn cannot move the loader that calls it: its own batch would have to be finished first")
         loop = None if self._loop is None else self._loop()
         self._loop = None  # what waits to be prepared is dropped
         if loop is not None:
@@ -231,6 +242,9 @@ class DataLoader:
                 for fn in (self._before, self.fn):
                     if fn is not None:
                         result = fn(*result) if isinstance(result, tuple) else fn(result)
+                if result is None or isinstance(result, GeneratorType | CoroutineType):
+                    what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
+                    raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
                 if self.return_paths:
                     result = _with_paths(result, _paths(outputs))
                 if self.device is not None:
@@ -238,6 +252,10 @@ class DataLoader:
             sizes: list[int] = []
             _map(lambda one: sizes.append(_bytes(one)), result)
             return _Prepared(after, result, None, sum(sizes))
+        except StopIteration as error:  # would pass for the end of the epoch
+            failed = RuntimeError("DataLoader: fn raised StopIteration")
+            failed.__cause__ = error
+            return _Prepared({}, None, failed, 0)
         except Exception as error:
             return _Prepared({}, None, error, 0)
 
@@ -279,7 +297,11 @@ class DataLoader:
         return f"DataLoader({self.dataset!r}, {name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
 
     def _repr_html_(self) -> str:
-        rows = [("data", repr(self.dataset)), ("batches", len(self)), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
+        try:
+            batches: int | str = len(self)
+        except TypeError:  # a source without a length
+            batches = "unknown"
+        rows = [("data", repr(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
         return table("DataLoader", [*rows, ("diagnosis", self.diagnose())])
 
     def state_dict(self) -> dict[str, Any]:
@@ -318,27 +340,50 @@ class _Loop(Iterator[Any]):
         self._loader: DataLoader | None = loader  # None when the loop is over
         self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
         self._waiting: deque[Future[_Prepared | None]] = deque()
+        self._process = os.getpid()
+        self._turn = threading.Lock()  # threads may share a loop
+        self._replaced = False  # by a later loop
 
     def __next__(self) -> Any:
-        loader = self._loader
-        if loader is None or loader._loop is None or loader._loop() is not self:
-            raise StopIteration
-        try:
-            return self._following(loader)
-        except BaseException:
-            self.close()
-            raise
+        with self._turn:
+            loader = self._loader
+            if loader is None:
+                raise StopIteration
+            if self._process != os.getpid():
+                raise RuntimeError("DataLoader: this loop belongs to the process that began it; begin one here: iter(loader)")
+            try:
+                return self._following(loader)
+            except BaseException:
+                self.close()
+                raise
+
+    def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
+        """Return what ends this loop when there is no further batch for it."""
+        if self._replaced:
+            return RuntimeError(
+                "DataLoader: another loop over it began before this one had ended; loops at the same time need a loader and a reader each"
+            )
+        if self._is_latest(loader):
+            loader._position = None  # the reader is at the start of the next epoch
+        return StopIteration()
+
+    def _is_latest(self, loader: DataLoader) -> bool:
+        return loader._loop is not None and loader._loop() is self
 
     def _following(self, loader: DataLoader) -> Any:
         watch, waiting = loader._watch, self._waiting
+        if not self._is_latest(loader):
+            raise self._stop(loader)
         watch.asked()
         if loader.prefetch and not waiting:
             self._submit(loader)
-        with watch.waiting():
-            prepared = waiting.popleft().result() if waiting else self._prepare()
+        try:
+            with watch.waiting():
+                prepared = waiting.popleft().result() if waiting else self._prepare()
+        except CancelledError:  # another thread began a loop
+            prepared = None
         if prepared is None:
-            loader._position = None  # the reader is at the start of the next epoch
-            raise StopIteration
+            raise self._stop(loader)
         after, result, error, size = prepared
         if error is not None:
             raise error
@@ -354,13 +399,12 @@ class _Loop(Iterator[Any]):
         return result
 
     def _submit(self, loader: DataLoader) -> None:
-        assert loader._loop is not None
-        self._waiting.append(loader._thread().submit(loader._prepare_for, loader._loop, self._prepare))
+        self._waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), self._prepare))
 
     def close(self) -> None:
         """End the loop; on return nothing is being prepared for it."""
         loader, self._loader = self._loader, None
-        if loader is not None and loader._loop is not None and loader._loop() is self:
+        if loader is not None and self._is_latest(loader):
             loader._end_loop()
 
     def _discard(self) -> None:

@@ -96,6 +96,10 @@ def test_every_type(dtype: str) -> None:
     assert not ndd.zeros(shape=[3, 1000], dtype=getattr(ndd, dtype)).torch().any()
 
 
+def test_full_without_samples() -> None:
+    assert ndd.full(ndd.as_batch(np.zeros((0, 2), np.float32)), shape=[3]).evaluate().batch_size == 0
+
+
 def test_errors() -> None:
     with pytest.raises(RuntimeError, match="zeros: shape must not be negative"):
         ndd.zeros(shape=[2, -1])

@@ -252,6 +252,13 @@ def test_normalize_by_the_batch_of_pending_samples() -> None:
         np.testing.assert_allclose(np.asarray(one), other, atol=1e-6)
 
 
+@pytest.mark.parametrize("given", [[1.0, 2.0], ndd.tensor([[[1.0]], [[2.0]]])], ids=["list", "tensor"])
+def test_normalize_without_samples(given: list[float] | ndd.Tensor) -> None:
+    images = ndd.as_batch(np.zeros((0, 2, 5, 3), np.uint8), layout="HWC")
+    for options in ({"mean": given}, {"stddev": given}, {"mean": given, "axes": [1, 2]}):
+        assert ndd.normalize(images, **options).evaluate().batch_size == 0
+
+
 def test_normalize_with_parameters_of_every_size() -> None:
     samples = [np.random.default_rng(i).uniform(0, 255, (5 + i, 7, 3)).astype(np.float32) for i in range(3)]
     mean = [sample.mean((1, 2), keepdims=True) for sample in samples]  # (5 + i, 1, 1)

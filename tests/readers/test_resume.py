@@ -205,6 +205,8 @@ def test_nothing_can_be_read(files: list[Path]) -> None:
         reader = ndd.readers.File(2, files=["a", "b", "c"], on_error=on_error)  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="none of the 3 samples can be read"):
             next(reader.next_epoch())
+    with pytest.raises(RuntimeError, match=r"readers\.File: none of the 3 samples can be read; the last one: .*No such file"):
+        list(ndd.DataLoader(ndd.readers.File(2, files=["a", "b", "c"], on_error="skip")))
     with pytest.raises(ValueError, match="on_error must be"):
         ndd.readers.File(2, files=["a"], on_error="ignore")  # type: ignore[arg-type]
 

@@ -223,7 +223,12 @@ def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
     made = None if call.compiling else _constants.get(key)
     if made is None:
         plain = _numbers(call, argument, value)
-        made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
+        try:
+            made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
+        except (TypeError, ValueError) as error:  # lists of different lengths
+            raise type(error)(
+                f"{call.name}: argument {argument.name!r} must be a number, or numbers in rows of equal length, got {value!r}"
+            ) from None
         made = made.reshape(1) if number else made[None]
         if not call.compiling and key[1] is not None:
             if len(_constants) > 1000:

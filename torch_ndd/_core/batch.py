@@ -21,7 +21,7 @@ from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from .printing import of_batch
 from .sample_buffer import SampleBuffer
 from .samples import Samples, SampleSlicer, sample_index
-from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory
+from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, saved_values
 from .upload import moved
 
 # Inside Batch `slice` is a property.
@@ -177,8 +177,25 @@ class Batch(SampleBuffer):
             "to see whether there are samples"
         )
 
+    def __float__(self) -> float:
+        raise TypeError(f"a Batch is no number: it has {self.batch_size} samples. batch.tensors[0] is one of them, batch.torch() has all")
+
+    def __int__(self) -> int:
+        return int(float(self))
+
     def __iter__(self) -> Iterator[Tensor]:
         return (self._nth(i) for i in range(self.batch_size))
+
+    # --- export: samples of different shapes raise ValueError ---
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._stacked(lazily=False).__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._stacked(lazily=False).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._stacked(lazily=False).__dlpack_device__()
 
     # --- parts of samples ---
 
@@ -276,15 +293,31 @@ class Batch(SampleBuffer):
         return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self._fixed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Operand.__init__(self, state["values"], state["layout"], None, False)
-        self._shapes, self._samples, self._sources = state["shapes"], None, state["sources"]
-        self._fixed = None if self._shapes is None else confirmed(state.get("fixed"), self._shapes.tolist())  # do not trust what a file says
+        values, sources = saved_values("Batch", state)
+        shapes, fixed = _saved_shapes(state.get("shapes"), values), state.get("fixed")
+        ndim, size = (values.dim() - 1, values.shape[0]) if shapes is None else (shapes.shape[1], shapes.shape[0])
+        if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
+            raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
+        Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
+        self._shapes, self._samples, self._sources = shapes, None, sources
+        self._fixed = None if shapes is None else confirmed(fixed, shapes.tolist())
 
     def __repr__(self) -> str:
         return of_batch(self)
 
     def _repr_html_(self) -> str:
         return of_values(self)
+
+
+def _saved_shapes(shapes: Any, values: TorchTensor) -> TorchTensor | None:
+    """Return the shapes in a file if they are those of samples in these values: kernels and Python find the samples with them."""
+    if shapes is None and values.dim():
+        return None
+    if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
+        rows = shapes.cpu().contiguous()
+        if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
+            return rows
+    raise ValueError(f"Batch: the saved shapes do not fit {values.numel()} values: {shapes!r:.200}")
 
 
 def new_batch(
@@ -333,6 +366,8 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
     rows = np.empty((batch_size, len(shape)), np.int64)
     for k, extent in enumerate(shape):
+        if not isinstance(extent, torch.Tensor) and extent >= 2**63:
+            raise MemoryError(f"there is no memory for an output with an extent of {extent}")
         rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
     return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
 

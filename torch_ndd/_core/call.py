@@ -26,6 +26,7 @@ from .suggestions import similar
 from .tensor import Tensor, new_tensor
 
 TAIL = ("batch_size", "device")  # parameters that every operator has
+_PYTHONS_OWN = frozenset((TypeError, ValueError, OverflowError, IndexError))
 
 
 @dataclass
@@ -229,6 +230,10 @@ def _body(
         made = op.body(*places, **arguments)
     except MemoryError as error:
         raise MemoryError(f"{op.name}: {error}") from None
+    except (TypeError, ValueError, OverflowError, IndexError) as error:
+        if call.compiling or type(error) not in _PYTHONS_OWN or op.name in str(error):
+            raise
+        raise type(error)(f"{op.name}: {error}") from error
     if isinstance(made, Batch) and op.kernel is not None:
         if op.automatic is None:
             raise TypeError(

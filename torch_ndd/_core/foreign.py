@@ -10,6 +10,8 @@ import torch
 from .. import types
 from .operand import Operand
 
+_FROM_BATCH = "a Tensor is one sample; as_tensor(batch) stacks the samples of a Batch"
+
 
 def is_python(data: Any) -> bool:
     """Return whether data are Python numbers, which have no dtype of their own."""
@@ -26,6 +28,8 @@ def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
         return from_python(data, wide), False
     if isinstance(data, np.generic):
         return from_numpy(np.asarray(data))[0], False
+    if getattr(data, "_is_batch", False):
+        raise TypeError(f"Unexpected element type Batch: {_FROM_BATCH}")
     if hasattr(data, "__dlpack_device__") or hasattr(data, "__cuda_array_interface__"):
         return _from_producer(data)
     if hasattr(data, "__array__"):
@@ -48,6 +52,8 @@ def from_torch(data: torch.Tensor) -> tuple[torch.Tensor, bool]:
         raise RuntimeError("a torch tensor that requires grad cannot become a Tensor; call .detach() first")
     if data.dtype not in types.NUMERIC:
         raise RuntimeError(f"tensors of type {data.dtype} are not supported")
+    if data.is_nested:
+        raise TypeError("a nested tensor holds several samples and cannot become a Tensor; as_batch(nested.unbind()) has them")
     if data.layout != torch.strided or data.is_meta:
         raise TypeError(f"a {data.device.type} tensor with the memory layout {data.layout} cannot become a Tensor")
     values = data.resolve_neg().contiguous()
@@ -75,7 +81,9 @@ def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
         if any(_on_gpu(one) for one in data):
             return torch.stack([one._ready() if isinstance(one, Operand) else torch.as_tensor(one) for one in data])
-        data = [np.asarray(one) if isinstance(one, Operand) and hasattr(one, "__array__") else one for one in data]
+        if any(isinstance(one, Operand) and one._is_batch for one in data):
+            raise TypeError(f"Unexpected element type Batch in a list: {_FROM_BATCH}")
+        data = [np.asarray(one) if isinstance(one, Operand) else one for one in data]
     array = np.asarray(data)
     kind = array.dtype.kind
     if kind in "iu" or (kind == "O" and all(isinstance(x, int) for x in array.flat)):

@@ -341,8 +341,10 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
                 return pinned
             try:
                 return _pooled(shape, dtype)
-            except RuntimeError:
+            except (RuntimeError, OverflowError, TypeError):  # the latter if an extent does not fit into 64 bits
                 raise no_memory(size, shape) from None
+        if size < 0:  # an extent was computed that does not fit into 64 bits
+            raise MemoryError(f"there is no memory for an output of shape {tuple(shape)}")
     return torch.empty(shape, dtype=dtype, device=device)
 
 

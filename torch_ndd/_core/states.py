@@ -110,7 +110,7 @@ def keys(optional: Mapping[str, Description] | None = None, /, **needed: Descrip
 
     def check(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise ValueError(f"{name} must be a dict, got {shown(value)}")
+            raise ValueError(f"{name}: it must be a dict, got {shown(value)}")
         # The version comes first, because another one explains everything else.
         for key in needed:
             if key not in value:

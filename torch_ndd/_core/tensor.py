@@ -247,9 +247,9 @@ class Tensor(Arithmetic):
         return {"values": own_memory(self._ready()), "layout": self._layout, "sources": tuple(self._sources)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Operand.__init__(self, state["values"], state["layout"], None, False)
+        values, self._sources = saved_values("Tensor", state)
+        Operand.__init__(self, values, check_layout("Tensor", state["layout"], values.dim()), None, False)
         self._sample = 0
-        self._sources = state["sources"]
 
     def __repr__(self) -> str:
         return of_tensor(self)
@@ -300,6 +300,16 @@ def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None
 def own_memory(values: torch.Tensor) -> torch.Tensor:
     """Return values that are not part of a larger tensor, which would be saved with them."""
     return values.clone() if values.untyped_storage().nbytes() > values.numel() * values.element_size() else values
+
+
+def saved_values(kind: str, state: dict[str, Any]) -> tuple[torch.Tensor, tuple[str, ...]]:
+    """Return the values and the sources of a saved Tensor or Batch. ``torch.load`` takes both from any file: raise ValueError for wrong ones."""
+    if not isinstance(state, dict) or not {"values", "layout", "sources"} <= state.keys():
+        raise ValueError(f"{kind}: this is no saved {kind}")
+    values, sources = state["values"], state["sources"]
+    if not isinstance(values, torch.Tensor) or not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
+        raise ValueError(f"{kind}: the saved values must be a torch tensor and the sources texts, got {type(values).__name__} and {sources!r:.100}")
+    return foreign.from_torch(values)[0], sources
 
 
 def converted(

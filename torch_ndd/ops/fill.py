@@ -120,7 +120,7 @@ def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:
     fits: Any = len(given) <= len(extents)
     for own, extent in zip(given[::-1], extents[::-1], strict=False):
         fits = fits & ((own == extent) | (own == 1))
-    if not holds(fits):
+    if value.batch_size and not holds(fits):
         sample = first_failure(fits)
         shape = [int(e[sample if len(e) > 1 else 0]) if isinstance(e, torch.Tensor) else e for e in extents]
         raise RuntimeError(f"{op}: sample {sample}: a value of shape {value.shape[sample]} can't be broadcast to {tuple(shape)}")

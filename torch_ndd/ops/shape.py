@@ -78,7 +78,7 @@ def transpose(
 
 
 def _permutation(perm: Any, ndim: int) -> list[int]:
-    if not isinstance(perm, list | tuple | range) or not all(isinstance(p, int | float) and p == int(p) for p in perm):
+    if not isinstance(perm, list | tuple | range) or not all(isinstance(p, int | float) and float(p).is_integer() for p in perm):
         raise TypeError(f"transpose: perm must be a list of ints, got {perm!r}")
     if sorted(perm) != list(range(ndim)):
         raise RuntimeError(f"transpose: perm={list(perm)} is no permutation of the {ndim} axes 0 to {ndim - 1}")
@@ -403,7 +403,7 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     """
     arrays = input
     assert isinstance(arrays, Batch)
-    if key not in ("layout", "source_info"):
+    if not isinstance(key, str) or key not in ("layout", "source_info"):
         kind = RuntimeError if isinstance(key, str) else TypeError
         raise kind(f'get_property: key must be "layout" or "source_info", got {key!r}')
     device_ = arrays._values.device

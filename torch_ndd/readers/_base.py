@@ -67,6 +67,7 @@ class Reader(IterableDataset):
     """
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
+    _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
@@ -105,6 +106,7 @@ class Reader(IterableDataset):
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
         self._ahead: deque[Ahead] = deque()
+        self._loop: object = None  # the latest of PyTorch's protocol
         self._lock = threading.RLock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -409,14 +411,20 @@ class Reader(IterableDataset):
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved(Position(state.position.passes + 1), 0)
             self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
-        return self._batches(batch_size, blocks)
+            self._loop = loop = object()
+        return self._batches(batch_size, blocks, loop)
 
-    def _batches(self, batch_size: int | None, blocks: Blocks) -> Iterator[Any]:
+    def _batches(self, batch_size: int | None, blocks: Blocks, loop: object) -> Iterator[Any]:
+        errors = self._state.errors
         while True:
+            if self._loop is not loop:
+                raise RuntimeError(f"{self._op}: another loop over it began before this one had ended; loops at the same time need a reader each")
             outputs = self._step(batch_size, None, blocks)
             if outputs is None:
                 break
             yield outputs
+        if self._size and self._state.errors - errors >= self._size:
+            raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
 

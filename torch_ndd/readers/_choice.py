@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of a loader: readers, data sets of torch, ``ExternalSource``, and the arguments of torch's ``DataLoader`` for each."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
+from ..io._urls import is_url
 from ._base import Reader
 from ._external_source import ExternalSource
 from ._in_step import InStep
@@ -96,6 +98,12 @@ def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Read
         if not _is_set(value) if name != "shuffle" else value is None or bool(value) == shuffles:
             continue
         raise TypeError(f"DataLoader: {name}: {_OF_READERS[name]}")
+    for argument, path in reader._needs.items():
+        if path is not None and not is_url(path):
+            try:
+                os.stat(path)
+            except OSError as error:
+                raise RuntimeError(f'{reader._op}: {argument} "{os.fsdecode(path)}" cannot be opened: {error.strerror}') from None
     for name in options:
         raise TypeError(f"DataLoader: {name} is an argument of the reader: {reader._op}(..., {name}={options[name]!r})")
     return reader

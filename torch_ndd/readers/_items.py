@@ -70,6 +70,8 @@ def _pixels(image: Any) -> np.ndarray:
 def together(items: Sequence[Any], where: str = "") -> Any:
     """Return the items of a batch as one structure of Batches; values that are no tensors as lists."""
     first = items[0]
+    if isinstance(first, Mapping | tuple) and not first and not where:
+        raise ValueError(f"an item must have at least one part, got {first!r}")
     if isinstance(first, Mapping):
         for item in items:
             if not isinstance(item, Mapping) or item.keys() != first.keys():
@@ -106,9 +108,16 @@ def _column(given: Sequence[Any], where: str) -> Any:
     if kind == "pixels":
         return packed([value.array for value in values], "HWC")
     if kind == "array":
+        for value in values:
+            if isinstance(value, torch.Tensor) and (value.requires_grad or value.layout != torch.strided or value.is_nested):
+                wrong = "requires grad; return it detached" if value.requires_grad else f"has the memory layout {value.layout}; return it dense"
+                raise TypeError(f"{where or 'the items'}: a tensor {wrong}, or give a collate_fn")
         return _with_type(packed(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), values)
     if kind == "number":
-        return new_batch(torch.from_numpy(np.asarray(values)))
+        numbers = np.asarray(values)
+        if numbers.dtype == object:
+            raise OverflowError(f"{where or 'the items'}: a number is out of range for int64, got {values!r:.200}")
+        return new_batch(torch.from_numpy(numbers))
     return list(values)
 
 

@@ -125,6 +125,7 @@ class COCO(Reader):
         self._both = bool(pixelwise_masks and object_masks)
         self._ids = bool(image_ids or save_img_ids)
         self._root, self._annotations = _path(file_root), _path(annotations_file)
+        self._needs = {"file_root": self._root, "annotations_file": self._annotations}
         self._preprocessed = _path(preprocessed_annotations) or _path(meta_files_path)
         self._save = bool(save_preprocessed_annotations or dump_meta_files)
         self._save_to = _path(save_preprocessed_annotations_dir) or _path(dump_meta_files_path)

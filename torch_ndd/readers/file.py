@@ -85,6 +85,7 @@ class File(Reader):
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
+        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
         self._given_labels = None if labels is None else np.asarray(labels)
         self._filters = _patterns(file_filters)
         self._dir_filters = _patterns(dir_filters)

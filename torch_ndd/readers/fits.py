@@ -76,6 +76,7 @@ class Fits(ThreadedReader):
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
+        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
         self._filter = "*.fits" if file_filter is None else file_filter
         parts = [2] if hdu_indices is None else [hdu_indices] if isinstance(hdu_indices, int) else list(hdu_indices)
         if not parts or not all(isinstance(part, int) and part >= 1 for part in parts):

@@ -96,6 +96,7 @@ class Numpy(Reader):
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
+        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
         self._filter = "*.npy" if file_filter is None else file_filter
         self._fill = 0.0 if fill_value is None else float(fill_value)
         self._policy = "error" if out_of_bounds_policy is None else out_of_bounds_policy

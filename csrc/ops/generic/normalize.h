@@ -17,7 +17,7 @@ namespace ndd::normalize {
 class Given {
  public:
   Given(const char* name, const MaybeTensor& values, int64_t rows, const std::vector<Reduction>& shapes, int64_t samples) : values_(values) {
-    if (!values) return;
+    if (!values || shapes.empty()) return;  // no samples
     scalar_ = values->numel() == rows;
     offsets_.assign(1, 0);
     for (int64_t i = 0; i < rows; ++i) offsets_.push_back(offsets_.back() + (scalar_ ? 1 : shapes[shapes.size() == 1 ? 0 : i].outputs));
