@@ -8,8 +8,6 @@ import pytest
 import torch
 from _fake_cuda import FakeCuda
 
-from torch_ndd._core import native
-
 PLAIN_TO, PLAIN_EMPTY, PLAIN_COPY = torch.Tensor.to, torch.empty, torch.Tensor.copy_
 
 
@@ -66,7 +64,6 @@ class FakeCopies(FakeCuda):
         super().install(monkeypatch)
         GpuTensor.fake = self
         monkeypatch.setattr(torch, "empty", self.empty)
-        monkeypatch.setattr(native, "_pin_sizes", lambda sizes: None)  # the native library does not use FakeCopies
         monkeypatch.setattr(torch.Tensor, "is_pinned", lambda values: values.untyped_storage().data_ptr() in self.pinned)
         monkeypatch.setattr(torch.Tensor, "to", lambda values, *args, **kwargs: self.to(values, *args, **kwargs))
 

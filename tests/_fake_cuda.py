@@ -53,14 +53,21 @@ class FakeCuda:
             def record(self, stream: Any) -> None:
                 self.stream = stream.cuda_stream
 
-        self.Stream, self.Event = Stream, Event
+        class Guard:
+            def __init__(self, device: int) -> None:
+                self.device = device
+
+            def __enter__(self) -> None:
+                self.before, fake.local.device = fake.current_device(), self.device
+
+            def __exit__(self, *error: object) -> None:
+                fake.local.device = self.before
+
+        self.Stream, self.Event, self.Guard = Stream, Event, Guard
         self.defaults = [Stream(k, 0) for k in range(devices)]
 
     def current_device(self) -> int:
         return getattr(self.local, "device", 0)
-
-    def set_device(self, device: int) -> None:
-        self.local.device = device
 
     def current_stream(self, device: Any = None) -> Any:
         index = self.current_device() if device is None else torch.device(device).index
@@ -80,7 +87,7 @@ class FakeCuda:
             "_is_in_bad_fork": lambda: self.forked,
             "is_current_stream_capturing": lambda: self.capturing,
             "current_device": self.current_device,
-            "set_device": self.set_device,
+            "device": self.Guard,
             "current_stream": self.current_stream,
             "default_stream": lambda device=None: self.defaults[self.current_device() if device is None else device],
             "stream": self.stream,

@@ -14,9 +14,14 @@ from _fake_cuda import FakeCuda, FakeTensor
 
 import torch_ndd as ndd
 from torch_ndd import Device, EvalMode, Stream
+from torch_ndd._core import arithmetic as arithmetics
+from torch_ndd._core import batch as batches
 from torch_ndd._core import context as contexts
-from torch_ndd._core import streams
+from torch_ndd._core import native, sample_buffer, streams
+from torch_ndd._core import tensor as tensors
+from torch_ndd._core.batch import repeated
 from torch_ndd._core.cuda_work import on_stream, stream_work
+from torch_ndd._core.dispatch import output
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -326,6 +331,19 @@ def test_streams_of_contexts(cuda: FakeCuda) -> None:
 GPU = torch.device("cuda", 0)
 
 
+class OnGpu(torch.Tensor):
+    """Host memory that claims to be on a GPU."""
+
+    device = property(lambda self: GPU)  # type: ignore[assignment]
+
+    @staticmethod
+    def of(batch: ndd.Batch) -> ndd.Batch:
+        """Return the batch over such memory, which belongs to nobody else."""
+        made = batch.evaluate()._over(batch._values.as_subclass(OnGpu))
+        assert isinstance(made, ndd.Batch)
+        return made
+
+
 def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> None:
     ours, mine = ndd.get_current_stream(), torch.cuda.Stream(0)
     assert ours is not None
@@ -372,6 +390,47 @@ def test_memory_of_the_user_may_be_overwritten_after_the_call(cuda: FakeCuda) ->
     with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):  # type: ignore[list-item]
         pass
     assert cuda.log[-1] == ("wait_stream", 0, ours.handle)
+
+
+def test_outputs_belong_to_the_stream_that_fills_them(cuda: FakeCuda) -> None:
+    """Memory that torch's stream has freed may still be in use there."""
+    ours = ndd.get_current_stream()
+    assert ours is not None
+
+    def allocate(shape: list[int], dtype: torch.dtype, device: torch.device, *more: Any) -> tuple[Any, ...]:
+        return torch.cuda.current_stream(device).cuda_stream, shape, dtype, more
+
+    assert output(allocate, [2, 3], torch.uint8, GPU, "HW") == (ours.handle, [2, 3], torch.uint8, ("HW",))
+    assert torch.cuda.current_stream(GPU) == cuda.defaults[0]
+    mine = torch.cuda.Stream(0)
+    with cuda.stream(mine):
+        cuda.capturing = True
+        assert output(allocate, [2], torch.uint8, GPU)[0] == mine.cuda_stream
+        cuda.capturing = False
+    assert output(native.empty, [2], torch.uint8, torch.device("cpu")).shape == (2,)
+
+
+def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, found = ndd.get_current_stream(), []
+    assert ours is not None
+    empty = native.empty
+
+    def noting(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        found.append((device.type, torch.cuda.current_stream(GPU).cuda_stream))
+        return empty(shape, dtype, torch.device("cpu"))
+
+    for module in (native, batches, sample_buffer):
+        monkeypatch.setattr(module, "empty", noting)
+    for module in (arithmetics, batches, sample_buffer, tensors):
+        monkeypatch.setattr(module, "run", lambda *arguments: None)
+    images, ragged = (OnGpu.of(ndd.batch([np.ones((4, 2 + k * rest), np.uint8) for k in range(3)])) for rest in (0, 1))
+    for made in (
+        images + images, ragged + ragged, -ragged, images.slice[:, ::2], ragged.slice[1], images.select([2, 0]), ragged.select([2, 0]),
+        ragged._stacked(pad=True), images.tensors[0][:, ::2], repeated(images.tensors[0], 2),
+    ):  # fmt: skip
+        assert made._values is not None
+    assert len(found) == 10
+    assert set(found) == {("cuda", ours.handle)}
 
 
 def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:

@@ -2,8 +2,10 @@
 """Images decoded on a GPU: the shares of the engines, which stream waits for which, and with ``--device=cuda`` the pixels."""
 
 import ctypes
+import gc
 import io
 import os
+import weakref
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,30 @@ def test_sync_full_waits_for_the_decoding(cuda: FakeCuda) -> None:
     assert cuda.log == [("synchronize", stream.cuda_stream)]
 
 
+class Event:
+    """Stands for one that is destroyed with its object."""
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> None:
+    """It is an attribute of the values, which the work of the threads keeps when nobody else does."""
+    event = Event()
+    known = weakref.ref(event)
+    given = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
+    with ndd.EvalMode.deferred:
+        made = ndd.brightness(given, brightness=2.0)
+        made._values.recorded = event  # type: ignore[attr-defined]
+        used = ndd.flip(made, horizontal=1)
+    del event, made
+    gc.collect()
+    assert known() is not None
+    if not dropped:
+        used.evaluate()
+    del used
+    gc.collect()
+    assert known() is None
+
+
 def test_a_cuda_graph_cannot_decode(cuda: FakeCuda) -> None:
     cuda.capturing = True
     with pytest.raises(RuntimeError, match="cannot be decoded within a CUDA graph"), on_decode_stream(torch.device("cuda", 0)):
@@ -270,6 +296,14 @@ def test_the_host_does_not_wait_for_the_gpu(gpu: str) -> None:
         made.evaluate()  # the CPU's part
         assert not torch.cuda.current_stream().query()
     assert np.asarray(made.tensors[3].cpu()).any()
+
+
+def test_results_that_nobody_wants(gpu: str) -> None:
+    """The threads still record their events."""
+    for _ in range(100):
+        ndd.decoders.image(ndd.as_batch(FILES), device=gpu)
+    assert np.asarray(ndd.decoders.image(ndd.as_batch(FILES), device=gpu).tensors[3].cpu()).any()
+    torch.cuda.synchronize()
 
 
 def test_files_stay_in_host_memory(gpu: str) -> None:

@@ -124,9 +124,8 @@ def _build(files: Sequence[Path], scratch: Path, compiler: str, nvcc: str | None
         _run([compiler, *_FLAGS, *flags, *defines, *includes, *language, "-c", str(one), "-o", objects[-1]], verbose)
         if nvcc and one.suffix == ".cu":
             objects.append(str(scratch / f"{k}.cuda.o"))
-            architecture = os.environ.get("TORCH_NDD_CUDA_ARCHS", "90")
             host = ["-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-math-errno,-ffp-contract=off"]
-            options = ["-O3", "-std=c++17", f"-arch=sm_{architecture}", "--expt-relaxed-constexpr", "-diag-suppress=20012", *host]
+            options = ["-O3", "-std=c++17", *_architectures(), "--expt-relaxed-constexpr", "-diag-suppress=20012", *host]
             _run([nvcc, *options, *defines, *includes, "-c", str(one), "-o", objects[-1]], verbose)
     own = [f"-L{native.PATH.parent}", f"-l:{native.PATH.name}"]
     options = [f"-rpath={native.PATH.parent}", "--allow-shlib-undefined"]
@@ -135,6 +134,16 @@ def _build(files: Sequence[Path], scratch: Path, compiler: str, nvcc: str | None
         _run([nvcc, "-shared", "-cudart", "static", *objects, "-o", str(scratch / "library.so"), own[0], *linked], verbose)
     else:
         _run([compiler, "-shared", *objects, "-o", str(scratch / "library.so"), *own, *(f"-Wl,{one}" for one in options)], verbose)
+
+
+def _architectures() -> list[str]:
+    """Return nvcc's options for TORCH_NDD_CUDA_ARCHS, which has them as CMake takes them: "90", "86;90-real"."""
+    made = []
+    for one in (os.environ.get("TORCH_NDD_CUDA_ARCHS") or "90").split(";"):
+        number, _, kind = one.partition("-")
+        code = {"": f"[sm_{number},compute_{number}]", "real": f"sm_{number}", "virtual": f"compute_{number}"}
+        made.append(f"-gencode=arch=compute_{number},code={code[kind]}" if number[:1].isdigit() else f"-arch={one}")
+    return made
 
 
 def _toolkit(nvcc: str) -> Path:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ._core import streams
 from ._core.batch import Batch
 from ._core.context import EvalContext
 from ._core.device import DeviceLike, torch_device
@@ -237,7 +238,10 @@ class DataLoader:
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
             watch.samples += samples
-            with watch.calling(), mode, EvalContext(thread_pool=caller._pool, device_id=caller.device_id), using_rng(generator):
+            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
+            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
+            context = EvalContext(thread_pool=caller._pool, device_id=caller.device_id, cuda_stream=stream)
+            with watch.calling(), mode, context, using_rng(generator):
                 result = outputs.value if isinstance(outputs, Collated) else outputs
                 for fn in (self._before, self.fn):
                     if fn is not None:

@@ -15,18 +15,6 @@
 namespace ndd {
 namespace {
 
-// The device of this thread, for a while.
-class OnDevice {
- public:
-  explicit OnDevice(int device) : before_(current_cuda_device()) { check_cuda(cudaSetDevice(device), "decoders.image"); }
-  ~OnDevice() { cudaSetDevice(before_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  const int before_;
-};
-
 cudaEvent_t make_event() {
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "decoders.image");
@@ -53,10 +41,15 @@ int free_device(void* device, void* data, size_t, cudaStream_t stream) {
   }
 }
 
-int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) {
-  return cudaHostAlloc(data, bytes, cudaHostAllocDefault) == cudaSuccess ? 0 : 1;
+// Without an error that the check after the next launch would find.
+int outcome(cudaError_t status) {
+  if (status == cudaSuccess) return 0;
+  cudaGetLastError();
+  return 1;
 }
-int free_pinned(void*, void* data, size_t, cudaStream_t) { return data == nullptr || cudaFreeHost(data) == cudaSuccess ? 0 : 1; }
+
+int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) { return outcome(cudaHostAlloc(data, bytes, cudaHostAllocDefault)); }
+int free_pinned(void*, void* data, size_t, cudaStream_t) { return data == nullptr ? 0 : outcome(cudaFreeHost(data)); }
 
 }  // namespace
 
@@ -69,7 +62,7 @@ OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
 GpuDecoder::GpuDecoder(int device, bool hardware) : device_(device), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();
   if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
-  const OnDevice scope(device);
+  const OnStream scope(device, nullptr);  // going back by cudaSetDevice would make a context on GPU 0, where the threads of every process begin
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
   issued_ = make_event();
   for (Block& block : blocks_) block.copied = make_event();

@@ -126,7 +126,7 @@ class GpuCall {
       ImageDecoderLease cpu;
       for (int64_t i = 0; i < files_.size(); ++i) {
         if (!to_hardware_[i]) continue;
-        noted(reasons_, op_, i, [&] {
+        const bool prepared = noted(reasons_, op_, i, [&] {
           const ImageHeader found = cpu->read_header(encoded_image(files_, i));
           check_shape(i, found);
           images.push_back(prepare(i, found));
@@ -134,6 +134,7 @@ class GpuCall {
           samples.push_back(i);
           pixels += static_cast<double>(found.height) * static_cast<double>(found.width);
         });
+        if (!prepared) clear(i, decoder);
       }
       const auto begin = std::chrono::steady_clock::now();
       issued = decoder.issue(jobs, gpu_options_);
@@ -159,9 +160,14 @@ class GpuCall {
     GpuDecoderLease decoder(decoders_);
     const OnStream scope(decoders_.device(), decoder->stream());
     check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
-    check_cuda(cudaMemsetAsync(images_.data(i), 0, static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype()), decoder->stream()),
-               op_.c_str());
+    clear(i, *decoder);
     decoder->join(stream_);
+  }
+
+  // An image that cannot be decoded is black.
+  void clear(int64_t i, GpuDecoder& decoder) const {
+    check_cuda(cudaMemsetAsync(images_.data(i), 0, static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype()), decoder.stream()),
+               op_.c_str());
   }
 
   void decode_sample(int64_t i) {

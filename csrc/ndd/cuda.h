@@ -21,7 +21,9 @@ inline int current_cuda_device() {
 inline cudaStream_t current_cuda_stream() { return static_cast<cudaStream_t>(current_stream_of(current_cuda_device())); }
 
 inline void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) fail(what, ": CUDA error: ", cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // CUDA keeps the error of any call, and the check after the next launch would take it for the launch's
+  fail(what, ": CUDA error: ", cudaGetErrorString(status));
 }
 
 inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }

@@ -85,7 +85,6 @@ Stream& of(cudaStream_t stream) {
 
 // The library takes this number for "no GPU".
 cudaError_t cudaGetDevice(int* device) { return *device = NVIMGCODEC_DEVICE_CPU_ONLY, cudaSuccess; }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return ""; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {

@@ -25,7 +25,6 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
 enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
 
 cudaError_t cudaGetDevice(int* device);
-cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);

@@ -12,7 +12,7 @@ import torch
 from typing_extensions import Self
 
 from . import native
-from .dispatch import run, submit
+from .dispatch import output, run, submit
 from .elementwise import Plan, label, on_cpu, plan
 from .extents import Fixed
 from .foreign import imported
@@ -176,7 +176,7 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     if ragged:
         out, shapes, fixed = _unfilled_ragged(operation, values, found)
     else:
-        out, shapes, fixed = native.empty(_broadcast_shape(operation, values), found.out, target), None, None
+        out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), found.out, target), None, None
     arguments = (*_buffers(values), found.operation, found.type, out, shapes)
     pending = None
     if compiling:
@@ -319,7 +319,7 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tupl
             raise _wrong_size(operation, size, one.batch_size)
     if len(batches) == 1 and all(one is batches[0] or not one._values.shape for one in values):
         one = batches[0]
-        return native.empty(one._values.shape, found.out, device), one._shapes, one._fixed
+        return output(native.empty, one._values.shape, found.out, device), one._shapes, one._fixed
     ndim = max(one.ndim for one in values)
     rows = [_rows(one, size, ndim) for one in values]
     shapes = rows[0]
@@ -333,7 +333,7 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tupl
             raise RuntimeError(
                 f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
             )
-    return *native.unfilled(shapes.contiguous(), found.out, device), _fixed(values, ndim)
+    return *output(native.unfilled, shapes.contiguous(), found.out, device), _fixed(values, ndim)
 
 
 def _fixed(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:

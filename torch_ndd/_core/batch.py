@@ -11,7 +11,7 @@ import torch
 from .. import types
 from .collect import collected, fence, is_array
 from .device import Device, DeviceLike, torch_device
-from .dispatch import run
+from .dispatch import output, run
 from .extents import Fixed, confirmed, joined, lasting, left
 from .html import of_values
 from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
@@ -112,9 +112,9 @@ class Batch(SampleBuffer):
         else:
             index = torch.tensor(keys, dtype=torch.int64)
             if self._shapes is None:
-                made = new_batch(empty([len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
+                made = new_batch(output(empty, [len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
             else:
-                made = empty_packed(self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
+                made = output(empty_packed, self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
             self._take(index, *whole(self.ndim), made)
         if self._sources:
             made._sources = tuple(self._sources[k] for k in keys)
@@ -133,11 +133,11 @@ class Batch(SampleBuffer):
 
     def _copied(self) -> "Batch":
         self = self._settled()
-        made = self._with(empty(self._values.shape, self._values.dtype, self._values.device), None)
+        values = self._values
         if self._pending is None:
-            made._values.copy_(self._values)
-        else:
-            self._take(None, *whole(self.ndim), made)
+            return self._with(empty(values.shape, values.dtype, values.device).copy_(values), None)
+        made = self._with(output(empty, values.shape, values.dtype, values.device), None)
+        self._take(None, *whole(self.ndim), made)
         return made
 
     def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
@@ -218,12 +218,12 @@ class Batch(SampleBuffer):
             if view is not None and view.is_contiguous() and not self._external:
                 made = new_batch(view, None, layout, self._pending)
             else:
-                made = new_batch(empty([values.shape[0], *part.extents], values.dtype, values.device), None, layout)
+                made = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
                 self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
         else:
             starts, steps, extents = windows(self._extents(), with_numbers(keys))
             fixed = left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
-            made = empty_packed(extents, values.dtype, values.device, layout, fixed)
+            made = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
             self._take(None, starts, steps, made)
         made._sources = self._sources
         return made
@@ -235,7 +235,7 @@ class Batch(SampleBuffer):
         keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
         shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
         starts, steps, extents = windows(shapes, with_numbers(keys))
-        made = empty_packed(extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), left(whole.shape, keys))
+        made = output(empty_packed, extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), left(whole.shape, keys))
         index = torch.zeros(size, dtype=torch.int64)
         arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
         made._pending = run(take, arguments, [(whole, whole._sample)], made._values)
@@ -343,7 +343,7 @@ def new_batch(
 def repeated(sample: Tensor, batch_size: int) -> Batch:
     """Return a batch of this many copies of a sample."""
     sample = sample._settled()
-    made = new_batch(empty([batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
+    made = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
     index = torch.zeros(batch_size, dtype=torch.int64)
     arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
     made._pending = run(take, arguments, [(sample, sample._sample)], made._values)

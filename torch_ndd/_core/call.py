@@ -247,6 +247,9 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     """Run the body, queue the kernel and return Tensors or Batches that may be pending."""
     batches, launch = _body(op, call, values, given, target)
     if isinstance(launch, Batch):
+        if target.type == "cuda" and not call.compiling and not _is_view(launch, batches[0]):
+            launch._pending = stream_work([launch._values])
+            return launch if call.is_batch else _single(launch)
         return _as_view(call, values[0], batches[0], launch)
     if isinstance(launch.out, tuple) and not launch.out:
         return _one_or_all([out if call.is_batch else _single(out) for out in launch.also])
@@ -383,6 +386,11 @@ def _run(op: Operator, call: Call, target: torch.device, arguments: Sequence[Any
 
 
 _NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list
+
+
+def _is_view(out: Batch, batch: Batch | None) -> bool:
+    """Return whether a body's result has its input's memory. It is a copy where an element would be misaligned."""
+    return batch is not None and out._values.untyped_storage().data_ptr() == batch._values.untyped_storage().data_ptr()
 
 
 def _as_view(call: Call, value: Operand | None, batch: Batch | None, out: Batch) -> Tensor | Batch:

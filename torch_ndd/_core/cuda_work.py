@@ -102,6 +102,11 @@ def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
     return event
 
 
+def launching_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream that :func:`on_stream` makes torch's current one: the context's, except while torch's is captured into a CUDA graph."""
+    return torch.cuda.current_stream(device) if torch.cuda.is_current_stream_capturing() else streams.launch_stream(device.index).torch
+
+
 @contextlib.contextmanager
 def on_stream(device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), external: bool = False) -> Iterator[None]:
     """Make the context's stream torch's current stream on ``device`` within this block, except while torch's is captured into a CUDA graph.
@@ -111,8 +116,7 @@ def on_stream(device: torch.device, used: Iterable[tuple[torch.Tensor, Pending |
         used: The tensors that the block reads, with the work that fills them. Tensors without pending work belong to torch's current stream.
         external: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
     """
-    theirs = torch.cuda.current_stream(device)
-    ours = theirs if torch.cuda.is_current_stream_capturing() else streams.launch_stream(device.index).torch
+    theirs, ours = torch.cuda.current_stream(device), launching_stream(device)
     if ours == theirs:
         yield
     else:

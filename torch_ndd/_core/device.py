@@ -35,7 +35,7 @@ def cuda_problem() -> str | None:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.stack: list[tuple[Device, int | None]] = []  # the entered device, and CUDA's device before
+        self.stack: list[tuple[Device, torch.cuda.device | None]] = []  # the entered device, and what goes back to CUDA's device before
 
 
 class Device:
@@ -115,17 +115,17 @@ class Device:
         return Device(kind, None if kind == "cpu" else int(number))
 
     def __enter__(self) -> "Device":
-        before = None
+        guard = None
         if self.device_id is not None:
-            before = torch.cuda.current_device()
-            torch.cuda.set_device(self.device_id)
-        _local.stack.append((self, before))
+            guard = torch.cuda.device(self.device_id)  # which goes back without making a context on GPU 0, as set_device() would on most threads
+            guard.__enter__()
+        _local.stack.append((self, guard))
         return self
 
     def __exit__(self, *error: object) -> None:
-        _, before = _local.stack.pop()
-        if before is not None and not torch.cuda._is_in_bad_fork():
-            torch.cuda.set_device(before)
+        _, guard = _local.stack.pop()
+        if guard is not None and not torch.cuda._is_in_bad_fork():
+            guard.__exit__(None, None, None)
 
     def __str__(self) -> str:
         return "cpu" if self.device_id is None else f"gpu:{self.device_id}"

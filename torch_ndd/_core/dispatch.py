@@ -2,15 +2,18 @@
 """Dispatching a kernel to the CPU stream, or to a CUDA stream."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from . import native, pools, shutdown
-from .cuda_work import on_stream, stream_work
+from .cuda_work import launching_stream, on_stream, stream_work
 from .modes import EvalMode, current_mode
+from .native import CPU
 from .operand import Operand
 from .pending import Pending, finish_call
+
+Made = TypeVar("Made")
 
 
 def submit(
@@ -77,8 +80,20 @@ def resubmit_one(plan: int, given: torch.Tensor, external: bool, sources: Sequen
     return out, finish_call(handle, mode, [], sources) if handle else None
 
 
+def output(allocate: Callable[..., Made], shape: Any, dtype: torch.dtype, device: torch.device, *more: Any) -> Made:
+    """Allocate what :func:`run` is to fill, by ``allocate(shape, dtype, device, *more)``: on a GPU on the stream that fills it.
+
+    Torch's allocator gives memory of a stream out again as soon as it is freed, in the order of that stream's work. On another one, the kernel could
+    write to memory that earlier work of torch's current stream still uses.
+    """
+    if device == CPU or torch.compiler.is_compiling() or device.type != "cuda":
+        return allocate(shape, dtype, device, *more)
+    with torch.cuda.stream(launching_stream(device)):
+        return allocate(shape, dtype, device, *more)
+
+
 def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[tuple[Operand, int]], out: torch.Tensor) -> Pending | None:
-    """Run a kernel that reads ``sources`` and fills ``out`` on their device.
+    """Run a kernel that reads ``sources`` and fills ``out``, which :func:`output` has allocated, on their device.
 
     Each source has the index of the sample that is read, or ``SAME_SAMPLE`` or ``ALL_SAMPLES``.
     """

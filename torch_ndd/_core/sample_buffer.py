@@ -8,7 +8,7 @@ import torch
 
 from . import ragged
 from .arithmetic import Arithmetic
-from .dispatch import run
+from .dispatch import output, run
 from .extents import Fixed
 from .native import empty, kernel
 from .operand import TorchTensor
@@ -114,7 +114,7 @@ class SampleBuffer(Arithmetic):
             if not lazily or self._external or torch.compiler.is_compiling():
                 raise error
             return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
-        out = empty([self.batch_size, *ragged.largest(self._shapes)], self._values.dtype, self._values.device)
+        out = output(empty, [self.batch_size, *ragged.largest(self._shapes)], self._values.dtype, self._values.device)
         pending = run(_stack_padded, (self._values, self._shapes, value, out, None), [(self, SAME_SAMPLE)], out)
         return new_tensor(out, layout, pending, ALL_SAMPLES)
 

@@ -14,7 +14,7 @@ from .call_sites import called_at, caller, traceback_of
 from .convert import saturated as saturated
 from .convert import truncated
 from .device import Device, DeviceLike, torch_device
-from .dispatch import run
+from .dispatch import output, run
 from .html import of_values
 from .indexing import bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
 from .modes import EvalMode, current_mode
@@ -81,10 +81,11 @@ class Tensor(Arithmetic):
     def _copied(self) -> "Tensor":
         self = self._settled()
         values = self._values
-        out, pending = native.empty([1, *values.shape], values.dtype, values.device), None
+        shape, pending = [1, *values.shape], None
         if self._pending is None:
-            out.copy_(values)
+            out = native.empty(shape, values.dtype, values.device).copy_(values)
         else:
+            out = output(native.empty, shape, values.dtype, values.device)
             pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
         made = new_tensor(out[0], self._layout, pending)
         made._sources = self._sources
@@ -165,7 +166,7 @@ class Tensor(Arithmetic):
             return new_tensor(view.contiguous(), layout)
         if view is not None and view.is_contiguous() and not self._external:
             return new_tensor(view, layout, self._pending, self._sample)
-        out = native.empty([1, *part.extents], self._values.dtype, self._values.device)
+        out = output(native.empty, [1, *part.extents], self._values.dtype, self._values.device)
         starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
         pending = run(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
         return new_tensor(out[0], layout, pending)
@@ -316,7 +317,7 @@ def converted(
     source: Operand, values: torch.Tensor, shapes: torch.Tensor | None, sample: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, Pending | None]:
     """Return the values of ``source``, as a batch with these shapes, converted like ``cast``, and the work that does it."""
-    out = native.empty(values.shape, dtype, values.device)
+    out = output(native.empty, values.shape, dtype, values.device)
     return out, run(torch.ops.ndd.cast.default, (values, shapes, out, shapes), [(source, sample)], out)
 
 

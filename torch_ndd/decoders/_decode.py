@@ -135,6 +135,8 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     out._sources, out._failures = files._sources, failures
     event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
+    if event is not None:  # threads record it when the result may be gone, but they keep its values, and a tensor keeps what it is given
+        out._values.recorded = event  # type: ignore[attr-defined]
     failed = None if failures is None else failures.table
     number = 0 if cache is None else cache._number
     arguments = [windows, *options, bool(given.use_fast_idct), number, failed, given.target.options, given.target.hw_decoder_load, done]

@@ -187,8 +187,8 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
   const CudaTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for
-    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), op);
+  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
+    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements),
                                                                                  static_cast<int>(steps), border, filter);

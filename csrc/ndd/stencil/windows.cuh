@@ -126,8 +126,8 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
   if (most == 0) return;
   const CudaTable<WindowImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for
-    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), op);
+  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
+    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), border, filter);
   check_launch(op);

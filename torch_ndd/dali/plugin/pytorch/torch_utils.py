@@ -46,10 +46,10 @@ def feed_ndarray(dali_tensor: Any, arr: torch.Tensor, cuda_stream: Any = None) -
     Raises:
         AssertionError: the shapes or the types differ.
     """
-    values = to_torch_tensor(dali_tensor, copy=False)
-    if values.dtype != arr.dtype:
-        raise AssertionError(f"feed_ndarray: the destination must have the type {values.dtype}, got {arr.dtype}")
-    if values.shape != arr.shape:
-        raise AssertionError(f"feed_ndarray: the destination must have the shape {list(values.shape)}, got {list(arr.shape)}")
     with torch.cuda.stream(cuda_stream if isinstance(cuda_stream, torch.cuda.Stream) else None):
+        values = to_torch_tensor(dali_tensor, copy=False)  # ready for the stream that is current
+        if values.dtype != arr.dtype:
+            raise AssertionError(f"feed_ndarray: the destination must have the type {values.dtype}, got {arr.dtype}")
+        if values.shape != arr.shape:
+            raise AssertionError(f"feed_ndarray: the destination must have the shape {list(values.shape)}, got {list(arr.shape)}")
         return arr.copy_(values)
