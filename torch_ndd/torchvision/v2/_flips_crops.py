@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms that flip, cut, pad and resize."""
 
-import math
 import warnings
 from typing import Any, cast
 
@@ -97,10 +96,8 @@ def random_window(
     """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
     rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
     tries = 10
-    area = rows * columns * (scale[0] + draws.unit(tries).T * (scale[1] - scale[0]))
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = torch.exp(low + draws.unit(tries).T * (high - low))
-    w, h = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+    area = (rows * columns)[:, None] * (scale[0] + draws.unit(tries) * (scale[1] - scale[0]))
+    w, h = (one.T for one in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
     first = fits.to(torch.int8).argmax(0, keepdim=True)
     found = fits.any(0)

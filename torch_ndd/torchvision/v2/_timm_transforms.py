@@ -206,9 +206,7 @@ class RandomErasing(_OnImages):
         tries = 10
         height, width = extents(images)
         area = (height * width / count)[:, None] * (self.min_area + draws.unit(tries) * (self.max_area - self.min_area))
-        low, high = math.log(self.min_aspect), math.log(self.max_aspect)
-        aspect = torch.exp(low + draws.unit(tries) * (high - low))
-        h, w = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+        h, w = draws.sides(area, (self.min_aspect, self.max_aspect))
         fits = (h < height[:, None]) & (w < width[:, None])
         first = fits.to(torch.int8).argmax(1, keepdim=True)
         acts = acts & fits.any(1)
