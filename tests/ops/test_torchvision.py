@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case, Each, images
+from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import types
@@ -121,6 +122,38 @@ def resized(last: bool = True) -> Callable[..., np.ndarray]:
     return reference
 
 
+PILLOW = {
+    types.INTERP_LINEAR: Image.Resampling.BILINEAR,
+    types.INTERP_CUBIC: Image.Resampling.BICUBIC,
+    types.INTERP_LANCZOS3: Image.Resampling.LANCZOS,
+}
+
+
+def resized_by_pillow(last: bool = True) -> Callable[..., np.ndarray]:
+    def reference(
+        image: np.ndarray,
+        size: Sequence[int],
+        rule: str,
+        interp_type: Any = types.INTERP_LINEAR,
+        antialias: bool = True,
+        roi_start: Sequence[float] = (0, 0),
+        roi_end: Sequence[float] | None = None,
+    ) -> np.ndarray:
+        """Resize planes along the width, then along the height: Pillow 13 begins with the height where that is cheaper."""
+        assert rule == "pillow"
+        planes = np.moveaxis(image, -1, -3) if last else image
+        (top, left), (bottom, right) = (tuple(map(int, one)) for one in (roi_start, planes.shape[-2:] if roi_end is None else roi_end))
+        (height, width), kind = (int(n) for n in size), PILLOW[interp_type]
+        made = []
+        for plane in planes.reshape(-1, *planes.shape[-2:]):
+            one = Image.fromarray(np.ascontiguousarray(plane[top:bottom, left:right]))
+            made.append(np.asarray(one.resize((width, bottom - top), kind).resize((width, height), kind)))
+        stacked = np.stack(made).reshape(*planes.shape[:-2], height, width)
+        return np.moveaxis(stacked, -3, -1) if last else stacked
+
+    return reference
+
+
 def blurred(image: np.ndarray, window_size: int, sigma: float, exact: bool) -> np.ndarray:
     assert exact
     return planar(image, lambda x: F.gaussian_blur(x, [window_size] * 2, [sigma] * 2), True)
@@ -218,6 +251,31 @@ CASES = [
             {"size": [23, 40], "rule": "torch", "roi_start": Each([[0, 0], [5, 7], [11, 50]]), "roi_end": Each([[61, 83], [25, 67], [50, 61]])},
             "FHWC",
             resized(),
+        )
+        for channels in (1, 2, 3, 4)
+    ),
+    *(
+        Case(
+            "resize",
+            f"Pillow's rule, {name}, {dtype}",
+            images("HWC", dtype, high=256 if dtype == "uint8" else 1, H=61, W=83),
+            {"size": Each([[30, 101], [90, 40], [61, 17]]), "interp_type": kind, "antialias": kind != types.INTERP_CUBIC, "rule": "pillow"},
+            "HWC",
+            resized_by_pillow(),
+            0 if dtype == "uint8" else 1e-5,
+        )
+        for dtype in ("uint8", "float32")
+        for name, kind in (("linear", types.INTERP_LINEAR), ("cubic", types.INTERP_CUBIC), ("Lanczos", types.INTERP_LANCZOS3))
+    ),
+    Case("resize", "Pillow's rule, planes", images("CHW", H=61, W=83), {"size": [23, 40], "rule": "pillow"}, "CHW", resized_by_pillow(False)),
+    *(
+        Case(
+            "resize",
+            f"Pillow's rule, {channels} channels, region",
+            images("FHWC", C=channels, H=61, W=83),
+            {"size": [23, 40], "rule": "pillow", "roi_start": Each([[0, 0], [5, 7], [11, 50]]), "roi_end": Each([[61, 83], [25, 67], [50, 61]])},
+            "FHWC",
+            resized_by_pillow(),
         )
         for channels in (1, 2, 3, 4)
     ),
@@ -330,8 +388,8 @@ def test_torch_rule_mirrors_and_checks_the_region() -> None:
     with pytest.raises(RuntimeError, match="no Gaussian"):
         ndd.resize(image, size=[20, 30], interp_type=types.INTERP_GAUSSIAN, rule="torch").evaluate()
     for function in (ndd.resize, ndd.random_resized_crop):
-        with pytest.raises(ValueError, match="rule must be dali or torch"):
-            function(image, size=[20, 30], rule="pillow")
+        with pytest.raises(ValueError, match="rule must be one of dali, torch, pillow"):
+            function(image, size=[20, 30], rule="opencv")
 
 
 FILLS = (0, 100.0, [10.0, 20.0, 200.0])

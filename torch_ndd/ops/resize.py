@@ -75,6 +75,7 @@ def resize(
         rule: ``"dali"``, as above; or ``"torch"``, the arithmetic of ``torch.nn.functional.interpolate`` and torchvision: weights outside the source
             region, which is whole pixels, are left out and the rest is normalized; uint8 is rounded after the width and again after the height; the
             cubic has a slope of -0.5 with ``antialias`` and of -0.75 without; ``INTERP_NN`` takes ``in[floor(o * scale)]``.
+            Or ``"pillow"``: the same with the weights of Pillow's ``Image.resize``, of 22 bits for uint8 instead of 15; always with ``antialias``.
         dtype: type of the result: that of the input (default) or float32.
         save_attrs: also return the input's spatial extents, int32.
         image_type, minibatch_size, temp_buffer_hint: ignored.
@@ -321,7 +322,7 @@ def random_resized_crop(
     words: Any = rng
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    arguments = [windows(images._shapes, words), *filters, bool(antialias), _is_torch("random_resized_crop", rule), 3 << first]
+    arguments = [windows(images._shapes, words), *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
     return launch(out, arguments, any_shape=True, drawn=windows)
 
 
@@ -333,7 +334,7 @@ def _resized(
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
-    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, torch_rule=_is_torch(op, rule))
+    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
     # Numbers follow from the arguments and from the extents that all samples share.
     dense = isinstance(launch.out, Batch) and launch.out._shapes is None
@@ -341,10 +342,13 @@ def _resized(
     return launch
 
 
-def _is_torch(op: str, rule: str) -> bool:
-    if rule not in ("dali", "torch"):
-        raise ValueError(f"{op}: rule must be dali or torch, got {rule!r}")
-    return rule == "torch"
+_RULES = ("dali", "torch", "pillow")  # numbered as in csrc/ndd/resample/resample.h
+
+
+def _rule(op: str, rule: str) -> int:
+    if rule not in _RULES:
+        raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    return _RULES.index(rule)
 
 
 def _resampled(
@@ -356,14 +360,14 @@ def _resampled(
     antialias: bool,
     dtype: Any,
     kept: Any = (),
-    torch_rule: bool = False,
+    rule: int = 0,
 ) -> Launch:
     """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes."""
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
     find = _changed if torch.compiler.is_compiling() else _cached_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
-    return launch(out, [roi, *_filters(op, *filters), bool(antialias), torch_rule, bits])
+    return launch(out, [roi, *_filters(op, *filters), bool(antialias), rule, bits])
 
 
 def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers for the random transforms: one for each sample, from torch_ndd's generators."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from .._core.rng import compiled_draw
@@ -64,6 +66,16 @@ class Draws:
         """Return numbers of the standard normal distribution, float64 (N, *more)."""
         pairs = self.unit(2, *more)
         return torch.sqrt(-2.0 * torch.log1p(-pairs[:, 0])) * torch.cos(2.0 * torch.pi * pairs[:, 1])
+
+    def sides(self, area: torch.Tensor, ratio: Sequence[float]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ``round(sqrt(area * a))`` and ``round(sqrt(area / a))`` of areas (N, K), for aspect ratios whose logarithms are uniform."""
+        exponents = math.log(ratio[0]) + self.unit(area.shape[1]) * (math.log(ratio[1]) - math.log(ratio[0]))
+        if torch.compiler.is_compiling():
+            aspect = torch.exp(exponents)
+            return torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+        # torch has more than 100 exponentials or roots computed by its own threads, and waits for them up to 5 ms while all cores decode.
+        values, aspects = area.numpy(), np.exp(exponents.numpy())
+        return torch.from_numpy(np.rint(np.sqrt(values * aspects))), torch.from_numpy(np.rint(np.sqrt(values / aspects)))
 
     def gamma(self, shape: float, *more: int) -> torch.Tensor:
         """Return numbers of the gamma distribution, float64 (N, *more), by Marsaglia's and Tsang's rejection."""

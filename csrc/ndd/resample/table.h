@@ -21,13 +21,16 @@ inline const float* tabulated_knots(Filter filter) {
   return tables.knots[static_cast<int>(filter)];
 }
 
+constexpr int32_t kFineBits = 11;
+
 struct AxisTable {
   Axis axis{};
   int64_t stride = 0;  // weights per output element
   int32_t most = 0;    // largest count
   std::vector<int32_t> start, count;
   std::vector<float> weight;
-  std::vector<int16_t> weight16;  // of torch's rule: weight * 2^precision, rounded; behind the last of an element zeros
+  // Not of DALI's rule: weight * 2^precision, rounded; behind the last of an element zeros. Of Pillow's rule it is weight16 * 2^kFineBits + fine16.
+  std::vector<int16_t> weight16, fine16;
   int32_t precision = 0;
   std::vector<uint32_t> weight14;  // weight * 2^14 rounded, as int16 in both halves; an element's weights sum to exactly 2^14
 
@@ -37,7 +40,7 @@ struct AxisTable {
   void build(const Axis& a) {
     axis = a;
     most = 0;
-    if (a.torch) return build_by_torch_rule();
+    if (a.rule != Rule::dali) return build_by_torch_rule();
     stride = std::min<int64_t>(a.taps, std::max<int64_t>(a.in, 1));
     start.resize(a.out);
     count.resize(a.out);
@@ -48,7 +51,9 @@ struct AxisTable {
     for (int64_t i = 0; i < a.out; ++i) build_element(i, knots);
   }
 
-  void build_by_torch_rule();  // torch_rule.cpp
+  void build_by_torch_rule();  // and Pillow's: torch_rule.cpp
+  bool fine() const { return !fine16.empty(); }
+  int32_t whole_weight(int64_t k) const { return fine() ? weight16[k] * (1 << kFineBits) + fine16[k] : weight16[k]; }
 
   void build_element(int64_t i, const float* knots) {
     float base = 0, *w = weight.data() + i * stride;
@@ -96,7 +101,7 @@ struct AxisTable {
 
 inline bool same_axis(const Axis& a, const Axis& b) {
   return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.torch == b.torch && a.antialias == b.antialias;
+         a.rule == b.rule && a.antialias == b.antialias;
 }
 
 // The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.

@@ -48,7 +48,7 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, std::vector<double>& me
     const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in);
     double sum = 0.0;
     for (int64_t k = made.start; k < end; ++k) {
-      made.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) / stretch));
+      made.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
       sum += made.weight.back();
     }
     for (double& weight : made.weight) weight = sum != 0.0 ? weight / sum : weight;
@@ -90,18 +90,23 @@ void AxisTable::build_by_torch_rule() {
     all.insert(all.end(), made.weight.begin(), made.weight.end());
   }
   stride = (most + 7) / 8 * 8;
-  // As many bits as 16-bit numbers hold.
-  for (precision = 0; precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
+  // As many bits as 16-bit numbers hold, or Pillow's.
+  const bool pillow = axis.rule == Rule::pillow;
+  precision = pillow ? 22 : 0;
+  for (; !pillow && precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
     ++precision;
   weight.assign(axis.out * stride, 0.0f);
   weight16.assign(axis.out * stride, 0);
+  fine16.assign(pillow ? axis.out * stride : 0, 0);
   weight14.clear();
   const double* next = all.data();
   for (int64_t i = 0; i < axis.out; ++i) {
     for (int32_t k = 0; k < count[i]; ++k) {
       const double w = *next++;
       weight[i * stride + k] = static_cast<float>(w);
-      weight16[i * stride + k] = static_cast<int16_t>(w * static_cast<double>(1 << precision) + (w < 0.0 ? -0.5 : 0.5));
+      const auto whole = static_cast<int32_t>(w * static_cast<double>(1 << precision) + (w < 0.0 ? -0.5 : 0.5));
+      weight16[i * stride + k] = static_cast<int16_t>(pillow ? whole >> kFineBits : whole);
+      if (pillow) fine16[i * stride + k] = static_cast<int16_t>(whole & ((1 << kFineBits) - 1));
     }
   }
 }

@@ -21,7 +21,7 @@ struct Pass {
   void* out;
   const int32_t *start, *count;
   const float* weight;
-  const int16_t* weight16;
+  const int32_t* whole_weight;
   int64_t lines, group, group_in, in_extent, out_extent, inner, stride;
   int32_t precision;
   bool copies;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int6
       } else if (in == DType::uint8 && out == DType::uint8) {
         const auto* const from = static_cast<const uint8_t*>(pass.in) + first;
         int32_t sum = pass.precision > 0 ? 1 << (pass.precision - 1) : 0;
-        for (int32_t k = 0; k < taps; ++k) sum += pass.weight16[x * pass.stride + k] * from[k * pass.inner];
+        for (int32_t k = 0; k < taps; ++k) sum += pass.whole_weight[x * pass.stride + k] * from[k * pass.inner];
         static_cast<uint8_t*>(pass.out)[e] = rounded_level(sum, pass.precision);
       } else {
         float sum = 0.0f;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int6
 struct Tables {
   std::vector<int32_t> numbers;
   std::vector<float> weights;
-  std::vector<int16_t> weights16;
+  std::vector<int32_t> whole_weights;
 };
 
 bool changes(const AxisTable& table) {
@@ -138,7 +138,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       for (int64_t i = 0; i < t.axis.out; ++i) tables.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
       tables.numbers.insert(tables.numbers.end(), t.count.begin(), t.count.end());
       tables.weights.insert(tables.weights.end(), t.weight.begin(), t.weight.end());
-      tables.weights16.insert(tables.weights16.end(), t.weight16.begin(), t.weight16.end());
+      for (size_t k = 0; k < t.weight16.size(); ++k) tables.whole_weights.push_back(t.whole_weight(static_cast<int64_t>(k)));
       p.from = from;
       p.to = -1;
       if (a != last) {
@@ -152,7 +152,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
   }
   const CudaTable<int32_t> numbers(tables.numbers);
   const CudaTable<float> weights(tables.weights);
-  const CudaTable<int16_t> weights16(tables.weights16);
+  const CudaTable<int32_t> whole_weights(tables.whole_weights);
   const CudaBuffer buffer(memory);
   char* const mixed = static_cast<char*>(buffer.data());
   for (auto& round : rounds) {
@@ -166,7 +166,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
           p.pass.start = numbers.data() + p.numbers;
           p.pass.count = p.pass.start + p.pass.out_extent;
           p.pass.weight = weights.data() + p.weights;
-          p.pass.weight16 = weights16.data() + p.weights;
+          p.pass.whole_weight = whole_weights.data() + p.weights;
           if (p.from >= 0) p.pass.in = mixed + p.from;
           if (p.to >= 0) p.pass.out = mixed + p.to;
           most = std::max(most, p.pass.lines * p.pass.out_extent * p.pass.inner);

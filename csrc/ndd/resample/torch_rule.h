@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling by torch's rule on a GPU: the tables of the axes come from the host, so that results are those of the CPU.
+// Resampling by torch's rule or Pillow's on a GPU: the tables of the axes come from the host, so that results are those of the CPU.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -24,16 +24,29 @@ struct Rows {
 };
 
 void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, int64_t r) {
-  const int16_t* w = h.weight16.data() + x * h.stride;
+  const int64_t at = x * h.stride;
   const uint8_t* from = p.in + r * p.in_row + h.start[x] * channels;
   for (int64_t c = 0; c < channels; ++c) {
     int32_t sum = h.precision > 0 ? 1 << (h.precision - 1) : 0;
-    for (int32_t k = 0; k < h.count[x]; ++k) sum += w[k] * from[k * channels + c];
+    for (int32_t k = 0; k < h.count[x]; ++k) sum += h.whole_weight(at + k) * from[k * channels + c];
     p.out[r * p.out_row + x * channels + c] = rounded_level(sum, h.precision);
   }
 }
 
 #if defined(__x86_64__)
+
+// Sums of pairs of products. Pillow's weights have a second part, of kFineBits.
+template <bool fine>
+__attribute__((target("avx2"))) NDD_ALWAYS_INLINE inline __m256i pair_products(__m256i values, __m256i weights, __m256i rest) {
+  const __m256i sums = _mm256_madd_epi16(values, weights);
+  return fine ? _mm256_add_epi32(_mm256_slli_epi32(sums, kFineBits), _mm256_madd_epi16(values, rest)) : sums;
+}
+
+__attribute__((target("avx2"))) NDD_ALWAYS_INLINE inline __m256i pair_of(const int16_t* weights) {
+  int32_t pair;
+  std::memcpy(&pair, weights, 4);
+  return _mm256_set1_epi32(pair);
+}
 
 // Two rows side by side.
 __attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, const uint8_t* lower) {
@@ -43,7 +56,7 @@ __attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, c
 
 // Four neighbours of three or four channels a step, of four rows, which share the weights: pairs of bytes become pairs of 16-bit numbers. A pixel of three
 // bytes is stored as four, of which the last one is overwritten by the next pixel.
-template <int C>
+template <int C, bool fine>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
   constexpr char x = -1;
   alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x},
@@ -62,8 +75,8 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
     const int64_t r = std::min(next, p.rows - 4);  // the last ones once more
     const uint8_t* const from = p.in + r * in_row;
     uint8_t* to = p.out + r * out_row;
-    const int16_t* weights = h.weight16.data();
-    for (int64_t x = 0; x < width; ++x, to += C, weights += stride) {
+    for (int64_t x = 0; x < width; ++x, to += C) {
+      const int16_t *weights = h.weight16.data() + x * stride, *rest = fine ? h.fine16.data() + x * stride : weights;
       const int32_t steps = (counts[x] + 3) / 4;
       const uint8_t* at = from + int64_t{starts[x]} * C;
       if (at + 3 * in_row + (steps - 1) * 4 * C + 16 > end) {
@@ -72,14 +85,13 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
       }
       __m256i upper = half, lower = half;
       for (int32_t s = 0; s < steps; ++s, at += 4 * C) {
-        int32_t pairs[2];
-        std::memcpy(pairs, weights + 4 * s, 8);
-        const __m256i a = _mm256_set1_epi32(pairs[0]), b = _mm256_set1_epi32(pairs[1]);
+        const __m256i a = pair_of(weights + 4 * s), b = pair_of(weights + 4 * s + 2);
+        const __m256i c = fine ? pair_of(rest + 4 * s) : a, d = fine ? pair_of(rest + 4 * s + 2) : b;
         const __m256i over = load_rows(at, at + in_row), under = load_rows(at + 2 * in_row, at + 3 * in_row);
-        upper = _mm256_add_epi32(
-            upper, _mm256_add_epi32(_mm256_madd_epi16(_mm256_shuffle_epi8(over, first), a), _mm256_madd_epi16(_mm256_shuffle_epi8(over, second), b)));
-        lower = _mm256_add_epi32(lower, _mm256_add_epi32(_mm256_madd_epi16(_mm256_shuffle_epi8(under, first), a),
-                                                         _mm256_madd_epi16(_mm256_shuffle_epi8(under, second), b)));
+        upper = _mm256_add_epi32(upper, _mm256_add_epi32(pair_products<fine>(_mm256_shuffle_epi8(over, first), a, c),
+                                                         pair_products<fine>(_mm256_shuffle_epi8(over, second), b, d)));
+        lower = _mm256_add_epi32(lower, _mm256_add_epi32(pair_products<fine>(_mm256_shuffle_epi8(under, first), a, c),
+                                                         pair_products<fine>(_mm256_shuffle_epi8(under, second), b, d)));
       }
       const __m256i words = _mm256_packs_epi32(_mm256_sra_epi32(upper, shift), _mm256_sra_epi32(lower, shift));
       const __m256i packed = _mm256_packus_epi16(words, words);
@@ -101,7 +113,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
 struct PixelGroups {
   struct Group {
     alignas(16) int8_t order[4][16];
-    alignas(16) int16_t weights[4][8];
+    alignas(16) int16_t weights[4][8], rest[4][8];
     int32_t start;
   };
   Axis axis{};
@@ -133,6 +145,7 @@ struct PixelGroups {
         group.order[k / 8][k % 8 * 2] = static_cast<int8_t>(used ? h.start[x] - low + tap : -1);
         group.order[k / 8][k % 8 * 2 + 1] = -1;
         group.weights[k / 8][k % 8] = used ? h.weight16[x * h.stride + tap] : int16_t{0};
+        group.rest[k / 8][k % 8] = used && h.fine() ? h.fine16[x * h.stride + tap] : int16_t{0};
       }
     }
   }
@@ -146,14 +159,16 @@ const PixelGroups& pixel_groups(const AxisTable& h) {
 }
 
 // Sums of pairs of neighbours, in both halves.
+template <bool fine>
 __attribute__((target("avx2"))) inline __m256i pair_sums(__m256i bytes, const PixelGroups::Group& group, int k) {
   const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.order[k])));
-  return _mm256_madd_epi16(_mm256_shuffle_epi8(bytes, order),
-                           _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.weights[k]))));
+  const __m256i weights = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.weights[k])));
+  const __m256i rest = fine ? _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.rest[k]))) : weights;
+  return pair_products<fine>(_mm256_shuffle_epi8(bytes, order), weights, rest);
 }
 
 // Four pixels of two rows a step; returns how many pixels of each row are done.
-template <int taps>
+template <int taps, bool fine>
 __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, const AxisTable& h, const uint8_t* upper, const uint8_t* lower,
                                                      uint8_t* to_upper, uint8_t* to_lower, const uint8_t* end) {
   const __m128i shift = _mm_cvtsi32_si128(h.precision);
@@ -164,8 +179,8 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
     const PixelGroups::Group& group = table.groups[g];
     if (lower + group.start + 16 > end) break;
     const __m256i bytes = load_rows(upper + group.start, lower + group.start);
-    __m256i sums = _mm256_hadd_epi32(pair_sums(bytes, group, 0), pair_sums(bytes, group, 1));
-    if (taps == 8) sums = _mm256_hadd_epi32(sums, _mm256_hadd_epi32(pair_sums(bytes, group, 2), pair_sums(bytes, group, 3)));
+    __m256i sums = _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 0), pair_sums<fine>(bytes, group, 1));
+    if (taps == 8) sums = _mm256_hadd_epi32(sums, _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 2), pair_sums<fine>(bytes, group, 3)));
     const __m256i levels = _mm256_sra_epi32(_mm256_add_epi32(sums, half), shift), words = _mm256_packs_epi32(levels, levels);
     const __m256i packed = _mm256_packus_epi16(words, words);
     const int32_t above = _mm_cvtsi128_si32(_mm256_castsi256_si128(packed)), below = _mm_cvtsi128_si32(_mm256_extracti128_si256(packed, 1));
@@ -176,12 +191,13 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
 }
 
 // Eight neighbours of one channel a step, of four rows.
+template <bool fine>
 __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h) {
   const PixelGroups& table = pixel_groups(h);
   if (table.taps > 0) {
     for (int64_t r = 0; r < p.rows; r += 2) {
       const int64_t other = std::min(r + 1, p.rows - 1);
-      const auto rows = table.taps == 4 ? grouped_rows<4> : grouped_rows<8>;
+      const auto rows = table.taps == 4 ? grouped_rows<4, fine> : grouped_rows<8, fine>;
       const int64_t done = rows(table, h, p.in + r * p.in_row, p.in + other * p.in_row, p.out + r * p.out_row, p.out + other * p.out_row, p.end);
       for (int64_t x = done; x < h.axis.out; ++x) {
         one_pixel(p, h, 1, x, r);
@@ -203,13 +219,17 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
         for (int64_t k = 0; k < count; ++k) one_pixel(p, h, 1, x, r + k);
         continue;
       }
-      const int16_t* weights = h.weight16.data() + x * h.stride;
+      const int16_t *weights = h.weight16.data() + x * h.stride, *rest = fine ? h.fine16.data() + x * h.stride : weights;
       __m128i sum[4] = {};
       for (int32_t s = 0; s < steps; ++s) {
         const __m128i w = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights + 8 * s));
-        for (int k = 0; k < 4; ++k)
-          sum[k] =
-              _mm_add_epi32(sum[k], _mm_madd_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from[k] + at + 8 * s))), w));
+        const __m128i more = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rest + 8 * s));
+        for (int k = 0; k < 4; ++k) {
+          const __m128i values = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from[k] + at + 8 * s)));
+          __m128i products = _mm_madd_epi16(values, w);
+          if (fine) products = _mm_add_epi32(_mm_slli_epi32(products, kFineBits), _mm_madd_epi16(values, more));
+          sum[k] = _mm_add_epi32(sum[k], products);
+        }
       }
       const __m128i all = _mm_hadd_epi32(_mm_hadd_epi32(sum[0], sum[1]), _mm_hadd_epi32(sum[2], sum[3]));
       const __m128i level = _mm_sra_epi32(_mm_add_epi32(all, half), shift), words = _mm_packs_epi32(level, level);
@@ -220,8 +240,9 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
 }
 
 // Rows mixed, 32 bytes at a time, two rows a step.
-__attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t in_row, const int16_t* w, int32_t count, int32_t precision,
-                                                      int64_t n, uint8_t* out) {
+template <bool fine>
+__attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t in_row, const int16_t* w, const int16_t* fine_w, int32_t count,
+                                                      int32_t precision, int64_t n, uint8_t* out) {
   const __m128i shift = _mm_cvtsi32_si128(precision);
   const __m256i half = _mm256_set1_epi32(precision > 0 ? 1 << (precision - 1) : 0), zero = _mm256_setzero_si256();
   int64_t i = 0;
@@ -230,13 +251,12 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
     for (int32_t k = 0; k < count; k += 2) {
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + k * in_row + i));
       const __m256i b = k + 1 < count ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + (k + 1) * in_row + i)) : zero;
-      int32_t pair;
-      std::memcpy(&pair, w + k, 4);  // a weight behind the last one is 0
-      const __m256i weights = _mm256_set1_epi32(pair), low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
-      sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(_mm256_unpacklo_epi8(low, zero), weights));
-      sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(_mm256_unpackhi_epi8(low, zero), weights));
-      sum[2] = _mm256_add_epi32(sum[2], _mm256_madd_epi16(_mm256_unpacklo_epi8(high, zero), weights));
-      sum[3] = _mm256_add_epi32(sum[3], _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), weights));
+      const __m256i weights = pair_of(w + k), rest = fine ? pair_of(fine_w + k) : weights;  // a weight behind the last one is 0
+      const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
+      sum[0] = _mm256_add_epi32(sum[0], pair_products<fine>(_mm256_unpacklo_epi8(low, zero), weights, rest));
+      sum[1] = _mm256_add_epi32(sum[1], pair_products<fine>(_mm256_unpackhi_epi8(low, zero), weights, rest));
+      sum[2] = _mm256_add_epi32(sum[2], pair_products<fine>(_mm256_unpacklo_epi8(high, zero), weights, rest));
+      sum[3] = _mm256_add_epi32(sum[3], pair_products<fine>(_mm256_unpackhi_epi8(high, zero), weights, rest));
     }
     for (__m256i& s : sum) s = _mm256_sra_epi32(s, shift);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
@@ -250,9 +270,9 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
 void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 #if defined(__x86_64__)
   if (cpu_isa() != Isa::base) {
-    if (channels == 1) return gray_rows(p, h);
-    if (channels == 3 && p.rows >= 4) return color_rows<3>(p, h);
-    if (channels == 4 && p.rows >= 4) return color_rows<4>(p, h);
+    if (channels == 1) return h.fine() ? gray_rows<true>(p, h) : gray_rows<false>(p, h);
+    if (channels == 3 && p.rows >= 4) return h.fine() ? color_rows<3, true>(p, h) : color_rows<3, false>(p, h);
+    if (channels == 4 && p.rows >= 4) return h.fine() ? color_rows<4, true>(p, h) : color_rows<4, false>(p, h);
   }
 #endif
   for (int64_t r = 0; r < p.rows; ++r)
@@ -262,15 +282,19 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 // Row `first` of the source is at `in`.
 void along_height(const uint8_t* in, int64_t first, int64_t row, const AxisTable& v, uint8_t* out) {
   for (int64_t y = 0; y < v.axis.out; ++y, out += row) {
-    const int16_t* w = v.weight16.data() + y * v.stride;
+    const int64_t at = y * v.stride;
     const uint8_t* from = in + (v.start[y] - first) * row;
     int64_t i = 0;
 #if defined(__x86_64__)
-    if (cpu_isa() != Isa::base) i = mix_rows_wide(from, row, w, v.count[y], v.precision, row, out);
+    const int16_t* const w = v.weight16.data() + at;
+    if (cpu_isa() != Isa::base) {
+      i = v.fine() ? mix_rows_wide<true>(from, row, w, v.fine16.data() + at, v.count[y], v.precision, row, out)
+                   : mix_rows_wide<false>(from, row, w, nullptr, v.count[y], v.precision, row, out);
+    }
 #endif
     for (; i < row; ++i) {
       int32_t sum = v.precision > 0 ? 1 << (v.precision - 1) : 0;
-      for (int32_t k = 0; k < v.count[y]; ++k) sum += w[k] * from[k * row + i];
+      for (int32_t k = 0; k < v.count[y]; ++k) sum += v.whole_weight(at + k) * from[k * row + i];
       out[i] = rounded_level(sum, v.precision);
     }
   }

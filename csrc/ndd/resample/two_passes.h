@@ -9,13 +9,13 @@
 
 namespace ndd {
 
-// The byte that a sum of products with 16-bit weights, and half a level, stands for.
+// The byte that a sum of products with whole weights, and half a level, stands for.
 NDD_HD uint8_t rounded_level(int32_t sum, int32_t precision) {
   const int32_t level = sum >> precision;
   return static_cast<uint8_t>(level < 0 ? 0 : level > 255 ? 255 : level);
 }
 
-// Two-dimensional samples, whose tables are of torch's rule.
+// Two-dimensional samples, whose tables are of torch's rule or Pillow's.
 void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const AxisTable& h);
 
 }  // namespace ndd

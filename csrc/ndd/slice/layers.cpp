@@ -20,7 +20,7 @@ void run_layers_cpu(const Layers& stack, DType in, DType out) {
     Slice slice;
     slice.ndim = stack.ndim;
     slice.placed = true;
-    slice.overwrites = k >= first;
+    slice.cached = k >= first;
     slice.in = layer.in ? layer.in : fills.data();
     slice.origin = layer.in ? layer.origin : 0;
     slice.copies = !layer.in || in == out;

@@ -351,7 +351,7 @@ void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType 
   Outside(slice, channels, out).fill();
   const Box box = inner_box(slice, !slice.copies, item_bytes(in), item_bytes(out));
   if (box.empty) return;
-  if (slice.copies) copy_box(box, item_bytes(in), slice.overwrites);
+  if (slice.copies) copy_box(box, item_bytes(in), slice.cached);
   else if (splits_pixels(box, in)) split_box(box, channels, out);
   else convert_box(box, channels, in, out);
 }

@@ -39,7 +39,7 @@ struct Slice {
   int ndim = 0;
   int channel = -1;               // the axis of channels, -1 when all elements are treated alike
   bool placed = false;            // the output is a part of something larger
-  bool overwrites = false;        // of which this part has just been written: it is in the caches
+  bool cached = false;            // the output has just been written, or all of the call's fits into the last-level cache: it stays there
   bool copies = true;             // elements are not changed, only moved: no arithmetic, equal types
   int64_t channels = 0;           // the first of its Channels in SliceBatch::channels: one for each channel, or one for all when channel is -1
   int64_t origin = 0;             // where position 0 of the output comes from; may lie outside the input
@@ -134,6 +134,9 @@ void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType 
 // csrc/ndd/slice/slice.cu
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out);
 
+// Of a result: 16 VGA images, which are more, are flipped vertically in 0.4 instead of 1.0 ms where they are written past the caches.
+constexpr double kCachedBytes = 12 << 20;
+
 // The slices of every sample: make(i, batch) appends those of sample i, and those of different samples do not overlap. Where `copies` the elements
 // are only moved.
 template <class Make>
@@ -149,12 +152,15 @@ static void run_slices(const std::string& op, int64_t samples, const Samples& in
   // Rows of uint8 move at 40 GB/s from the second-level cache; deinterleaving with normalisation gives 15 GB/s of floats.
   const double each = copies ? 0.025 * static_cast<double>(out.item_bytes()) : 0.3;
   const double cost = samples > 0 ? each * out.mean_volume() * static_cast<double>(out.size()) / static_cast<double>(samples) : 0;
+  // A crop of 16 images of 256x320x3 floats to 224 takes 0.2 instead of 0.36 ms where the result stays in the caches.
+  const bool cached = out.mean_volume() * static_cast<double>(out.size() * out.item_bytes()) < kCachedBytes;
   launch_cpu(op, samples, cost, {}, [=](int64_t i) {
     static thread_local SliceBatch batch;
     batch.clear();
     make(i, batch);
     for (Slice& slice : batch.slices) {
       slice.set_out_strides();
+      slice.cached = slice.cached || cached;
       run_slice_cpu(slice, batch.channels.data() + slice.channels, in.dtype(), out.dtype());
     }
   });

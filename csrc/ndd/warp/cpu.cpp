@@ -262,8 +262,10 @@ class RowSampler {
     if (src_.channels * in_bytes_ == 4 && gathers_pixels()) return gather_pixels(plane_->data, positions_.pixel, n, fill, out);
     switch (src_.channels * in_bytes_) {
       case 1: return copy_row<1>(n, fill, out);
+      case 2: return copy_row<2>(n, fill, out);
       case 3: return copy_row<3>(n, fill, out);
       case 4: return copy_row<4>(n, fill, out);
+      case 8: return copy_row<8>(n, fill, out);
       case 12: return copy_row<12>(n, fill, out);
       default: return copy_row<0>(n, fill, out);
     }
@@ -312,6 +314,18 @@ class RowSampler {
       }
       if (pixel == kBorder || offset >= safe) {
         border_pixel<T>(linear_taps(src_, coords.point(j)), out);
+        continue;
+      }
+      if (channels == 1) {  // four at a time would convert three in vain: a rotation of int64 took three times as long
+        float v[1 << D];
+#pragma GCC unroll 8
+        for (int t = 0; t < 1 << D; ++t) v[t] = static_cast<float>(data[offset + reach[t]]);
+#pragma GCC unroll 3
+        for (int d = 0; d < D; ++d) {
+#pragma GCC unroll 4
+          for (int t = 0; t < 1 << (D - 1 - d); ++t) v[t] = v[2 * t] + (v[2 * t + 1] - v[2 * t]) * positions.right[d][j];
+        }
+        *out = v[0];
         continue;
       }
       for (int64_t c = 0; c < channels; c += 4) {

@@ -36,7 +36,7 @@ bool is_kept(const Axis& a) {
 
 bool same_axis(const Axis& a, const Axis& b) {
   return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.torch == b.torch && a.antialias == b.antialias;
+         a.rule == b.rule && a.antialias == b.antialias;
 }
 
 dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
@@ -241,9 +241,9 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
 
 template <const char* op>
 void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
-                 bool antialias, bool torch, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+                 bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, torch, axes);
+  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, rule, axes);
   std::vector<Job> jobs;
   jobs.reserve(in.size());
   bool nearest = in.dtype() == out.dtype();
@@ -255,7 +255,7 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
     jobs.push_back(job);
   }
   if (jobs.empty()) return;
-  if (args.torch) {
+  if (args.rule != Rule::dali) {
     std::vector<ResampleJob> made;
     for (const Job& job : jobs)
       made.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});

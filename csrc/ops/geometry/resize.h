@@ -19,10 +19,11 @@ inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_m
 // whole sample is the source. `axes` has a bit for each resampled dimension.
 class ResizeArgs {
  public:
-  bool antialias, torch;
+  bool antialias;
+  Rule rule;
 
-  ResizeArgs(const char* op, const MaybeTensor& roi_rows, const Tensor& min, const Tensor& mag, bool antialias_, bool torch_, int64_t axes)
-      : antialias(antialias_), torch(torch_), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
+  ResizeArgs(const char* op, const MaybeTensor& roi_rows, const Tensor& min, const Tensor& mag, bool antialias_, int64_t rule_, int64_t axes)
+      : antialias(antialias_), rule(static_cast<Rule>(rule_)), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
     if (roi_rows) roi_ = std::make_shared<Args<float>>(*roi_rows);
   }
 
@@ -49,7 +50,7 @@ class ResizeArgs {
         const int64_t n = checked(sample, in[d]);
         if (n == 0 && out[d] > 0) fail(op_, ": sample ", sample, " has no pixels");
         const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
-        if (torch) check_region(sample, n, lo, hi);
+        if (rule != Rule::dali) check_region(sample, n, lo, hi);
         job.axes[a++] = make_axis(n, checked(sample, out[d]), lo, hi, reduce, enlarge, antialias);
         ++r;
       } else if (r == 0) {
@@ -61,9 +62,9 @@ class ResizeArgs {
       }
     }
     for (Axis& axis : job.axes) {
-      axis.torch = torch;
-      axis.antialias = torch && antialias;
-      if (torch && axis.filter == Filter::gaussian) fail(op_, ": torch has no Gaussian interpolation");
+      axis.rule = rule;
+      axis.antialias = rule == Rule::pillow || (rule == Rule::torch && antialias);
+      if (rule != Rule::dali && axis.filter == Filter::gaussian) fail(op_, ": torch and Pillow have no Gaussian interpolation");
     }
   }
 
@@ -79,11 +80,12 @@ class ResizeArgs {
     return n;
   }
 
-  // By torch's rule a region is cut out first.
+  // By torch's rule and Pillow's a region is cut out first.
   void check_region(int64_t sample, int64_t n, float lo, float hi) const {
     const float begin = fminf(lo, hi), end = fmaxf(lo, hi);
     if (!(roundf(begin) >= 0.0f && roundf(end) <= static_cast<float>(n) && roundf(end) - roundf(begin) >= 1.0f))
-      fail(op_, ": sample ", sample, ": by torch's rule the source region must be whole pixels of the image, got ", lo, " to ", hi, " of ", n);
+      fail(op_, ": sample ", sample, ": by the rule of torch and Pillow the source region must be whole pixels of the image, got ", lo, " to ", hi,
+           " of ", n);
   }
 
   Filter filter(int64_t f) const {

@@ -50,10 +50,8 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
             raise ValueError(f"RandomErasing: value should have a single number or {channels} (number of inpt channels), got {len(self.value)}")
         rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
         tries = 10
-        area = rows * columns * (self.scale[0] + draws.unit(tries).T * (self.scale[1] - self.scale[0]))
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        aspect = torch.exp(low + draws.unit(tries).T * (high - low))
-        h, w = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+        area = (rows * columns)[:, None] * (self.scale[0] + draws.unit(tries) * (self.scale[1] - self.scale[0]))
+        h, w = (one.T for one in draws.sides(area, self.ratio))
         fits = (h < rows) & (w < columns)
         first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)
         h, w = h.gather(0, first)[0], w.gather(0, first)[0]

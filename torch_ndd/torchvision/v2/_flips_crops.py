@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms that flip, cut, pad and resize."""
 
-import math
 import warnings
 from typing import Any, cast
 
@@ -9,12 +8,14 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
+from ..._core.batch import Batch
 from .._draws import Column, Draws, to_int
 from .._numbers import first_failure, holds
-from .._sample import check_type, has_any
+from .._sample import check_type, has_any, kind_of
 from . import functional as F
 from ._transform import Batched, RandomApplied, applied_to_some, draws_for, query_size
 from .functional._flip import flip_some
+from .functional._resize import resized_by_pillow, resized_crop_by_pillow
 
 
 class RandomHorizontalFlip(RandomApplied, reference.RandomHorizontalFlip):
@@ -45,11 +46,22 @@ def flipped_where(transform: RandomApplied, acts: torch.Tensor, leaves: list[Any
     return [flip_some(one, acts, axis) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
 
 
-class Resize(Batched, reference.Resize):
+class Resizing(Batched):
+    """A transform that resizes, in :func:`from_torchvision` by Pillow's rule where torchvision has Pillow's images."""
+
+    by_pillow = False
+
+    def _pillow_has(self, inpt: Any) -> bool:
+        return self.by_pillow and isinstance(inpt, Batch) and kind_of(inpt) in (torch.Tensor, single.Image)
+
+
+class Resize(Resizing, reference.Resize):
     """Resize to ``size``: see :func:`functional.resize`."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Resize a leaf."""
+        if self._pillow_has(inpt):
+            return resized_by_pillow(inpt, self.size, self.interpolation, self.max_size)
         return self._call_kernel(F.resize, inpt, self.size, interpolation=self.interpolation, max_size=self.max_size, antialias=self.antialias)
 
 
@@ -61,7 +73,7 @@ class CenterCrop(Batched, reference.CenterCrop):
         return self._call_kernel(F.center_crop, inpt, output_size=self.size)
 
 
-class RandomResizedCrop(Batched, reference.RandomResizedCrop):
+class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
     """Cut a window of random area and aspect ratio out, and resize it to ``size``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -73,6 +85,8 @@ class RandomResizedCrop(Batched, reference.RandomResizedCrop):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop and resize a leaf."""
+        if self._pillow_has(inpt):
+            return resized_crop_by_pillow(inpt, params, self.size, self.interpolation)
         return self._call_kernel(F.resized_crop, inpt, **params, size=self.size, interpolation=self.interpolation, antialias=self.antialias)
 
 
@@ -82,10 +96,8 @@ def random_window(
     """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
     rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
     tries = 10
-    area = rows * columns * (scale[0] + draws.unit(tries).T * (scale[1] - scale[0]))
-    low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = torch.exp(low + draws.unit(tries).T * (high - low))
-    w, h = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+    area = (rows * columns)[:, None] * (scale[0] + draws.unit(tries) * (scale[1] - scale[0]))
+    w, h = (one.T for one in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
     first = fits.to(torch.int8).argmax(0, keepdim=True)
     found = fits.any(0)
@@ -230,7 +242,7 @@ def _at_least_zero(column: Column) -> Any:
     return column.clamp(min=0) if isinstance(column, torch.Tensor) else max(column, 0)
 
 
-class _Resized(Batched):
+class _Resized(Resizing):
     """A transform that draws a size."""
 
     interpolation: Any
@@ -238,6 +250,8 @@ class _Resized(Batched):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Resize a leaf."""
+        if self._pillow_has(inpt):
+            return resized_by_pillow(inpt, params["size"], self.interpolation)
         return self._call_kernel(F.resize, inpt, size=params["size"], interpolation=self.interpolation, antialias=self.antialias)
 
 

@@ -2,6 +2,7 @@
 """Steps of a translated transform that do the work of several: they decode only the crop, and flip, convert and normalize in one pass."""
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +19,8 @@ from ...ops.crop import crop_mirror_normalize
 from ...ops.shape import transpose
 from .._draws import Draws
 from .._sample import check_type, flatten, kind_of, unflatten
-from . import functional
 from ._zoomed_crop import without_canvases
+from .functional._resize import resized_by_pillow
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
 _UPRIGHT = (single.BoundingBoxFormat.XYXY, single.BoundingBoxFormat.XYWH, single.BoundingBoxFormat.CXCYWH)
@@ -29,6 +30,22 @@ _SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear",
 def is_encoded(leaf: Any) -> bool:
     """Return whether a leaf is a batch of encoded images."""
     return isinstance(leaf, Batch) and leaf.dtype == torch.uint8 and leaf.ndim == 1 and kind_of(leaf) is torch.Tensor
+
+
+def for_pillow(steps: Sequence[Any]) -> list[Any]:
+    """Return steps for files and HWC images, which are Pillow's in torchvision: they are resized by its rule until a step makes tensors of them."""
+    made: list[Any] = []
+    pillow = True
+    for step in steps:
+        pillow = not _named(step, "ToImage", "PILToTensor", "ToDtype", "ConvertImageDtype") and (pillow or _named(step, "ToPILImage"))
+        changed = {"by_pillow": True} if hasattr(step, "by_pillow") else {}
+        if isinstance(getattr(step, "transforms", None), list | tuple):
+            changed = {"transforms": for_pillow(step.transforms)}
+        if pillow and changed:
+            step = copy(step)
+            step.__dict__.update(changed)
+        made.append(step)
+    return made
 
 
 def planned(steps: Sequence[Any]) -> list[Any]:
@@ -232,4 +249,4 @@ class CropDecoder:
 
 
 def _resized(windows: Batch, crop: Any) -> Batch:
-    return functional.resize(windows, crop.size, interpolation=crop.interpolation, antialias=crop.antialias)
+    return resized_by_pillow(windows, crop.size, crop.interpolation)

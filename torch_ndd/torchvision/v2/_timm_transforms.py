@@ -15,6 +15,7 @@ from .._draws import Draws, rounded
 from .._sample import flatten, is_explicit_image, unflatten
 from . import functional
 from ._flips_crops import RandomResizedCrop
+from .functional._resize import resized_by_pillow
 
 _RANDOM = ("bilinear", "bicubic")
 
@@ -43,14 +44,14 @@ def extents(images: Batch) -> tuple[torch.Tensor, torch.Tensor]:
 def interpolated(images: Batch, size: Any, interpolation: str) -> Batch:
     """Resize, with an interpolation drawn for each sample if it is "random"."""
     if interpolation != "random":
-        return functional.resize(images, size, interpolation=interpolation)
+        return resized_by_pillow(images, size, interpolation)
     which = Draws(images.batch_size).integers(0, 2)
     made: list[Any] = [None] * images.batch_size
     for k, mode in enumerate(_RANDOM):
         indices = torch.nonzero(which == k)[:, 0]
         if len(indices):
             own = as_batch(size[indices]) if isinstance(size, torch.Tensor) else size
-            part = functional.resize(images.select(indices.tolist()), own, interpolation=mode)
+            part = resized_by_pillow(images.select(indices.tolist()), own, mode)
             for place, one in zip(indices.tolist(), part, strict=True):
                 made[place] = one
     return as_batch(made, layout=images.layout)
@@ -113,7 +114,7 @@ class ResizeKeepRatio(_OnImages):
         return interpolated(images, size, self.interpolation) if self.interpolation == "random" else self._resized(images, size)
 
     def _resized(self, images: Batch, size: torch.Tensor) -> Batch:
-        return functional.resize(images, as_batch(size), interpolation=self.interpolation)
+        return resized_by_pillow(images, as_batch(size), self.interpolation)
 
 
 class CenterCropOrPad(_OnImages):
@@ -205,9 +206,7 @@ class RandomErasing(_OnImages):
         tries = 10
         height, width = extents(images)
         area = (height * width / count)[:, None] * (self.min_area + draws.unit(tries) * (self.max_area - self.min_area))
-        low, high = math.log(self.min_aspect), math.log(self.max_aspect)
-        aspect = torch.exp(low + draws.unit(tries) * (high - low))
-        h, w = torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
+        h, w = draws.sides(area, (self.min_aspect, self.max_aspect))
         fits = (h < height[:, None]) & (w < width[:, None])
         first = fits.to(torch.int8).argmax(1, keepdim=True)
         acts = acts & fits.any(1)

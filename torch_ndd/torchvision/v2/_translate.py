@@ -14,7 +14,7 @@ from .._parameters import parameters_of
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
 from . import _classes as v2
 from ._per_sample import PerSample
-from ._plan import CropDecoder, decoded, is_encoded, planned
+from ._plan import CropDecoder, decoded, for_pillow, is_encoded, planned
 from ._timm_objects import of_timm
 
 _UNKNOWN = ("raise", "per_sample")
@@ -27,8 +27,11 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
     as torchvision's v2 takes them. Every sample draws its own random numbers, from torch_ndd's generators.
 
     Equal or within a level of 255 of torchvision on tensors (uint8), as far as :mod:`torch_ndd.torchvision.v2` is. torchvision on PIL images differs
-    from that by itself: bilinear warps at edges, grey and hue by some levels; resizing by a level. A ``RandomResizedCrop`` at the beginning decodes
-    only its window. ``RandomHorizontalFlip``, ``ToTensor`` or ``ToDtype(torch.float32, scale=True)``, and ``Normalize`` make one pass.
+    from that by itself: bilinear warps at edges, grey and hue by some levels. Files and HWC images are resized as PIL images are, to the same
+    pixels, until a step makes tensors of them; Pillow 13 begins with the height, which changes some levels, where
+    ``2 * (width - new_width) < height - new_height``: images that keep their aspect ratio are then more than twice as high as wide. A
+    ``RandomResizedCrop`` at the beginning decodes only its window. ``RandomHorizontalFlip``, ``ToTensor`` or
+    ``ToDtype(torch.float32, scale=True)``, and ``Normalize`` make one pass.
 
     Args:
         transform: a transform of ``torchvision.transforms.v2`` or ``torchvision.transforms``, also ``Compose`` and other containers;
@@ -60,13 +63,16 @@ class Translated:
     def __init__(self, steps: Sequence[Any], device: DeviceLike | None, adjust_orientation: bool) -> None:
         self.transforms = list(steps)
         """The transforms of :mod:`torch_ndd.torchvision.v2` one by one."""
-        self._planned = planned(self.transforms)
+        self._planned, self._for_pillow = planned(self.transforms), planned(for_pillow(self.transforms))
         self._device, self._orientation = device, adjust_orientation
 
     def __call__(self, *inputs: Any) -> Any:
         """Transform a sample of batches: one input, or several as a tuple."""
         leaves, spec = flatten(inputs[0] if len(inputs) == 1 else inputs)
-        steps = self._planned if any(isinstance(leaf, Batch) for leaf in leaves) else self.transforms
+        batches = [leaf for leaf in leaves if isinstance(leaf, Batch)]
+        steps = self._planned if batches else self.transforms
+        if any(is_encoded(leaf) or (leaf.layout or "").endswith("HWC") for leaf in batches):
+            steps = self._for_pillow
         encoded = [k for k, leaf in enumerate(leaves) if is_encoded(leaf)]
         if encoded:
             decode: Callable[..., Batch] = decoded

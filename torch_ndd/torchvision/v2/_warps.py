@@ -3,6 +3,7 @@
 
 from typing import Any
 
+import numpy as np
 import PIL.Image
 import torch
 from torchvision import tv_tensors as single
@@ -134,10 +135,11 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         rows = of_batch(boxes)
         corners = F.convert_bounding_box_format(rows.values, boxes.format, tv_tensors.BoundingBoxFormat.XYXY)
         assert rows.owner is not None
+        places = np.searchsorted(rows.owner.numpy(), np.arange(draws.count + 1))
         windows, inside = [], []
         for i in range(draws.count):
             h, w = (int(one[i]) if isinstance(one, torch.Tensor) else int(one) for one in (height, width))
-            own = corners[rows.owner == i]
+            own = corners[places[i] : places[i + 1]]
             made = self._window(Draws(None), h, w, own) or {
                 "top": 0,
                 "left": 0,
@@ -153,21 +155,29 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
 
     def _window(self, draws: Draws, height: int, width: int, corners: torch.Tensor) -> dict[str, Any] | None:
         """Return a window for a sample, None to leave it as it is."""
+        boxes = corners.to(torch.float64).numpy()
         while True:
             least = self.options[int(draws.integers(0, len(self.options)))]
             if least >= 1.0:
                 return None
-            numbers = draws.unit(self.trials, 4)[0].tolist()
-            for a, b, c, d in numbers:
-                new_w = int(width * (self.min_scale + (self.max_scale - self.min_scale) * a))
-                new_h = int(height * (self.min_scale + (self.max_scale - self.min_scale) * b))
-                if not new_w or not new_h or not self.min_aspect_ratio <= new_w / new_h <= self.max_aspect_ratio:
-                    continue
-                left, top = int((width - new_w) * c), int((height - new_h) * d)
-                inside = _centers_inside(corners, left, top, left + new_w, top + new_h)
-                if not bool(inside.any()) or float(_overlaps(corners[inside], left, top, left + new_w, top + new_h).max()) < least:
-                    continue
-                return {"top": top, "left": left, "height": new_h, "width": new_w, "is_within_crop_area": inside}
+            made = self._first_window(draws.unit(self.trials, 4)[0].numpy(), height, width, boxes, least)
+            if made is not None:
+                return made
+
+    def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, least: float) -> dict[str, Any] | None:
+        """Return the window of the first trial that fits. All are tried at once: one by one they took 8 ms for each sample."""
+        scales = self.min_scale + (self.max_scale - self.min_scale) * numbers[:, :2]
+        new_w, new_h = (width * scales[:, 0]).astype(np.int64), (height * scales[:, 1]).astype(np.int64)
+        aspect = new_w / np.maximum(new_h, 1)
+        fits = (new_w > 0) & (new_h > 0) & (self.min_aspect_ratio <= aspect) & (aspect <= self.max_aspect_ratio)
+        left, top = ((width - new_w) * numbers[:, 2]).astype(np.int64), ((height - new_h) * numbers[:, 3]).astype(np.int64)
+        inside, overlap = _inside_and_overlap(corners, *(one[:, None] for one in (left, top, left + new_w, top + new_h)))
+        found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= least))
+        if not len(found):
+            return None
+        k = found[0]
+        within = torch.from_numpy(inside[k].copy())
+        return {"top": int(top[k]), "left": int(left[k]), "height": int(new_h[k]), "width": int(new_w[k]), "is_within_crop_area": within}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop a leaf."""
@@ -185,14 +195,11 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         return boxes.over(new_batch(values, boxes._shapes, boxes._layout))
 
 
-def _centers_inside(corners: torch.Tensor, left: int, top: int, right: int, bottom: int) -> torch.Tensor:
-    x, y = 0.5 * (corners[:, 0] + corners[:, 2]), 0.5 * (corners[:, 1] + corners[:, 3])
-    return (left < x) & (x < right) & (top < y) & (y < bottom)
-
-
-def _overlaps(corners: torch.Tensor, left: int, top: int, right: int, bottom: int) -> torch.Tensor:
-    """Return intersection over union of boxes and a window."""
-    x1, y1, x2, y2 = corners.to(torch.float64).unbind(1)
-    w = (x2.clamp(max=right) - x1.clamp(min=left)).clamp(min=0)
-    h = (y2.clamp(max=bottom) - y1.clamp(min=top)).clamp(min=0)
-    return w * h / ((x2 - x1) * (y2 - y1) + (right - left) * (bottom - top) - w * h)
+def _inside_and_overlap(corners: np.ndarray, left: Any, top: Any, right: Any, bottom: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the centers of boxes are inside of windows, and intersection over union."""
+    x1, y1, x2, y2 = corners.T
+    x, y = 0.5 * (x1 + x2), 0.5 * (y1 + y2)
+    w = np.maximum(np.minimum(x2, right) - np.maximum(x1, left), 0.0)
+    h = np.maximum(np.minimum(y2, bottom) - np.maximum(y1, top), 0.0)
+    union = (x2 - x1) * (y2 - y1) + (right - left) * (bottom - top) - w * h
+    return (left < x) & (x < right) & (top < y) & (y < bottom), w * h / np.maximum(union, 1e-300)

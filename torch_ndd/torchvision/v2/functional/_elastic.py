@@ -13,7 +13,7 @@ from ....ops.generic import cast
 from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import blended_fills, dispatched, on_images, on_masks
-from ._interpolation import InterpolationMode, warp_filter
+from ._interpolation import InterpolationMode, through_floats, warp_filter
 
 
 def elastic(inpt: Any, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
@@ -88,7 +88,8 @@ def _deformed(images: Batch, displacement: Any, interpolation: Any = Interpolati
     chosen = warp_filter("elastic", interpolation)
     values = blended_fills(fill, images, "elastic")
     x, y = _distances(displacement, images)
-    return remap(images, x, y, interp=chosen, relative=True, fill_value=values or 0.0, fade=values is not None)
+    given: Any = {"interp": chosen, "relative": True, "fill_value": values or 0.0, "fade": values is not None}
+    return through_floats(images, chosen, lambda pixels: remap(pixels, x, y, **given))
 
 
 elastic_image, elastic_video = on_images(elastic, _deformed)

@@ -9,11 +9,12 @@ from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.batch import Batch
 from ....ops.resize import resize as resample
+from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
 from ._crop import cropped_boxes, cropped_points, window_of
-from ._dispatch import dispatched, on_images, on_masks, rows, size_of
+from ._dispatch import as_images, dispatched, on_images, on_masks, rows, size_of
 from ._interpolation import FILTERS, InterpolationMode, interpolation_mode
 
 _SMOOTH = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.LANCZOS)
@@ -109,20 +110,25 @@ def _filtered(interpolation: Any, antialias: bool | None) -> tuple[Interpolation
     return mode, smooth
 
 
-def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, **region: Any) -> Batch:
-    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else "torch"
+def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
+    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule if mode in _SMOOTH else "torch"
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
 
 def _resized(
-    images: Batch, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None, antialias: bool | None = True
+    images: Batch,
+    size: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    max_size: int | None = None,
+    antialias: bool | None = True,
+    rule: str = "torch",
 ) -> Batch:
     mode, smooth = _filtered(interpolation, antialias)
     height, width = size_of(images)
     new = resized_size(height, width, size, max_size, images.batch_size)
     if not any(isinstance(one, torch.Tensor) for one in (height, width, *new)) and new == (height, width):
         return images
-    return _resampled(images, *new, mode, smooth)
+    return _resampled(images, *new, mode, smooth, rule)
 
 
 def _unchanged(
@@ -137,6 +143,12 @@ def _unchanged(
 
 
 resize_image, resize_video = on_images(resize, _resized, view=_unchanged)
+
+
+def resized_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
+    """Resize a Batch of images to the pixels of Pillow's ``Image.resize``, which always filters before reducing."""
+    made = _resized(as_images("resize", inpt), size, interpolation, max_size, True, "pillow")
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
 def _mask_mode(interpolation: Any) -> InterpolationMode:
@@ -237,6 +249,7 @@ def _window_resized(
     size: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
+    rule: str = "torch",
 ) -> Batch:
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
@@ -244,15 +257,21 @@ def _window_resized(
     compiling = torch.compiler.is_compiling()
     inside = not compiling and all(holds(one) for one in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
     if not inside:
-        return _resized(window_of(images, y, x, h, w), size, interpolation, None, antialias)
+        return _resized(window_of(images, y, x, h, w), size, interpolation, None, antialias, rule)
     mode, smooth = _filtered(interpolation, antialias)
     new = resized_size(h, w, size, None, images.batch_size)
     if not any(isinstance(one, torch.Tensor) for one in (h, w, *new)) and new == (h, w):
         return window_of(images, y, x, h, w)
-    return _resampled(images, *new, mode, smooth, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
+    return _resampled(images, *new, mode, smooth, rule, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
 
 
 resized_crop_image, resized_crop_video = on_images(resized_crop, _window_resized)
+
+
+def resized_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
+    """Cut a window out of a Batch of images and resize it: :func:`resized_by_pillow`."""
+    made = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule="pillow")
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
 def _window_mask(masks: Batch, top: Any, left: Any, height: Any, width: Any, size: Any) -> Batch:

@@ -14,7 +14,7 @@ from ....ops.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
 from ._dispatch import blended_fills, dispatched, on_images, on_masks, rows, size_of
-from ._interpolation import InterpolationMode, warp_filter
+from ._interpolation import InterpolationMode, through_floats, warp_filter
 from ._matrices import (
     Matrix,
     about_centers,
@@ -104,7 +104,8 @@ def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None,
 
 
 def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    return warp_affine(images, matrix=matrix, size=size, interp_type=chosen, fill_value=fill or 0.0, fade=fill is not None)
+    given: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **given))
 
 
 def _affine(
@@ -378,7 +379,8 @@ def _projected(
 
 
 def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    return warp_perspective(images, matrix=matrix, interp_type=chosen, fill_value=fill or 0.0, fade=fill is not None)
+    given: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **given))
 
 
 perspective_image, perspective_video = on_images(perspective, _projected)
