@@ -27,16 +27,6 @@ struct Axis {
   bool antialias = false;  // of the other rules
 };
 
-// Products and sums are rounded one by one: a fused multiply-add would move a nearest neighbour that lies on a pixel boundary, and make
-// the backends disagree about it.
-NDD_HD float mul_then_add(float a, float b, float c) {
-#ifdef __CUDA_ARCH__
-  return __fadd_rn(__fmul_rn(a, b), c);
-#else
-  return static_cast<float>(static_cast<double>(a) * b) + c;
-#endif
-}
-
 NDD_HD float support_radius(Filter filter) { return filter == Filter::cubic ? 2.0f : filter == Filter::lanczos3 ? 3.0f : 1.0f; }
 
 // Source region [lo, hi) of an axis of `in` elements onto `out` elements. `min_filter` serves reduction and is widened when `antialias`.

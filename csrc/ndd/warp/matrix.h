@@ -72,7 +72,7 @@ struct PerspectiveMap {
   }
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     float v[3];
-    for (int r = 0; r < 3; ++r) v[r] = m[r][0] * to.at[0] + (m[r][1] * to.at[1] + m[r][2]);
+    for (int r = 0; r < 3; ++r) v[r] = mul_then_add(m[r][0], to.at[0], mul_then_add(m[r][1], to.at[1], m[r][2]));
     return {v[0] / v[2], v[1] / v[2]};  // at infinity where v[2] is zero
   }
 };

@@ -29,7 +29,7 @@ struct AffineMap {
     Point<D> from;
     for (int r = 0; r < D; ++r) {
       from.at[r] = m[r][D];
-      for (int k = D; k-- > 0;) from.at[r] += m[r][k] * to.at[k];
+      for (int k = D; k-- > 0;) from.at[r] = mul_then_add(m[r][k], to.at[k], from.at[r]);
     }
     return from;
   }

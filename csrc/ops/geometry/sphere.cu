@@ -11,8 +11,8 @@ struct SphereMap {
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const float x = to.at[0] - centre_x, y = to.at[1] - centre_y;
-    const float stretch = sqrtf(x * x + y * y) * per_radius;
-    return {centre_x + x * stretch, centre_y + y * stretch};
+    const float stretch = sqrtf(mul_then_add(x, x, y * y)) * per_radius;
+    return {mul_then_add(x, stretch, centre_x), mul_then_add(y, stretch, centre_y)};
   }
 };
 

@@ -12,8 +12,8 @@ namespace {
 struct WaterMap {
   float ampl_x, ampl_y, freq_x, freq_y, phase_x, phase_y;
 
-  NDD_HD float shift_x(float y) const { return ampl_x * sine(freq_x * y + phase_x); }
-  NDD_HD float shift_y(float x) const { return ampl_y * cosine(freq_y * x + phase_y); }
+  NDD_HD float shift_x(float y) const { return ampl_x * sine(mul_then_add(freq_x, y, phase_x)); }
+  NDD_HD float shift_y(float x) const { return ampl_y * cosine(mul_then_add(freq_y, x, phase_y)); }
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const float x = to.at[0] - 0.5f, y = to.at[1] - 0.5f;

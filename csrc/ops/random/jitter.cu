@@ -15,14 +15,14 @@ struct JitterMap {
   float degree = 0.0f;
   int64_t width = 0;
 
-  NDD_HD float offset(uint32_t word) const { return (static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f * degree; }
+  NDD_HD float moved(float at, uint32_t word) const { return mul_then_add((static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f, degree, at); }
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const int64_t pixel = static_cast<int64_t>(to.at[1]) * width + static_cast<int64_t>(to.at[0]);
     uint32_t words[4];
     stream.compute(static_cast<uint32_t>(pixel / 2), words);
     const uint32_t* w = words + pixel % 2 * 2;
-    return {to.at[0] + offset(w[0]), to.at[1] + offset(w[1])};
+    return {moved(to.at[0], w[0]), moved(to.at[1], w[1])};
   }
 
   // Of an image with fewer than 2^31 pixels; something for pixels outside of it.
@@ -31,7 +31,7 @@ struct JitterMap {
     uint32_t words[4];
     stream.compute(pixel / 2, words);
     const bool odd = pixel % 2 != 0;
-    return {static_cast<float>(x) + 0.5f + offset(odd ? words[2] : words[0]), static_cast<float>(y) + 0.5f + offset(odd ? words[3] : words[1])};
+    return {moved(static_cast<float>(x) + 0.5f, odd ? words[2] : words[0]), moved(static_cast<float>(y) + 0.5f, odd ? words[3] : words[1])};
   }
 
   // The words of a whole row at a time: 8 pixels in the time that one takes.
@@ -46,8 +46,8 @@ struct JitterMap {
       const Point<2> start = first;
       const int32_t count = static_cast<int32_t>(n);
       for (int32_t j = 0; j < count; ++j) {
-        x[j] = start.at[0] + static_cast<float>(j) + map.offset(w[2 * j]);
-        y[j] = start.at[1] + map.offset(w[2 * j + 1]);
+        x[j] = map.moved(start.at[0] + static_cast<float>(j), w[2 * j]);
+        y[j] = map.moved(start.at[1], w[2 * j + 1]);
       }
     });
   }
