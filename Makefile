@@ -15,6 +15,9 @@ INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD
 PYRIGHT := $(BIN)/pyright --pythonpath $(BIN)/python
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPython3_EXECUTABLE=$(abspath $(BIN))/python
 
+# Container images set it. The tests start hundreds of processes, each of which would compile the modules of torch_ndd again, in 0.5 s.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test whole build lint style types docs wheel bench asan fuzz emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
