@@ -108,25 +108,19 @@ const char* name_of(Access access) { return access == Access::read ? "reads " : 
 std::string check_device(uintptr_t at, size_t bytes, Access access) {
   if (at >= stack_begin && at < stack_end) return {};
   if (at >= reinterpret_cast<uintptr_t>(&__ehdr_start) && at < reinterpret_cast<uintptr_t>(&_end)) return {};
-  std::string text;
-  {
-    const std::lock_guard<std::mutex> lock(memories_lock);
-    const auto found = before(at);
-    const std::string what = std::string("device code ") + name_of(access) + std::to_string(bytes) + " bytes ";
-    if (found == memories.end() || at >= found->first + found->second.bytes + (1 << 20)) {
-      text = what + "of the host's memory, or far from any of the device's";
-    } else if (at + bytes > found->first + found->second.bytes) {
-      text = what + "at byte " + std::to_string(at - found->first) + " of an allocation of " + std::to_string(found->second.bytes);
-    } else if (at % bytes != 0) {
-      text = what + "at an address that is not a multiple of that";
-    } else {
-      std::vector<Byte>& seen = seen_of(found->second);
-      for (size_t k = 0; k < bytes && text.empty(); ++k)
-        if (const char* race = note(seen[at - found->first + k], access))
-          text = what + "at byte " + std::to_string(at - found->first) + " of " + std::to_string(found->second.bytes) + ": " + race;
-    }
+  const auto what = [&] { return std::string("device code ") + name_of(access) + std::to_string(bytes) + " bytes "; };
+  const std::lock_guard<std::mutex> lock(memories_lock);
+  const auto found = before(at);
+  if (found == memories.end() || at >= found->first + found->second.bytes + (1 << 20)) {
+    return what() + "of the host's memory, or far from any of the device's";
   }
-  return text;
+  const size_t first = at - found->first, size = found->second.bytes;
+  if (first + bytes > size) return what() + "at byte " + std::to_string(first) + " of an allocation of " + std::to_string(size);
+  if (at % bytes != 0) return what() + "at an address that is not a multiple of that";
+  std::vector<Byte>& seen = seen_of(found->second);
+  for (size_t k = 0; k < bytes; ++k)
+    if (const char* race = note(seen[first + k], access)) return what() + "at byte " + std::to_string(first) + " of " + std::to_string(size) + ": " + race;
+  return {};
 }
 
 void check_host(uintptr_t at, size_t bytes, Access access) {
@@ -229,7 +223,12 @@ NDD_ACCESSES(16)
 
 namespace {
 void check_range(char* at, long bytes, Access access) {
-  for (long k = 0; k < bytes; ++k) check(at + k, 1, access);
+  for (long k = 0; k < bytes;) {  // in the largest aligned steps: an argument of a kernel has up to 32 KB
+    long step = 16;
+    while (step > bytes - k || reinterpret_cast<uintptr_t>(at + k) % step != 0) step /= 2;
+    check(at + k, step, access);
+    k += step;
+  }
 }
 }  // namespace
 
