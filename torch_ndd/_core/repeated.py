@@ -175,20 +175,20 @@ class Repeated:
             return call()
         forms = [(one._values.dtype, one._values.shape if one._shapes is None else one._shapes.shape) for one in operands]
         of_shapes = (key, *forms)
-        if of_shapes in self._seen and self._seen[of_shapes] is None:
+        first = self._seen.get(of_shapes, False)  # in one step: another thread may clear it
+        if first is None:
             return call()
         made, launched = recorded(call)
         if len(self._seen) >= _MOST:
             self._seen.clear()
             self._confirmed.clear()
-        first = self._seen.get(of_shapes)
         ragged = any(operand._shapes is not None for operand in operands)
         if ragged and not all(one is not None and one.any_shape for one in launched):
             self._of_any_shape = False
             return made
         found = _template(launched, made, operands, names)
         self._seen[of_shapes] = found and found.lightened()
-        if first is not None and found is not None:
+        if isinstance(first, _Template) and found is not None:
             if found.agrees(first) and (plan := _planned(found, operands, made._values, launched[0], self._confirmed.get(key))) is not None:
                 self._confirmed[key] = plan
             self._seen[of_shapes] = None
