@@ -128,6 +128,23 @@ def test_damaged_masks(coco: Callable[..., ndd.readers.COCO], shape: Any, text: 
     assert len(list(coco(changed(segmentation=shape), pixelwise_masks=True, on_error="skip"))) == 2
 
 
+@pytest.mark.parametrize("masks", ["pixelwise_masks", "object_masks"])
+@pytest.mark.parametrize(
+    ("height", "objects", "text"),
+    [(2**31 - 1, 1, f"{2**31 - 1} x 20 pixels, and at most"), (2**28 // 20 + 1, 1, "and at most"), (10_000_000, 11, "11 masks .* more than 2 GB")],
+    ids=str,
+)
+def test_huge_sizes(coco: Callable[..., ndd.readers.COCO], masks: str, height: int, objects: int, text: str) -> None:
+    content = document(3)
+    content["images"][0]["height"] = height
+    shape = {"size": [10, 20], "counts": [0, 200]}
+    content["annotations"] = [{"image_id": 100, "category_id": 0, "bbox": [1, 1, 5, 5], "segmentation": shape}] * objects
+    if objects > 1 and masks == "pixelwise_masks":
+        pytest.skip("one map for all objects")
+    with pytest.raises(RuntimeError, match=rf"readers\.COCO: sample \d \(.*0\.jpg\): its masks cannot be read: .*{text}"):
+        list(coco(content, **{masks: True}).next_epoch())
+
+
 ONE = {"id": 1, "file_name": "x", "width": 20, "height": 10}
 
 

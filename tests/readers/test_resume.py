@@ -233,3 +233,23 @@ def test_states_that_are_none(files: list[Path]) -> None:
     other.load_state_dict(good)
     with pytest.raises(RuntimeError, match="13 samples, and here are 5"):
         next(iter(other))
+
+
+@pytest.mark.parametrize("given", [{}, {"random_shuffle": True}, {"shuffle_after_epoch": True}], ids=str)
+@pytest.mark.parametrize("other", [{}, {"random_shuffle": True}, {"shuffle_after_epoch": True}], ids=str)
+def test_a_state_of_another_order(files: list[Path], given: dict[str, Any], other: dict[str, Any]) -> None:
+    reader, later = maker(files, **given)(0, 1, 4), maker(files, **other)(0, 1, 4)
+    next(iter(reader))
+    state = reader.state_dict()
+    if given == other:
+        later.load_state_dict(state)
+        assert later.state_dict() == state
+        return
+    before = later.state_dict()
+    with pytest.raises(
+        ValueError, match=r"readers\.File: the state is of a reader that (does not shuffle|has \w+=True), and this one .*repeated or left out"
+    ):
+        later.load_state_dict(state)
+    assert later.state_dict() == before
+    del state["shuffled"]  # of an earlier version
+    later.load_state_dict(state)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples that an operator could not produce, if the caller asked it to continue without them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +22,14 @@ class BadSample(NamedTuple):
     def index(self) -> int:  # type: ignore[override]
         """Another name of ``sample``."""
         return self.sample
+
+
+class UnreadableSamples(Exception):
+    """Some samples of a batch cannot be read: maps their positions in the batch to the reasons, and to the exceptions if users should see them."""
+
+    def __init__(self, reasons: Mapping[int, str], causes: Mapping[int, BaseException] | None = None) -> None:
+        super().__init__(reasons)
+        self.reasons, self.causes = dict(reasons), dict(causes or {})
 
 
 class Failures:

@@ -10,10 +10,11 @@ import torch
 from typing_extensions import Unpack
 
 from .. import decoders
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
 from ..io._urls import names_in
-from ..readers._base import LoaderOptions, Reader, UnreadableSamples
+from ..readers._base import LoaderOptions, Reader
 from ..readers._files import whole_files
 from ..readers._ranges import Path, Ranges, Sources, pack_paths
 from . import types

@@ -15,7 +15,7 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .._core import native
-from .._core.bad_samples import BadSample
+from .._core.bad_samples import BadSample, UnreadableSamples
 from .._core.batch import Batch
 from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
@@ -31,14 +31,6 @@ from ._order import Blocks, Order, Position, shard_of_pass
 from ._state import ReaderState, State, decoded, encoded
 
 Outputs = tuple[Any, ...] | dict[str, Any]
-
-
-class UnreadableSamples(Exception):
-    """Some samples of a batch cannot be read: maps their positions in the batch to the reasons, and to the exceptions if users should see them."""
-
-    def __init__(self, reasons: Mapping[int, str], causes: Mapping[int, BaseException] | None = None) -> None:
-        super().__init__(reasons)
-        self.reasons, self.causes = dict(reasons), dict(causes or {})
 
 
 _NO_CONTEXT = nullcontext()
@@ -189,10 +181,9 @@ class Reader(IterableDataset):
     def _prepared(self) -> Order:
         if self._order is not None:
             return self._order
-        if self._shuffle_after_epoch and self._random_shuffle:
-            raise RuntimeError(f"{self._op}: shuffle_after_epoch and random_shuffle exclude each other")
-        if self._shuffle_after_epoch and self._stick_to_shard:
-            raise RuntimeError(f"{self._op}: shuffle_after_epoch and stick_to_shard exclude each other")
+        for other, given in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
+            if self._shuffle_after_epoch and given:
+                raise RuntimeError(f"{self._op}: shuffle_after_epoch and {other} exclude each other")
         if not 1 <= self._depth <= _MOST_AHEAD:
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
         with using(self._url_limits):
@@ -369,24 +360,31 @@ class Reader(IterableDataset):
         All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
         with self._lock:
-            return encoded(self._state, self._num_shards, self._shard(self._state.position.passes))
+            return encoded(self._state, self._num_shards, self._shard(self._state.position.passes), self._shuffled)
 
     def _shard(self, passes: int) -> int:
         return shard_of_pass(passes, self._shard_id, self._num_shards, self._stick_to_shard or self._shuffle_after_epoch)
+
+    @property
+    def _shuffled(self) -> str:
+        """The argument that shuffles the samples, or ``"no"``."""
+        return "random_shuffle" if self._random_shuffle else "shuffle_after_epoch" if self._shuffle_after_epoch else "no"
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a position at any time. The next loop over the reader yields the rest of the epoch, divided among the current shards.
 
         Raises:
-            ValueError: not a result of :meth:`state_dict`; the message names the key, and the reader does not move. Or the state of one of several
-                ranks that skipped different numbers of bad samples: merge their states with :func:`readers.merge_states`.
+            ValueError: not a result of :meth:`state_dict`; the message names the key, and the reader does not move. Or the state of a reader that is
+                shuffled another way. Or that of one of several ranks that skipped different numbers of bad samples: merge their states with
+                :func:`readers.merge_states`.
         """
         self._go_to(self._checked_state(state))
 
     def _checked_state(self, state: Any) -> State:
         """Return a state that :meth:`_go_to` accepts."""
         worker = get_worker_info()
-        return decoded(self._op, state, self._size, self._num_shards, self._shard, None if worker is None else (worker.id, worker.num_workers))
+        block = None if worker is None else (worker.id, worker.num_workers)
+        return decoded(self._op, state, self._size, self._num_shards, self._shard, block, self._shuffled)
 
     def _go_to(self, state: State) -> None:
         with self._lock:

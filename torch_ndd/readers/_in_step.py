@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._base import Reader, UnreadableSamples
+from .._core.bad_samples import UnreadableSamples
+from ._base import Reader
 from ._items import mapped
 
 _SAME = {

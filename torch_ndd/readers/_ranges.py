@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from .._core import native
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
 from .._core.workers import tell_refused
-from ._base import UnreadableSamples
 
 Path = str | os.PathLike[str]
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from .._core import native
+from .._core.bad_samples import UnreadableSamples
 from .._core.workers import Workers
 from ..io._urls import Range, fetched, is_url, merged, reason_of
-from ._base import UnreadableSamples
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
 
 # A batch is one fsspec call, which requests its ranges concurrently where the protocol can; the threads serve batches that are read ahead.

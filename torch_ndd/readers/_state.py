@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a reader and its form as a dict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._core.native import MOST_SAMPLES
-from .._core.states import MOST_SHARDS, anything, checked, equal, keys, or_none, row, rows, whole
+from .._core.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -49,7 +49,7 @@ class State(NamedTuple):
         return self._replace(position=position, skipped=0, history=())
 
 
-def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
+def encoded(state: State, num_shards: int, shard: int | None, shuffled: str) -> dict[str, Any]:
     """Return the state as a dict of numbers."""
     taken = [[shards, count if isinstance(count, int) else list(count)] for shards, count in (*state.history, (num_shards, state.position.offset))]
     made: dict[str, Any] = {
@@ -62,6 +62,7 @@ def encoded(state: State, num_shards: int, shard: int | None) -> dict[str, Any]:
         "completed_epochs": state.epochs,
         "size": state.size,
         "seeds": list(state.seeds),
+        "shuffled": shuffled,
     }
     if state.blocks is not None:
         made["worker"] = list(state.blocks)
@@ -80,7 +81,7 @@ def _taken(value: Any, name: str) -> Taken:
 
 _BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MOST_SAMPLES))
 _STATE = keys(
-    {"worker": _BLOCKS},
+    {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
     epoch=whole(),
     taken=rows(_taken, 1, _MOST_CHANGES),
@@ -118,7 +119,9 @@ def _checked(op: str, given: Any) -> dict[str, Any]:
     return state
 
 
-def decoded(op: str, given: Any, size: int | None, num_shards: int, shard_of: Any, worker: tuple[int, int] | None) -> State:
+def decoded(
+    op: str, given: Any, size: int | None, num_shards: int, shard_of: Callable[[int], int], worker: tuple[int, int] | None, shuffled: str
+) -> State:
     """Return what :func:`encoded` was given, for a reader of ``size`` samples (None: unknown). ``shard_of`` maps a pass to its shard.
 
     Raise ValueError for anything else, with the key.
@@ -127,6 +130,11 @@ def decoded(op: str, given: Any, size: int | None, num_shards: int, shard_of: An
     passes, skipped = state["epoch"], state["skipped"]
     if None not in (size, state["size"]) and state["size"] != size:
         raise ValueError(f"{op}: the 'size' of the state is that of a data set of {state['size']} samples, and here are {size}")
+    if state.get("shuffled", shuffled) != shuffled:
+        ways = {"no": "does not shuffle", "random_shuffle": "has random_shuffle=True", "shuffle_after_epoch": "has shuffle_after_epoch=True"}
+        raise ValueError(
+            f"{op}: the state is of a reader that {ways[state['shuffled']]}, and this one {ways[shuffled]}: samples would be repeated or left out"
+        )
     *history, (shards, taken) = state["taken"]
     blocks = state.get("worker")
     if blocks is not None and taken:
@@ -180,7 +188,11 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     shards = first["taken"][-1][0]
     counts: dict[int, int] = {}
     for one in states:
-        same = all(one[key] == first[key] for key in ("version", "seeds", "size")) and one["taken"][-1][0] == shards and "worker" not in one
+        same = (
+            all(one.get(key) == first.get(key) for key in ("version", "seeds", "size", "shuffled"))
+            and one["taken"][-1][0] == shards
+            and "worker" not in one
+        )
         if not same or one["epoch"] > epoch + 1 or (one["epoch"] == epoch and one["taken"][:-1] != first["taken"][:-1]):
             raise ValueError("merge_states: the states are not of one run and one epoch")
         ended = one["epoch"] == epoch + 1

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, empty_packed, new_batch
 from .._core.extents import lasting
 from .._core.workers import Workers
 from ..io._urls import reason_of
-from ._base import Reader, UnreadableSamples
+from ._base import Reader
 
 Array = np.ndarray | torch.Tensor
 

@@ -11,16 +11,19 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
 from .._core.workers import Workers
-from ._base import LoaderOptions, Reader, UnreadableSamples
+from ..decoders._decode import MAX_PIXELS
+from ._base import LoaderOptions, Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
 from ._ranges import Path, Ranges, Sources, pack_paths
 from ._remote import ranges_of
 from ._threads import packed
 
+_MOST_MASK_BYTES = 2 << 30  # of one image
 _PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_threshold", "avoid_class_remapping", "save_preprocessed_annotations"
 
 
@@ -254,7 +257,7 @@ def _paint(index: CocoIndex, sample: int) -> np.ndarray:
     """Return the label map of an image, int32 (H, W, 1)."""
     masks = index.masks
     assert masks is not None
-    height, width = index.sizes[sample].tolist()
+    height, width = _size_of(index, sample)
     first, last = index.offsets[sample : sample + 2].tolist()
     columns = np.zeros(width * height, np.int32)  # column by column, like the run lengths
     for row in (first + np.argsort(index.labels[first:last], kind="stable")).tolist():
@@ -268,14 +271,24 @@ def _paint_objects(index: CocoIndex, sample: int) -> np.ndarray:
     """Return the masks of an image's annotations, uint8 (M, H, W)."""
     masks = index.masks
     assert masks is not None
-    height, width = index.sizes[sample].tolist()
+    height, width = _size_of(index, sample)
     first, last = index.offsets[sample : sample + 2].tolist()
+    if (last - first) * height * width > _MOST_MASK_BYTES:
+        raise ValueError(f"{last - first} masks of {height} x {width} pixels are more than {_MOST_MASK_BYTES >> 30} GB")
     columns = np.zeros((last - first, width * height), np.uint8)
     for row in range(first, last):
         ends = np.cumsum(_lengths_of(masks, row, height, width))
         for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
             columns[row - first, begin:end] = 1
     return np.ascontiguousarray(columns.reshape(-1, width, height).transpose(0, 2, 1))
+
+
+def _size_of(index: CocoIndex, sample: int) -> tuple[int, int]:
+    """Return the height and width of an image, which the annotations state: nothing larger than what the decoders accept."""
+    height, width = index.sizes[sample].tolist()
+    if min(height, width) < 0 or height * width > MAX_PIXELS:
+        raise ValueError(f"the annotations say that the image has {height} x {width} pixels, and at most {MAX_PIXELS} are accepted")
+    return height, width
 
 
 def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:

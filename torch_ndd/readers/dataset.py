@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.workers import Workers
-from ._base import LoaderOptions, UnreadableSamples
+from ._base import LoaderOptions
 from ._items import first_sample, leaves, prepared, together
 from ._order import Order
 from ._threads import READING_THREADS, ThreadedReader

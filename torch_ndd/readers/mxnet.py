@@ -9,9 +9,10 @@ import torch
 from typing_extensions import Unpack
 
 from .._core import native
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
-from ._base import LoaderOptions, Reader, UnreadableSamples
+from ._base import LoaderOptions, Reader
 from ._labels import class_number
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._remote import native_request

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
+from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.workers import Workers
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
-from ._base import LoaderOptions, Reader, UnreadableSamples
+from ._base import LoaderOptions, Reader
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
 from ._ranges import Path, Sources, as_paths
 

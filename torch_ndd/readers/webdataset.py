@@ -12,10 +12,11 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
+from .._core.bad_samples import UnreadableSamples
 from .._core.device import DeviceLike
 from ..io._urls import read_all
 from ._archive_paths import expanded
-from ._base import LoaderOptions, Reader, UnreadableSamples
+from ._base import LoaderOptions, Reader
 from ._decoded import decoded, decoder_of
 from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
 from ._remote import ranges_of
