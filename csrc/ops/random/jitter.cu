@@ -15,7 +15,9 @@ struct JitterMap {
   float degree = 0.0f;
   int64_t width = 0;
 
-  NDD_HD float moved(float at, uint32_t word) const { return mul_then_add((static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f, degree, at); }
+  NDD_HD float moved(float at, uint32_t word) const {
+    return mul_then_add((static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f, degree, at);
+  }
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     const int64_t pixel = static_cast<int64_t>(to.at[1]) * width + static_cast<int64_t>(to.at[0]);
