@@ -122,8 +122,9 @@ def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix:
         assert len(re.findall(r"\bSTG\.E\.128", code)) >= 6
         assert len(re.findall(rf"\b{re.escape(load)}\b", code)) >= 20
         assert mix in code
-        assert "LDL" not in code  # registers spilled to memory
-        assert "STL" not in code
+        # Registers spilled to memory: one number once for each tile of float32, which is put away and fetched outside of the loops.
+        assert len(re.findall(r"\b(?:LDL|STL)\b", code)) <= (4 if types == "ff" else 0)
+        assert not any(re.search(r"\b(LDL|STL)\b", line) for loop in loops(code) for line in loop)
 
 
 # Types known at run time: each thread has 4 neighbors of each type, 16 bytes of float32; 64-bit types take two accesses.

@@ -104,9 +104,24 @@ def test_perspective_of_points() -> None:
     several = ndd.transforms.perspective(source=ndd.batch(torch.tensor([source, target])), target=target)
     torch.testing.assert_close(several.torch()[0].double(), matrix)
     torch.testing.assert_close(several.torch()[1], torch.eye(3), atol=1e-5, rtol=0)
-    for wrong, message in (([[0, 0], [1, 1], [2, 2], [0, 5]], "three points are on a line"), ([[0, 0]], "must be four finite points")):
+    for wrong, message in (([[0, 0], [1, 1], [2, 2], [0, 5]], "sample 0 three points are on a line"), ([[0, 0]], "must be four finite points")):
         with pytest.raises(ValueError, match=message):
             ndd.transforms.perspective(source=wrong, target=target)
+        with pytest.raises(ValueError, match=message):
+            ndd.transforms.perspective(source=source, target=wrong)
+    lines = [
+        [[0.1, 0.7], [0.2, 0.8], [9, 4], [1.1, 1.7]],
+        [[7, 7], [0, 0], [7, 7], [9, 1]],
+        [[1e9, 3], [1e9 + 1, 4], [0, 0], [1e9 + 2, 5]],
+        [[2, 2]] * 4,
+    ]
+    for wrong in lines:
+        with pytest.raises(ValueError, match="sample 1 three points are on a line"):
+            ndd.transforms.perspective(source=ndd.batch(torch.tensor([source, wrong], dtype=torch.float64)), target=target)
+    assert torch.isfinite(ndd.transforms.perspective(source=[[0, 0], [1e-9, 0], [1e-9, 1e-9], [0, 1e-9]], target=target).torch()).all()
+    with pytest.raises(ValueError, match="takes \\(0, 0\\) to infinity"):  # (x, y) -> ((x + 2 y + 3) / x, (y + 1) / x)
+        ndd.transforms.perspective(source=[[1, 0], [2, 0], [1, 1], [2, 2]], target=[[4, 1], [2.5, 0.5], [6, 2], [4.5, 1.5]])
+    assert ndd.transforms.perspective(source=torch.zeros(0, 4, 2), target=target).shape == []
 
 
 def test_perspective_is_that_of_torchvision() -> None:

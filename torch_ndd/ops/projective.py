@@ -24,7 +24,8 @@ def perspective(*, source: Any, target: Any) -> Any:
         float32 (3, 3), or a Batch of them.
 
     Raises:
-        ValueError: another shape, points that are not finite, different numbers of samples, or three points on a line.
+        ValueError: another shape, points that are not finite, different numbers of samples, three points on a line, or a
+            map that takes (0, 0) to infinity: its matrix has no 1 in its corner.
 
     >>> corners = [[0, 0], [4, 0], [4, 4], [0, 4]]
     >>> perspective(source=corners, target=[[1, 0], [5, 0], [5, 4], [1, 4]]).torch().round()
@@ -34,10 +35,13 @@ def perspective(*, source: Any, target: Any) -> Any:
     """
     first, second = _points("source", source), _points("target", target)
     several = first.dim() == 3 or second.dim() == 3
-    count = max(len(one) if one.dim() == 3 else 1 for one in (first, second))
+    count = next((len(one) for one in (first, second) if one.dim() == 3), 1)
     for name, one in (("source", first), ("target", second)):
         if one.dim() == 3 and len(one) != count:
             raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(one)} of {count}")
+    bad = (_on_a_line(first) | _on_a_line(second)).expand(count)
+    if bool(bad.any()):
+        raise ValueError(f"transforms.perspective: in sample {_first_of(bad)} three points are on a line: there is no such map")
     x, y = first.expand(count, 4, 2).unbind(2)
     u, v = second.expand(count, 4, 2).unbind(2)
     one, zero = torch.ones_like(x), torch.zeros_like(x)
@@ -46,11 +50,28 @@ def perspective(*, source: Any, target: Any) -> Any:
         [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
     )
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
-    bad = (failed != 0) | ~torch.isfinite(solved).all(1)[:, 0] if count else failed != 0
-    if bool(bad.any()):
-        raise ValueError(f"transforms.perspective: in sample {int(bad.to(torch.int8).argmax())} three points are on a line: there is no such map")
+    endless = (failed != 0) | ~torch.isfinite(solved).all(1)[:, 0]
+    if bool(endless.any()):
+        raise ValueError(
+            f"transforms.perspective: in sample {int(endless.to(torch.int8).argmax())} the map takes (0, 0) to infinity: move the points"
+        )
     made = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
     return new_batch(made) if several else new_tensor(made[0])
+
+
+def _first_of(flags: torch.Tensor) -> int:
+    return int(flags.to(torch.int8).argmax())
+
+
+def _on_a_line(points: torch.Tensor) -> torch.Tensor:
+    """Return for each four points whether three of them are on a line, to 1e-12 of the square of their extent.
+
+    The solver does not tell: whether a pivot is exactly zero depends on the processor, on which LAPACK chooses its order of operations.
+    """
+    extent = (points.amax(-2) - points.amin(-2)).amax(-1, keepdim=True)
+    first, second, third = (points[..., [0, 0, 0, 1], :], points[..., [1, 1, 2, 2], :], points[..., [2, 3, 3, 3], :])
+    (ax, ay), (bx, by) = (second - first).unbind(-1), (third - first).unbind(-1)
+    return ((ax * by - ay * bx).abs() <= 1e-12 * extent**2).any(-1)
 
 
 def _points(name: str, given: Any) -> torch.Tensor:
