@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short work that somebody waits for at once. Threads take its samples one after the other without the scheduler, whose lock costs 0.7 us for each
-// chunk of 12: it sees one chunk for each thread.
+// Short work that somebody waits for at once. Threads take its samples without the scheduler, whose lock costs 0.7 us for each chunk of 12: it sees one
+// chunk for each thread.
 #pragma once
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -12,45 +13,74 @@
 
 namespace ndd {
 
+// Each thread begins with a range of the samples that is its own in every call, and every second call goes from the last sample to the first: what a
+// call has written last, the next one finds in the caches of the same core. Then a thread helps with the other ranges.
 class SharedWork {
  public:
-  // `parts` chunks run; each takes `together` samples at a time until none is left.
+  // `parts` chunks run, for as many ranges; each takes `together` samples at a time until none is left.
   SharedWork(int64_t samples, int64_t together, int64_t parts, Work work)
-      : samples_(samples), together_(together), unfinished_(parts), work_(std::move(work)) {}
-  SharedWork(SharedWork&& other) noexcept  // before it is run
-      : samples_(other.samples_), together_(other.together_), unfinished_(other.unfinished_.load()), work_(std::move(other.work_)) {}
-
-  // The last chunk raises the error of the first sample that failed: all samples before it have been taken, and are done by then.
-  void operator()(int64_t) {
-    for (;;) {
-      const int64_t begin = next_.fetch_add(together_, std::memory_order_relaxed);
-      if (begin >= samples_) break;
-      const int64_t end = begin + together_ < samples_ ? begin + together_ : samples_;
-      int64_t i = begin;
-      try {
-        for (; i < end; ++i) work_(i);
-      } catch (...) {
-        keep(i, std::current_exception());
-        break;
-      }
+      : together_(together), parts_(parts), ranges_(new Range[static_cast<size_t>(parts)]), unfinished_(parts), failed_(samples),
+        work_(std::move(work)) {
+    static std::atomic<bool> last_to_first{false};
+    backwards_ = last_to_first.load(std::memory_order_relaxed);
+    last_to_first.store(!backwards_, std::memory_order_relaxed);
+    for (int64_t k = 0; k < parts; ++k) {
+      ranges_[k].first = samples * k / parts;
+      ranges_[k].count = samples * (k + 1) / parts - ranges_[k].first;
     }
+  }
+  SharedWork(SharedWork&& other) noexcept  // before it is run
+      : together_(other.together_), parts_(other.parts_), backwards_(other.backwards_), ranges_(std::move(other.ranges_)),
+        unfinished_(other.unfinished_.load()), failed_(other.failed_.load()), work_(std::move(other.work_)) {}
+
+  // The last chunk raises the error of the first sample that failed. Samples after it may be left out, all before it are done.
+  void operator()(int64_t) {
+    const int64_t own = place_of_thread() % parts_;
+    for (int64_t k = 0; k < parts_; ++k) run(ranges_[(own + k) % parts_]);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1 && error_) std::rethrow_exception(error_);
   }
 
  private:
+  struct alignas(64) Range {
+    int64_t first, count;
+    std::atomic<int64_t> taken{0};
+  };
+
+  static int64_t place_of_thread() {
+    static std::atomic<int64_t> threads{0};
+    thread_local const int64_t place = threads.fetch_add(1, std::memory_order_relaxed);
+    return place;
+  }
+
+  void run(Range& range) {
+    while (range.taken.load(std::memory_order_relaxed) < range.count) {  // read first: a range that is done stays in the other core's cache
+      const int64_t begin = range.taken.fetch_add(together_, std::memory_order_relaxed);
+      const int64_t end = begin + together_ < range.count ? begin + together_ : range.count;
+      for (int64_t k = begin; k < end; ++k) {
+        const int64_t i = backwards_ ? range.first + range.count - 1 - k : range.first + k;
+        if (i >= failed_.load(std::memory_order_relaxed)) continue;
+        try {
+          work_(i);
+        } catch (...) {
+          keep(i, std::current_exception());
+        }
+      }
+    }
+  }
+
   void keep(int64_t sample, std::exception_ptr error) {
-    next_.store(samples_, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (error_ && failed_ < sample) return;
-    failed_ = sample;
+    if (failed_.load(std::memory_order_relaxed) <= sample) return;
+    failed_.store(sample, std::memory_order_relaxed);
     error_ = std::move(error);
   }
 
-  const int64_t samples_, together_;
-  alignas(64) std::atomic<int64_t> next_{0};
+  const int64_t together_, parts_;
+  bool backwards_;
+  std::unique_ptr<Range[]> ranges_;
   alignas(64) std::atomic<int64_t> unfinished_;
+  alignas(64) std::atomic<int64_t> failed_;  // the first sample that has failed so far, or the number of samples
   std::mutex mutex_;
-  int64_t failed_ = 0;
   std::exception_ptr error_;
   Work work_;
 };
