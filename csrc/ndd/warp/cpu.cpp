@@ -168,15 +168,21 @@ class RowSampler {
   }
 
  private:
-  void copy_moved(int64_t column, int64_t row, int64_t n, char* out) const {
+  void copy_moved(int64_t column, int64_t row, int64_t n, char* out) {
     if constexpr (D == 2) {
       const int64_t bytes = pixel_bytes(), line = border_index(row, src_.size[1], src_.border), begin = std::clamp<int64_t>(-column, 0, n);
       const int64_t end = line < 0 ? begin : std::clamp<int64_t>(src_.size[0] - column, begin, n);
       const char* const from = plane_->data + line * src_.size[0] * bytes;
-      copy_beyond(from, line, column, 0, begin, out);
       if (end > begin && streams_) slice::move_streamed(from + (column + begin) * bytes, bytes, out + begin * bytes, end - begin, bytes);
       else if (end > begin) std::memcpy(out + begin * bytes, from + (column + begin) * bytes, (end - begin) * bytes);
-      copy_beyond(from, line, column, end, n, out);
+      // Borders after the row, which is read in order; past the caches as well, or their lines would be read from memory first: mirrored borders of 16
+      // float32 images took 15 % more.
+      if (!streams_) return copy_beyond(from, line, column, 0, begin, out), copy_beyond(from, line, column, end, n, out);
+      beside_.resize((n - end + begin) * bytes);
+      copy_beyond(from, line, column, 0, begin, beside_.data());
+      slice::move_streamed(beside_.data(), bytes, out, begin, bytes);
+      copy_beyond(from, line, column + end, 0, n - end, beside_.data());
+      slice::move_streamed(beside_.data(), bytes, out + end * bytes, n - end, bytes);
     }
   }
 
@@ -431,6 +437,7 @@ class RowSampler {
   std::vector<SampledPlane> sampled_;
   void (RowSampler::*sample_)(const Coordinates<D>&, int64_t, float*) const = nullptr;
   LoadRow load_ = nullptr;
+  std::vector<char> beside_;  // a row with borders
   std::vector<char> copied_, none_;  // a row of pixels of the input's type, and one pixel of zeros, where nearest pixels are converted
   std::unique_ptr<WideBlock> wide_;
   std::vector<float> staged_;
@@ -462,6 +469,14 @@ void rows(const WarpSource<D>& src, void* out, const int64_t (&size)[D], DType i
   for (int64_t row = 0; row < count; ++row) {
     Point<D> first;
     for (int64_t d = 1, rest = row; d < D; rest /= size[d], ++d) first.at[d] = static_cast<float>(rest % size[d]) + 0.5f;
+    if (moves) {
+      first.at[0] = 0.5f;
+      block(map, first, 1, coords);
+      if (sample.moved_from(coords.point(0), size[0], dst)) {
+        dst += size[0] * sample.pixel_bytes();
+        continue;
+      }
+    }
     for (int64_t x = 0; x < size[0]; x += kBlock) {
       const int64_t n = std::min(kBlock, size[0] - x);
       first.at[0] = static_cast<float>(x) + 0.5f;

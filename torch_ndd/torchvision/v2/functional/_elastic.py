@@ -3,7 +3,9 @@
 
 from typing import Any
 
+import numpy as np
 import torch
+from torch.compiler import is_compiling
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
@@ -75,9 +77,20 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
         halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
         return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
     fields = _fields(displacement, sizes)
-    x = [field[..., 0].float() * (field.shape[1] * 0.5) for field in fields]
-    y = [field[..., 1].float() * (field.shape[0] * 0.5) for field in fields]
+    x = [_scaled(field, 0, field.shape[1] * 0.5) for field in fields]
+    y = [_scaled(field, 1, field.shape[0] * 0.5) for field in fields]
     return _joined(x), _joined(y)
+
+
+def _scaled(field: torch.Tensor, axis: int, factor: float) -> torch.Tensor:
+    """Return a component of a displacement in pixels.
+
+    NumPy computes it, because the threads of torch spin for a while when they are done, and keep the cores from the kernel that follows: elastic of
+    16 images takes 3.5 instead of 7 ms on two cores.
+    """
+    if not field.is_cpu or field.requires_grad or is_compiling():
+        return field[..., axis].float() * factor
+    return torch.from_numpy(np.multiply(field.float().numpy()[..., axis], np.float32(factor)))
 
 
 def _joined(fields: list[torch.Tensor]) -> Any:
