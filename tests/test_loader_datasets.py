@@ -352,6 +352,19 @@ def test_paths_and_dataset(images: list[Path]) -> None:
     assert texts == [["Squares[0]", "Squares[1]"], ["Squares[2]"]]
 
 
+def test_paths_that_are_no_text_find_their_files(tmp_path: Path) -> None:
+    name = os.path.join(os.fsencode(tmp_path), b"a", b"caf\xe9.jpg")
+    os.mkdir(os.path.dirname(name))
+    try:
+        Path(os.fsdecode(name)).write_bytes(b"123")
+    except OSError:
+        pytest.skip("the file system takes names in UTF-8 only")
+    reader = ndd.readers.File(file_root=tmp_path)
+    ((found, paths),) = ndd.DataLoader(reader, lambda files, _: ndd.get_property(files, key="source_info"), batch_size=1, return_paths=True)
+    assert Path(paths[0]).read_bytes() == b"123"
+    assert bytes(found.flatten().tolist()) == name
+
+
 @pytest.mark.parametrize(
     ("cores", "options", "advice"),
     [

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reshaping, reordering and copying elements."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -411,7 +412,7 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     if key == "layout" or not arrays._sources:
         text = (arrays._layout or "").encode() if key == "layout" else b""
         return new_batch(torch.tensor(list(text), dtype=torch.uint8, device=device_).expand(count, len(text)).contiguous(), None)  # type: ignore[return-value]
-    texts = [source.encode() for source in arrays._sources]
+    texts = [os.fsencode(source) for source in arrays._sources]
     values = torch.tensor(list(b"".join(texts)), dtype=torch.uint8, device=device_)
     lengths = torch.tensor([[len(text)] for text in texts], dtype=torch.int64)
     return new_batch(values, lengths).densified()  # type: ignore[return-value]

@@ -52,8 +52,8 @@ class Ranges:
         return len(self.path_offsets) - 1 if self.file is None else len(self.file)
 
     def path(self, file: int) -> str:
-        """Return the path of a file, readable even if it is not valid text."""
-        return (self.root + self.paths[self.path_offsets[file] : self.path_offsets[file + 1]]).decode(errors="replace")
+        """Return the path of a file as Python has it: bytes that are not text become surrogates, with which ``open`` finds the file."""
+        return os.fsdecode(self.root + self.paths[self.path_offsets[file] : self.path_offsets[file + 1]])
 
     def place(self, number: int) -> str:
         """Return where a range is, for messages."""
