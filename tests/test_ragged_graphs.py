@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case, as_tuple
+from conftest import WHOLE
 from test_operators import CASES
 
 import torch_ndd as ndd
@@ -103,8 +104,13 @@ def far(ours: list[Batch], theirs: list[Batch]) -> float:
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_operator_in_a_chain(group: str, chain: str) -> None:
-    """Check that results equal those of the same calls in eager mode, also with random numbers."""
+    """Check that results equal those of the same calls in eager mode, also with random numbers.
+
+    An operator of a large group is in every second chain; with TORCH_NDD_WHOLE=1 in all.
+    """
     cases = GROUPS[group]
+    if len(cases) > 10 and not WHOLE:
+        cases = cases[list(CHAINS).index(chain) % 2 :: 2]
     before, after = CHAINS[chain](cases[0])
     calls, inputs = [call_of(case, after) for case in cases], [case.batches(True) for case in cases]
     images, others = inputs[0][0], [given[1:] for given in inputs]

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,15 @@ def test_a_pipeline_that_ended_or_failed_is_gone_with_its_last_reference(name: s
         gc.enable()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A job in the background of a shell ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
     """Python drops exceptions of ``__del__``, and it is there that a pipeline waits for its workers."""
     pipes = [parallel(given_late)]
@@ -151,6 +161,7 @@ class EndsSlowly:
         time.sleep(0.3)  # an exception in here is dropped
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_interrupt_comes_when_python_does_not_drop_it() -> None:
     objects: list[Any] = [EndsSlowly()]
     with pytest.raises(KeyboardInterrupt):
