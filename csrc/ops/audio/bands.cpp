@@ -24,6 +24,31 @@ inline NDD_ALWAYS_INLINE void map_block(const BandRow& row, const float* weights
   for (int c = 0; c < C; ++c) to[c] = sums[c];
 }
 
+// The same for many columns: R rows of the input at a time are added to the sums, which stay in the first-level cache. Rows are read in order, as far as
+// they go, which the processor foresees.
+template <int R>
+inline NDD_ALWAYS_INLINE void add_rows(const float* weights, const float* from, int64_t step, int64_t columns, bool first, float* out) {
+  const float* __restrict src = from;
+  float* __restrict to = out;
+  float weight[R > 0 ? R : 1];
+  for (int r = 0; r < R; ++r) weight[r] = weights[r];
+#pragma GCC ivdep
+  for (int64_t c = 0; c < columns; ++c) {
+    float sum = first ? 0.0f : to[c];
+    for (int r = 0; r < R; ++r) sum += weight[r] * src[r * step + c];
+    to[c] = sum;
+  }
+}
+
+inline NDD_ALWAYS_INLINE void map_wide(const BandRow& row, const float* weights, const float* from, int64_t step, int64_t columns, float* to) {
+  int32_t k = row.count % 4;
+  if (k == 0) add_rows<0>(weights, from, step, columns, true, to);
+  else if (k == 1) add_rows<1>(weights, from, step, columns, true, to);
+  else if (k == 2) add_rows<2>(weights, from, step, columns, true, to);
+  else add_rows<3>(weights, from, step, columns, true, to);
+  for (; k < row.count; k += 4) add_rows<4>(weights + k, from + k * step, step, columns, false, to);
+}
+
 inline NDD_ALWAYS_INLINE void map_few(const BandRow& row, const float* weights, const float* from, int64_t step, int64_t columns, float* to) {
   for (int64_t c = 0; c < columns; ++c) {
     float sum = 0.0f;
@@ -32,18 +57,21 @@ inline NDD_ALWAYS_INLINE void map_few(const BandRow& row, const float* weights, 
   }
 }
 
+constexpr int64_t kWide = 512;
+
 // Of `columns` numbers side by side; the elements along the axis lie `in_step` and `out_step` apart.
 void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t columns, float* out, int64_t out_step) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     int64_t begin = 0;
     while (begin < columns) {
-      const int64_t left = columns - begin, width = left >= 64 ? 64 : left >= 16 ? 16 : left;
+      const int64_t left = columns - begin, width = left > 64 ? std::min(left, kWide) : left == 64 ? 64 : left >= 16 ? 16 : left;
       for (size_t m = 0; m < bands.rows.size(); ++m) {
         const BandRow row = bands.rows[m];
         const float* weights = bands.weights.data() + row.offset;
         const float* from = in + row.first * in_step + begin;
         float* to = out + static_cast<int64_t>(m) * out_step + begin;
-        if (width == 64) map_block<64>(row, weights, from, in_step, to);
+        if (width > 64) map_wide(row, weights, from, in_step, width, to);
+        else if (width == 64) map_block<64>(row, weights, from, in_step, to);
         else if (width == 16) map_block<16>(row, weights, from, in_step, to);
         else map_few(row, weights, from, in_step, width, to);
       }
