@@ -285,14 +285,25 @@ class Check {
 
   void run_now(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
-    const int64_t samples = random.below(5);
-    std::atomic<int64_t> runs{0};
-    const bool done = scheduler_.run_now(pool.pool, "now", samples, Work([&](int64_t) {
-                                           if (++pool.running > std::max(1, pool.pool->limit)) give_up("run_now: more threads than the pool has");
-                                           ++runs;
-                                           --pool.running;
-                                         }));
-    if (runs != (done ? samples : 0)) give_up("run_now: a wrong number of samples");
+    const int64_t samples = random.below(5), failing = random.chance(40) ? random.below(5) : samples;
+    std::vector<int> runs(samples);  // by one thread
+    bool done = false;
+    std::string failed;
+    try {
+      done = scheduler_.run_now(pool.pool, "now", samples, Work([&](int64_t i) {
+                                  if (++pool.running > std::max(1, pool.pool->limit)) give_up("run_now: more threads than the pool has");
+                                  ++runs[i];
+                                  --pool.running;
+                                  if (i >= failing) fail(Error::Value, i);
+                                }));
+    } catch (const Error& error) {
+      done = true;
+      failed = error.what();
+    }
+    for (int64_t i = 0; i < samples; ++i) {
+      if (runs[i] > 1 || (i <= failing && runs[i] != (done ? 1 : 0))) give_up("run_now: a wrong number of samples");
+    }
+    if (failed != (done && failing < samples ? std::to_string(failing) : "")) give_up("run_now: not the error of the first sample that fails");
   }
 
   void shared(Random& random) {

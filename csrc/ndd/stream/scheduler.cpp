@@ -9,6 +9,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "ndd/stream/shared_work.h"
+
 namespace ndd {
 namespace {
 
@@ -333,7 +335,7 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
   std::exception_ptr error;
   const Time begin = std::chrono::steady_clock::now();
   try {
-    for (int64_t i = 0; i < samples; ++i) work(i);
+    run_alone(samples, work);
   } catch (...) {
     error = std::current_exception();
   }

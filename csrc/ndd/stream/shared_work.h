@@ -13,17 +13,39 @@
 
 namespace ndd {
 
+// Whether a call goes from its last sample to its first.
+inline bool takes_turns() {
+  static std::atomic<bool> last_to_first{false};
+  const bool backwards = last_to_first.load(std::memory_order_relaxed);
+  last_to_first.store(!backwards, std::memory_order_relaxed);
+  return backwards;
+}
+
+// All of the work by one thread. Raises the error of the first sample that fails.
+inline void run_alone(int64_t samples, const Work& work) {
+  std::exception_ptr error;
+  if (!takes_turns()) {
+    for (int64_t i = 0; i < samples; ++i) work(i);
+    return;
+  }
+  for (int64_t i = samples; i-- > 0;) {
+    try {
+      work(i);
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 // Each thread begins with a range of the samples that is its own in every call, and every second call goes from the last sample to the first: what a
 // call has written last, the next one finds in the caches of the same core. Then a thread helps with the other ranges.
 class SharedWork {
  public:
   // `parts` chunks run, for as many ranges; each takes `together` samples at a time until none is left.
   SharedWork(int64_t samples, int64_t together, int64_t parts, Work work)
-      : together_(together), parts_(parts), ranges_(new Range[static_cast<size_t>(parts)]), unfinished_(parts), failed_(samples),
-        work_(std::move(work)) {
-    static std::atomic<bool> last_to_first{false};
-    backwards_ = last_to_first.load(std::memory_order_relaxed);
-    last_to_first.store(!backwards_, std::memory_order_relaxed);
+      : together_(together), parts_(parts), backwards_(takes_turns()), ranges_(new Range[static_cast<size_t>(parts)]), unfinished_(parts),
+        failed_(samples), work_(std::move(work)) {
     for (int64_t k = 0; k < parts; ++k) {
       ranges_[k].first = samples * k / parts;
       ranges_[k].count = samples * (k + 1) / parts - ranges_[k].first;
@@ -76,7 +98,7 @@ class SharedWork {
   }
 
   const int64_t together_, parts_;
-  bool backwards_;
+  const bool backwards_;
   std::unique_ptr<Range[]> ranges_;
   alignas(64) std::atomic<int64_t> unfinished_;
   alignas(64) std::atomic<int64_t> failed_;  // the first sample that has failed so far, or the number of samples
