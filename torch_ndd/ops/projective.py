@@ -9,6 +9,7 @@ import torch
 from .._core.batch import Batch, new_batch
 from .._core.operand import Operand
 from .._core.tensor import Tensor, new_tensor
+from ._columns import first_failure, holds
 
 
 def perspective(*, source: Any, target: Any) -> Any:
@@ -39,9 +40,9 @@ def perspective(*, source: Any, target: Any) -> Any:
     for name, one in (("source", first), ("target", second)):
         if one.dim() == 3 and len(one) != count:
             raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(one)} of {count}")
-    bad = (_on_a_line(first) | _on_a_line(second)).expand(count)
-    if bool(bad.any()):
-        raise ValueError(f"transforms.perspective: in sample {_first_of(bad)} three points are on a line: there is no such map")
+    apart = ~(_on_a_line(first) | _on_a_line(second)).expand(count)
+    if not holds(apart):
+        raise ValueError(f"transforms.perspective: in sample {first_failure(apart)} three points are on a line: there is no such map")
     x, y = first.expand(count, 4, 2).unbind(2)
     u, v = second.expand(count, 4, 2).unbind(2)
     one, zero = torch.ones_like(x), torch.zeros_like(x)
@@ -50,17 +51,11 @@ def perspective(*, source: Any, target: Any) -> Any:
         [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
     )
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
-    endless = (failed != 0) | ~torch.isfinite(solved).all(1)[:, 0]
-    if bool(endless.any()):
-        raise ValueError(
-            f"transforms.perspective: in sample {int(endless.to(torch.int8).argmax())} the map takes (0, 0) to infinity: move the points"
-        )
+    finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
+    if not holds(finite):
+        raise ValueError(f"transforms.perspective: in sample {first_failure(finite)} the map takes (0, 0) to infinity: move the points")
     made = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
     return new_batch(made) if several else new_tensor(made[0])
-
-
-def _first_of(flags: torch.Tensor) -> int:
-    return int(flags.to(torch.int8).argmax())
 
 
 def _on_a_line(points: torch.Tensor) -> torch.Tensor:

@@ -10,22 +10,21 @@
 namespace ndd::audio {
 namespace {
 
-// Sums of one row of the map for C columns side by side, which stay in registers.
-template <int C>
-inline NDD_ALWAYS_INLINE void map_block(const BandRow& row, const float* weights, const float* from, int64_t step, float* to) {
-  float sums[C];
-  for (int c = 0; c < C; ++c) sums[c] = 0.0f;
+// Sums of one row of the map for kMostLanes columns side by side, which stay in registers.
+inline NDD_ALWAYS_INLINE void map_lanes(const BandRow& row, const float* weights, const float* from, int64_t step, float* to) {
+  float sums[kMostLanes];
+  for (int c = 0; c < kMostLanes; ++c) sums[c] = 0.0f;
   for (int32_t k = 0; k < row.count; ++k) {
     const float weight = weights[k];
     const float* __restrict src = from + k * step;
 #pragma GCC ivdep
-    for (int c = 0; c < C; ++c) sums[c] += weight * src[c];
+    for (int c = 0; c < kMostLanes; ++c) sums[c] += weight * src[c];
   }
-  for (int c = 0; c < C; ++c) to[c] = sums[c];
+  for (int c = 0; c < kMostLanes; ++c) to[c] = sums[c];
 }
 
 // The same for many columns: R rows of the input at a time are added to the sums, which stay in the first-level cache. Rows are read in order, as far as
-// they go, which the processor foresees.
+// they go, which the processor foresees. The `first` ones begin at zero: filled with zeros before, the sums of 128 bands take 9 % longer.
 template <int R>
 inline NDD_ALWAYS_INLINE void add_rows(const float* weights, const float* from, int64_t step, int64_t columns, bool first, float* out) {
   const float* __restrict src = from;
@@ -64,15 +63,14 @@ void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t c
   with_simd([&]() NDD_ALWAYS_INLINE {
     int64_t begin = 0;
     while (begin < columns) {
-      const int64_t left = columns - begin, width = left > 64 ? std::min(left, kWide) : left == 64 ? 64 : left >= 16 ? 16 : left;
+      const int64_t left = columns - begin, width = left >= 64 ? std::min(left, kWide) : left >= kMostLanes ? kMostLanes : left;
       for (size_t m = 0; m < bands.rows.size(); ++m) {
         const BandRow row = bands.rows[m];
         const float* weights = bands.weights.data() + row.offset;
         const float* from = in + row.first * in_step + begin;
         float* to = out + static_cast<int64_t>(m) * out_step + begin;
-        if (width > 64) map_wide(row, weights, from, in_step, width, to);
-        else if (width == 64) map_block<64>(row, weights, from, in_step, to);
-        else if (width == 16) map_block<16>(row, weights, from, in_step, to);
+        if (width >= 64) map_wide(row, weights, from, in_step, width, to);
+        else if (width == kMostLanes) map_lanes(row, weights, from, in_step, to);
         else map_few(row, weights, from, in_step, width, to);
       }
       begin += width;
