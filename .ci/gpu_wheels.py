@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the packages that a GPU machine without a network lacks small enough to travel, as ``.gpu/base.tar.xz``, ``.gpu/dali.0`` and so on.
+"""Make what a GPU machine without a network lacks small enough to travel: ``.gpu/codecs.tar.xz``, ``rivals.tar.xz``, ``dali.0``, ``dali.1``, ``_C.so.xz``.
 
 The machine is assumed to take 64 MiB per transfer, including the repository. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code for
-other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change.
+other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change. The library is the one in torch_ndd/:
+it was compiled for every Python and every torch from 2.11 on, and does not have to be compiled there.
 """
 
 import argparse
@@ -17,9 +18,10 @@ from pathlib import Path
 
 PYTHON, ARCHITECTURE = "312", 90
 CODECS = ("nvidia-nvimgcodec-cu13", "nvidia-nvjpeg", "pylibjpeg-openjpeg", "soundfile", "cffi", "pycparser")
-BASE = (*CODECS, "kornia", "kornia-rs", "cvcuda-cu13")
+RIVALS = ("kornia", "kornia-rs", "cvcuda-cu13")
 DALI = ("nvidia-dali-cuda130==2.4.0", "astunparse", "gast", "optree", "nvtx", "makefun", "libcst")
-PART = 46 << 20  # the first part by itself, the second one with base.tar.xz: each with the repository under 64 MiB
+PART = 40 << 20  # with the repository, the codecs and the library under 64 MiB
+LIBRARY = Path(__file__).parents[1] / "torch_ndd" / "_C.so"
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2
@@ -86,8 +88,13 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=Path(".gpu"))
     target = parser.parse_args().to
     target.mkdir(exist_ok=True)
+    library = target / "_C.so"
+    subprocess.run(["strip", "--strip-unneeded", "-o", str(library), str(LIBRARY)], check=True)
+    Path(f"{library}.xz").write_bytes(lzma.compress(library.read_bytes()))
+    library.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        pack(download(BASE, Path(folder) / "base"), target / "base.tar.xz")
+        pack(download(CODECS, Path(folder) / "codecs"), target / "codecs.tar.xz")
+        pack(download(RIVALS, Path(folder) / "rivals"), target / "rivals.tar.xz")
         whole = Path(folder) / "dali.tar.xz"
         pack(download(DALI, Path(folder) / "dali"), whole)
         data = whole.read_bytes()

@@ -32,10 +32,10 @@ def pictures(channels: int = 3, dtype: torch.dtype = torch.uint8, sizes: Sequenc
     return [pixels(h, w, channels, dtype, k) for k, (h, w) in enumerate(sizes)]
 
 
-def image_batch(samples: Sequence[torch.Tensor], layout: str = "HWC") -> ndd.Batch:
+def image_batch(samples: Sequence[torch.Tensor], layout: str = "HWC", device: str = "cpu") -> ndd.Batch:
     """Return a batch of pictures (C, H, W) or videos (F, C, H, W) in a layout."""
     moved = [one.movedim(-3, -1).contiguous() if layout.endswith("HWC") else one for one in samples]
-    return ndd.batch(moved, layout=layout)
+    return ndd.batch(moved, layout=layout, device=device)
 
 
 def of_batch(made: ndd.Batch) -> list[torch.Tensor]:
@@ -85,11 +85,16 @@ def joined(samples: Sequence[Any]) -> Any:
     return tv_tensors.KeyPoints(made, canvas_size=sizes)
 
 
+def of_torchvision(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments for every torchvision: those of torch 2.11 take no names of interpolations."""
+    return {key: reference.InterpolationMode(value) if key == "interpolation" else value for key, value in given.items()}
+
+
 def compare(ours: torch.Tensor, theirs: torch.Tensor, most: float = 0.0, mean: float | None = None) -> None:
     """Assert equal types and shapes, and values within a largest and a mean difference."""
     assert ours.dtype == theirs.dtype
     assert ours.shape == theirs.shape
-    difference = (ours.double() - theirs.double()).abs()
+    difference = (ours.cpu().double() - theirs.cpu().double()).abs()
     if difference.numel():
         assert difference.max().item() <= most, f"differs by {difference.max().item()}, {difference.mean().item()} in the mean"
         assert mean is None or difference.mean().item() <= mean, f"differs by {difference.mean().item()} in the mean"

@@ -155,6 +155,12 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
+def torch_device(device: str) -> torch.device:
+    """Return the same as torch names it."""
+    return torch.device("cuda" if device == "gpu" else "cpu")
+
+
+@pytest.fixture(scope="session")
 def dali_extra() -> Path:
     """DALI's test images."""
     path = Path(os.environ.get("DALI_EXTRA_PATH", "/nowhere"))
@@ -186,6 +192,21 @@ def new_compiler() -> Iterator[None]:
     torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(autouse=True)
+def _faults_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a fault of a kernel nothing works in this process any more: end it with this test; pytest-xdist starts another one."""
+    yield
+    if request.config.getoption("--device") == "cuda":
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            text = f"{request.node.nodeid}: {error}"
+            if "PYTEST_XDIST_WORKER" not in os.environ:
+                pytest.exit(text)
+            print(text, file=sys.__stderr__, flush=True)
+            os._exit(70)
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,8 @@ def test_equals_the_samples_with_their_parameters(policy: Callable[..., Any], ra
         for name, parameter in row:  # at the one parameter that there is
             fixed = Augmentation(name, (parameter, parameter), values=known[name].values, matrix=known[name].matrix)
             one = augment.rand_augment(one, n=1, augmentations=[fixed])
-        tolerance = 0 if device == "cpu" else 1 if dtype is torch.uint8 else 1e-5
+        # A level by which the first step differs is up to 1.9 after the second.
+        tolerance = 0 if device == "cpu" else len(row) if dtype is torch.uint8 else 1e-5
         np.testing.assert_allclose(result.torch().double(), one.torch().double(), rtol=0, atol=tolerance)
     assert all(torch.equal(one.torch(), old) for one, old in zip(batch, before, strict=True))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from _torchvision import boxes_of, compare, image_batch, joined, of_batch, pictures, pixels, points_of
+from _torchvision import boxes_of, compare, image_batch, joined, of_batch, of_torchvision, pictures, pixels, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
@@ -46,13 +46,13 @@ RANDOM: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
 def _of_sample(value: Any, k: int, count: int) -> Any:
     """Return the numbers of a sample, in torchvision's form."""
     if isinstance(value, ndd.Batch):
-        return value.select(k).torch()
+        return value.select(k).torch().cpu()
     if isinstance(value, torch.Tensor) and value.dim() and len(value) == count:
-        made = value[k]
+        made = value[k].cpu()
         return made.item() if not made.dim() else made
     if isinstance(value, list | tuple):
         if len(value) == count and all(isinstance(one, torch.Tensor) and one.dim() == 3 for one in value):
-            return value[k]
+            return value[k].cpu()
         return type(value)(_of_sample(one, k, count) for one in value)
     return value
 
@@ -68,11 +68,11 @@ def _params_of(name: str, params: dict[str, Any], k: int, count: int) -> dict[st
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize(("name", "given", "limits"), RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
-def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str) -> None:
+def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str, device: str) -> None:
     ndd.random.set_seed(11)
     samples = pictures(sizes=((37, 53), (64, 48), (31, 31), (52, 70), (52, 70)))
-    batch = image_batch(samples, layout)
-    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**given)
+    batch = image_batch(samples, layout, device)
+    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
     params = ours.make_params([batch])
     made = ours.transform(batch, params)
     assert made.layout == layout
@@ -100,7 +100,7 @@ def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None
     sample["masks"] = tv_tensors.Mask(ndd.batch([one.as_subclass(torch.Tensor) for one in masks]))
     if "fill" in given:
         given = {**given, "fill": {single.Image: given["fill"], "others": 0}}
-    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**given)
+    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
     params = ours.make_params([one for key, one in sample.items() if key != "n"])
     moved = {key: ours.transform(one, params) for key, one in sample.items() if key != "n"}
     for k in range(3):
@@ -116,7 +116,7 @@ def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None
 
 DETERMINISTIC: list[Callable[[Any], Any]] = [
     lambda m: m.Resize(20),
-    lambda m: m.Resize((20, 33), interpolation="bicubic"),
+    lambda m: m.Resize((20, 33), interpolation=reference.InterpolationMode.BICUBIC),
     lambda m: m.Resize(None, max_size=30),
     lambda m: m.CenterCrop(40),
     lambda m: m.Pad([1, 2, 3, 4], fill=(1, 2, 3)),
@@ -145,10 +145,10 @@ DETERMINISTIC: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("make", DETERMINISTIC)
-def test_deterministic_transforms(make: Callable[[Any], Any]) -> None:
+def test_deterministic_transforms(make: Callable[[Any], Any], device: str, torch_device: torch.device) -> None:
     samples = pictures()
-    made = make(v2)(image_batch(samples))
-    alone = [make(v2)(one) for one in samples]
+    made = make(v2)(image_batch(samples, device=device))
+    alone = [make(v2)(one.to(torch_device)) for one in samples]
     for one, by_itself, sample in zip(of_batch(made), alone, samples, strict=True):
         expected = make(reference)(single.Image(sample)).as_subclass(torch.Tensor)
         most, mean = (1e-5, None) if expected.dtype.is_floating_point and "Normalize" not in repr(make(v2)) else (1.0, 0.02)

@@ -12,6 +12,7 @@ import torch
 from typing_extensions import Self
 
 from . import native
+from .cuda_work import on_stream, stream_work
 from .dispatch import output, run, submit
 from .elementwise import Plan, label, on_cpu, plan
 from .extents import Fixed
@@ -214,7 +215,9 @@ def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
 
 
 _DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
+_MOST_NUMBERS = 1000
 _numbers: dict[tuple[type, Any], Operand] = {}
+_numbers_on_gpus: dict[tuple[type, Any, torch.device], Operand] = {}
 
 
 def _operand(value: Any, compiling: bool) -> Any:
@@ -230,7 +233,7 @@ def _operand(value: Any, compiling: bool) -> Any:
         if made is None:
             if kind is int and not -(2**31) <= value < 2**31:
                 raise OverflowError(f"arithmetic: {value} is out of range for int32.")
-            if len(_numbers) > 1000:
+            if len(_numbers) > _MOST_NUMBERS:
                 _numbers.clear()
             made = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
             made._row = made._values[None]
@@ -270,7 +273,29 @@ def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any
     for given, made in zip(operands, values, strict=True):
         if made._values.device != target and not isinstance(given, int | float | list | tuple | range):
             raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
-    return [_constant(one._values.to(target)) if type(one) is Operand else one.to_device(target) for one in values], target
+    return [_placed(given, made, target) for given, made in zip(operands, values, strict=True)], target
+
+
+def _placed(given: Any, made: Any, target: torch.device) -> Any:
+    if type(made) is not Operand:
+        return made.to_device(target)
+    return _number_on_gpu(given, made, target) if type(given) in _DTYPES else _constant(made._values.to(target))
+
+
+def _number_on_gpu(number: Any, made: Operand, target: torch.device) -> Operand:
+    """Return a number in a GPU's memory, where it stays: for a copy from the host the host would wait, and a CUDA graph cannot have one."""
+    if torch.compiler.is_compiling():
+        return _constant(torch.full((), number, dtype=made._values.dtype, device=target))
+    key = (type(number), number if number else repr(number), target)
+    found = _numbers_on_gpus.get(key)
+    if found is None:
+        with on_stream(target):
+            values = torch.full((), number, dtype=made._values.dtype, device=target)
+            found = Operand(values, None, stream_work([values]), False)
+            found._row = values[None]
+        if not torch.cuda.is_current_stream_capturing() and len(_numbers_on_gpus) < _MOST_NUMBERS:  # memory of a graph is the graph's
+            _numbers_on_gpus[key] = found
+    return found
 
 
 def _common_layout(operation: str, left: str | None, right: str) -> str:

@@ -7,14 +7,17 @@ from typing import Any, ClassVar, TypeAlias, overload
 
 import torch
 
+from .dynamo import assume_constant_result
 from .native import CPU
 
 
+@assume_constant_result  # what Dynamo sees of torch.cuda's functions differs by version: with torch 2.11 every process was a forked one
 def gpu_count() -> int:
     """Return how many GPUs this process can use: none in a process forked from one that had used CUDA."""
     return 0 if torch.cuda._is_in_bad_fork() or not torch.cuda.is_available() else torch.cuda.device_count()
 
 
+@assume_constant_result
 def cuda_problem() -> str | None:
     """Return why no GPU can be used, in one sentence without a full stop; None if one can."""
     if torch.cuda._is_in_bad_fork():

@@ -186,10 +186,15 @@ class ArithmeticOperation(Operation):
     operation: str
     operands: tuple[Any, ...]
 
+    def prepare(self, pipeline: Graph) -> None:
+        """Place the constants."""
+        target = target_device(self, pipeline)
+        self._placed = tuple(one if one is None or target is None else one.to_device(target) for one in self.operands)
+
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Compute the operation."""
         nodes = iter(inputs)
-        result = core_arithmetic.arithmetic(self.operation, *(next(nodes) if one is None else one for one in self.operands))
+        result = core_arithmetic.arithmetic(self.operation, *(next(nodes) if one is None else one for one in self._placed))
         if result is NotImplemented:
             raise TypeError(f"{self.title}: unsupported operands")
         return (result,)
