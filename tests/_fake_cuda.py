@@ -28,7 +28,8 @@ class FakeCuda:
                 if handle is None:
                     fake.next_handle += 16
                     handle = fake.next_handle
-                self.cuda_stream = handle
+                self.cuda_stream = self.stream_id = handle
+                self.device_type = 1
 
             @property
             def device(self) -> torch.device:
@@ -73,6 +74,10 @@ class FakeCuda:
         index = self.current_device() if device is None else torch.device(device).index
         return getattr(self.local, "streams", {}).get(index, self.defaults[index])
 
+    def set_stream(self, stream_id: int, device_index: int, device_type: int) -> None:
+        stream = next((one for one in self.defaults if (stream_id, device_index) == (0, one.device_index)), None)
+        self.local.streams = {**getattr(self.local, "streams", {}), device_index: stream or self.Stream(device_index, stream_id)}
+
     @contextlib.contextmanager
     def stream(self, stream: Any) -> Iterator[None]:
         before = dict(getattr(self.local, "streams", {}))
@@ -97,6 +102,14 @@ class FakeCuda:
         }
         for name, value in replaced.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        of_torch = {
+            "_cuda_getDevice": self.current_device,
+            "_cuda_getCurrentRawStream": lambda index: self.current_stream(f"cuda:{index}").cuda_stream,
+            "_cuda_getCurrentStream": lambda index: (self.current_stream(f"cuda:{index}").cuda_stream, index, 1),
+            "_cuda_setStream": self.set_stream,
+        }
+        for name, value in of_torch.items():
+            monkeypatch.setattr(torch._C, name, value, raising=False)
 
 
 class FakeTensor:

@@ -162,8 +162,8 @@ def test_threads_and_modes_do_not_matter(case: Case, ragged: bool) -> None:
 
 
 @both_shapes([case for case in CASES if not case.random])
-def test_repeated_calls_read_their_inputs(case: Case, ragged: bool) -> None:
-    properties.repeated_calls_read_their_inputs(case, ragged)
+def test_repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str) -> None:
+    properties.repeated_calls_read_their_inputs(case, ragged, device)
 
 
 @both_shapes([case for case in CASES if case.random])

@@ -94,12 +94,10 @@ bool Tensor::is_cuda() const {
   return type == aoti_torch_device_type_cuda();
 }
 
-bool Tensor::is_contiguous_on_host() const {
-  int32_t type = 0;
+bool Tensor::is_contiguous() const {
   bool contiguous = false;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle(), &type));
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_is_contiguous(handle(), &contiguous));
-  return type == aoti_torch_device_type_cpu() && contiguous;
+  return contiguous;
 }
 
 int Tensor::device_index() const {
@@ -108,11 +106,18 @@ int Tensor::device_index() const {
   return index;
 }
 
-Tensor unfilled_tensor(const std::vector<int64_t>& shape, DType dtype) {
+namespace {
+Tensor unfilled_on(const std::vector<int64_t>& shape, DType dtype, int32_t type, int32_t device) {
   AtenTensorHandle made = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),
-                                                         static_cast<int32_t>(dtype), aoti_torch_device_type_cpu(), 0, &made));
+                                                         static_cast<int32_t>(dtype), type, device, &made));
   return Tensor(made);
+}
+}  // namespace
+
+Tensor unfilled_tensor(const std::vector<int64_t>& shape, DType dtype) { return unfilled_on(shape, dtype, aoti_torch_device_type_cpu(), 0); }
+Tensor unfilled_cuda_tensor(const std::vector<int64_t>& shape, DType dtype, int device) {
+  return unfilled_on(shape, dtype, aoti_torch_device_type_cuda(), device);
 }
 
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size) {

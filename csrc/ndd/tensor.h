@@ -33,7 +33,7 @@ class Tensor {
   int64_t stride(int64_t axis) const;
   int64_t numel() const;
   bool is_cuda() const;
-  bool is_contiguous_on_host() const;
+  bool is_contiguous() const;
   int device_index() const;
 
  private:
@@ -44,6 +44,7 @@ using MaybeTensor = std::optional<Tensor>;
 
 // A contiguous tensor of torch's own memory, on the CPU.
 Tensor unfilled_tensor(const std::vector<int64_t>& shape, DType dtype);
+Tensor unfilled_cuda_tensor(const std::vector<int64_t>& shape, DType dtype, int device);
 // A contiguous tensor over memory that release(data, size) frees. Tensors of bytes: there, in memory that torch pins, and on a GPU in stream order.
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size);
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size);

@@ -272,7 +272,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         first = batches[0] if batches else None
         if recording.launched is not None:
             plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
-            plain = plain and target == CPU and repeatable(op)
+            plain = plain and repeatable(op)
             recording.launched.append(
                 Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape, launch.drawn, call.words) if plain else None
             )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from . import native, pools, shutdown
-from .cuda_work import launching_stream, on_stream, stream_work
+from .cuda_work import on_stream, stream_work
 from .modes import EvalMode, current_mode
 from .native import CPU
 from .operand import Operand
@@ -88,7 +88,7 @@ def output(allocate: Callable[..., Made], shape: Any, dtype: torch.dtype, device
     """
     if device == CPU or torch.compiler.is_compiling() or device.type != "cuda":
         return allocate(shape, dtype, device, *more)
-    with torch.cuda.stream(launching_stream(device)):
+    with on_stream(device):
         return allocate(shape, dtype, device, *more)
 
 

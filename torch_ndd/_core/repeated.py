@@ -17,6 +17,7 @@ from torch.autograd import profiler
 from . import native
 from .arguments import Call, Role, prepared
 from .batch import Batch, new_batch
+from .cuda_work import on_stream, stream_work
 from .definition import Operator
 from .dispatch import resubmit
 from .replay import PLAIN, Drawn, Launched, UnknownValue, freeze, recorded, recording
@@ -72,6 +73,7 @@ class _Plan(NamedTuple):
     words: bool  # whether something is drawn
     layout: str | None
     drawn: Drawn | None
+    gpu: torch.device | None  # where the kernel runs; None for the CPU
 
 
 class Repeated:
@@ -99,9 +101,10 @@ class Repeated:
             if type(values) is not torch.Tensor:
                 return None
             if shapes is None:
-                key += (one._layout, values.shape) if self._op.draws else (one._layout,)  # what is made of the words depends on the shape
+                # What is made of the words depends on the shape.
+                key += (one._layout, values.get_device(), values.shape) if self._op.draws else (one._layout, values.get_device())
             elif self._of_any_shape and shapes.numpy().all():
-                key += (one._layout, one._fixed)
+                key += (one._layout, values.get_device(), one._fixed)
             else:
                 return None
         return tuple(key)
@@ -127,7 +130,7 @@ class Repeated:
                 operands.append(value)
                 names.append(name)
                 key.append(name)
-            elif name == _WARNS:
+            elif name == _WARNS or (name == "device" and value is not None and value != "cpu"):  # "gpu" is the current one
                 return perform(op, inputs, given)
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
@@ -151,6 +154,8 @@ class Repeated:
         plan = self._confirmed.get(key)
         if plan is None:
             return None
+        if plan.gpu is not None:
+            return self._on_gpu(plan, plan.gpu, operands, inputs, words)
         given, reads, external = [], [], False
         for one in operands:
             given.append(one._values)
@@ -165,6 +170,21 @@ class Repeated:
             given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
         out, pending = resubmit(plan.handle, given, reads, external, operands[0]._sources if inputs else ())
         return None if out is None else new_batch(out, None, plan.layout, pending)
+
+    def _on_gpu(self, plan: _Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
+        given: list[torch.Tensor] = []
+        with on_stream(gpu, [(one._values, one._pending) for one in operands], any(one._external for one in operands)):
+            for one in operands:
+                given.append(one._values)
+                if one._shapes is not None:
+                    given.append(one._shapes)
+                if one._pending is not None and (pending := one._unfinished()) is not None:
+                    pending.wait()  # the launcher reads arguments on the host
+            if plan.words:
+                assert words is not None
+                given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
+            out, _ = resubmit(plan.handle, given, [], False, operands[0]._sources if inputs else ())
+            return None if out is None else new_batch(out, None, plan.layout, stream_work([out]))
 
     def recorded(self, key: Any, operands: Sequence[Batch], names: Iterable[str], call: Callable[[], Any]) -> Any:
         """Return what a call makes, and remember what it launches if there has been one like it: of many, there is never another."""
@@ -197,7 +217,8 @@ class Repeated:
 
 def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, launched: Launched | None, other: _Plan | None) -> _Plan | None:
     """Return the plan of a call, and of those that ``other`` is for; None if it cannot be repeated."""
-    if other is not None and (other.shapes >= _MOST_OF_A_KEY or other[3:] != (template.words is not None, template.layout, template.drawn)):
+    gpu = out.device if out.is_cuda else None
+    if other is not None and (other.shapes >= _MOST_OF_A_KEY or other[3:] != (template.words is not None, template.layout, template.drawn, gpu)):
         return None
     words = None if launched is None else launched.words
     arguments = template.arguments.copy()
@@ -224,15 +245,13 @@ def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, 
     if handle is None:
         return None
     owner = native.owned(handle, native.OF_PLAN)
-    return _Plan(handle, owner, 1 if other is None else other.shapes + 1, template.words is not None, template.layout, template.drawn)
+    return _Plan(handle, owner, 1 if other is None else other.shapes + 1, template.words is not None, template.layout, template.drawn, gpu)
 
 
 def _template(launched: list[Launched | None], made: Any, operands: Sequence[Batch], names: Iterable[str]) -> _Template | None:
     one = launched[0] if len(launched) == 1 else None
     if one is None or type(made) is not Batch or made._values is not one.arguments[-2] or made._shapes is not None:
         return None
-    if not made._values.is_cpu:
-        return None  # native code allocates the output on the host
     if any((one.op.arguments.get(name) or one.op.positional[name]).role is not Role.per_sample for name in names):
         return None  # the body reads the values
     tensors = [tensor for operand in operands for tensor in (operand._values, operand._shapes)]

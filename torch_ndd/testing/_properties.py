@@ -131,13 +131,13 @@ def random_operators_repeat_with_their_seed(case: Case, ragged: bool, device: st
     assert any(not np.array_equal(a, b) for other in others for a, b in zip(values(first), other, strict=True))
 
 
-def repeated_calls_read_their_inputs(case: Case, ragged: bool) -> None:
+def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cpu") -> None:
     """Check that a call that repeats others with inputs of the same shapes gives what it gives when it is not repeated."""
-    inputs, _ = case.placed(ragged)
+    inputs, where = case.placed(ragged, device)
     others = tuple(one.select(list(range(one.batch_size))[::-1]) for one in inputs)
 
     def call(given: tuple[Batch, ...]) -> Any:
-        return case.function(*given, **case.arguments())
+        return case.function(*given, **case.arguments(), **where)
 
     for given in (inputs, others, inputs):
         expected = recorded(partial(call, given))[0]

@@ -27,13 +27,17 @@ struct Pass {
   bool copies;
 };
 
+// Index is 32 bits wide where all elements of a pass can be counted in it: divisions of 64 bits take four times as long.
+template <class Index>
 __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
-    const int64_t line = pass.out_extent * pass.inner, total = pass.lines * line;
+    const auto inner = static_cast<Index>(pass.inner), line = static_cast<Index>(pass.out_extent) * inner, group = static_cast<Index>(pass.group);
+    const int64_t total = pass.lines * pass.out_extent * pass.inner;
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < total; e += int64_t{gridDim.x} * kThreads) {
-      const int64_t o = e / line, rest = e - o * line, x = rest / pass.inner, c = rest - x * pass.inner;
-      const int64_t source = o / pass.group * pass.group_in + o % pass.group;
+      const Index place = static_cast<Index>(e), o = place / line, rest = place - o * line, x = rest / inner, c = rest - x * inner;
+      const Index turn = group == 1 ? o : o / group;
+      const int64_t source = int64_t{turn} * pass.group_in + (o - turn * group);
       const int64_t first = (source * pass.in_extent + pass.start[x]) * pass.inner + c;
       const int32_t taps = pass.count[x];
       if (pass.copies && in == out) {
@@ -66,6 +70,12 @@ bool changes(const AxisTable& table) {
   return false;
 }
 
+// Where the tables of an axis are that the sample before has as well: of a batch of equal images they are made and sent once.
+struct Placed {
+  Axis axis{};
+  int64_t shift = 0, numbers = -1, weights = 0;
+};
+
 struct Planned {
   Pass pass;
   int64_t numbers, weights;
@@ -85,6 +95,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
   Tables tables;
   std::vector<Planned> rounds[3];  // width, height, depth
   int64_t memory = 0;
+  Placed placed[3];
   for (const ResampleJob& job : jobs) {
     const AxisTable* table[3];
     for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
@@ -133,12 +144,16 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       } else if (a == 1 && cropped) {
         shift = first_row;
       }
-      p.numbers = static_cast<int64_t>(tables.numbers.size());
-      p.weights = static_cast<int64_t>(tables.weights.size());
-      for (int64_t i = 0; i < t.axis.out; ++i) tables.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
-      tables.numbers.insert(tables.numbers.end(), t.count.begin(), t.count.end());
-      tables.weights.insert(tables.weights.end(), t.weight.begin(), t.weight.end());
-      for (size_t k = 0; k < t.weight16.size(); ++k) tables.whole_weights.push_back(t.whole_weight(static_cast<int64_t>(k)));
+      Placed& there = placed[a];
+      if (there.numbers < 0 || there.shift != shift || !same_axis(there.axis, t.axis)) {
+        there = {t.axis, shift, static_cast<int64_t>(tables.numbers.size()), static_cast<int64_t>(tables.weights.size())};
+        for (int64_t i = 0; i < t.axis.out; ++i) tables.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
+        tables.numbers.insert(tables.numbers.end(), t.count.begin(), t.count.end());
+        tables.weights.insert(tables.weights.end(), t.weight.begin(), t.weight.end());
+        for (size_t k = 0; k < t.weight16.size(); ++k) tables.whole_weights.push_back(t.whole_weight(static_cast<int64_t>(k)));
+      }
+      p.numbers = there.numbers;
+      p.weights = there.weights;
       p.from = from;
       p.to = -1;
       if (a != last) {
@@ -177,7 +192,8 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
         const auto count = static_cast<int64_t>(passes.size());
         const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + kThreads - 1) / kThreads, 1, 1 << 20)),
                         static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-        pass_kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, from_input ? in : between, to_output ? out : between);
+        const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
+        kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, from_input ? in : between, to_output ? out : between);
       }
     }
   }

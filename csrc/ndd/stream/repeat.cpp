@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ndd::again repeats a call of a kernel on other tensors: it compares them with those of the first call, allocates the output, and runs the kernel as
 // a call from Python. All of it in one call of torch's dispatcher, because with cold caches each one takes 70 us, torch.empty as well, and each
-// attribute of a tensor that Python looks at 20.
+// attribute of a tensor that Python looks at 20. For a GPU Python has made the right stream the current one.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -47,13 +47,18 @@ struct Argument {
   }
 };
 
+constexpr int kHost = -1;
+
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
+  int gpu;  // or kHost
 
-  explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()) {}
+  explicit Form(const Tensor& tensor)
+      : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(tensor.is_cuda() ? tensor.device_index() : kHost) {}
   bool fits(const Tensor& tensor, bool any_size) const {
-    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || !tensor.is_contiguous_on_host()) return false;
+    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || !tensor.is_contiguous()) return false;
+    if (tensor.is_cuda() != (gpu != kHost) || (gpu != kHost && tensor.device_index() != gpu)) return false;
     return any_size || std::equal(shape.begin(), shape.end(), tensor.sizes());
   }
 };
@@ -96,8 +101,18 @@ bool take(const char* type, uint64_t value, Argument& argument) {
 
 using Again = std::pair<MaybeTensor, int64_t>;
 
+// No output where there is no memory: the call in full says so.
+MaybeTensor output_of(const Form& form) {
+  if (form.gpu == kHost) return unfilled_output(form.shape, form.dtype);
+  try {
+    return unfilled_cuda_tensor(form.shape, form.dtype, form.gpu);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
-  const MaybeTensor out = unfilled_output(plan.output->shape, plan.output->dtype);
+  const MaybeTensor out = output_of(*plan.output);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {

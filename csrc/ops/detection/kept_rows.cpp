@@ -8,7 +8,7 @@ namespace ndd {
 namespace {
 
 Tensor kept_rows(const Tensor& rows, const Tensor& kept) {
-  if (!rows.is_contiguous_on_host() || !kept.is_contiguous_on_host())
+  if (rows.is_cuda() || kept.is_cuda() || !rows.is_contiguous() || !kept.is_contiguous())
     fail("ndd::kept_rows: the rows and the mask must be contiguous, in host memory");
   const int64_t count = rows.size(0);
   const auto* chosen = static_cast<const bool*>(kept.data_ptr());

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The colour matrix of bytes: three channels become three or one, where all runs begin at multiples of 16 bytes. A thread takes 16 neighbouring pixels, 48
+// bytes, which the threads of a warp load in rows of 16 bytes each and exchange in shared memory: neither has conflicts between banks. The kernel of all
+// types, with 12 bytes a thread, reaches a quarter of the bandwidth of an H100: too few bytes are on their way.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ndd/color/matrix.h"
+#include "ndd/cuda.h"
+
+namespace ndd::color_matrix_detail {
+
+constexpr int kByteThreads = 256, kByteWarps = kByteThreads / 32, kPixelsOfThread = 16;
+
+// Bytes of 12, four pixels, for each word of the output: `low` of the first eight of them, `high` of what `low` gave and the last four.
+struct Selectors {
+  uint32_t low[3], high[3];
+};
+
+struct ByteRun {
+  const uint8_t* in;
+  uint8_t* out;
+  int64_t pixels;
+  FixedMatrix fixed;
+  int from[3];
+  bool copies;
+  Selectors select;
+};
+
+template <int kOut>
+Selectors selectors_of(const int (&from)[3]) {
+  Selectors made{};
+  for (int word = 0; word < kOut; ++word) {
+    for (int b = 0; b < 4; ++b) {
+      const int place = 4 * word + b, source = place / kOut * 3 + from[place % kOut];
+      made.low[word] |= static_cast<uint32_t>(source < 8 ? source : 0) << 4 * b;
+      made.high[word] |= static_cast<uint32_t>(source < 8 ? b : source - 4) << 4 * b;
+    }
+  }
+  return made;
+}
+
+__device__ __forceinline__ uint32_t byte_of(uint32_t word, int k) { return __byte_perm(word, 0, 0x4440 + k); }
+
+// Four pixels.
+template <int kOut>
+__device__ __forceinline__ void map_four(const ByteRun& run, const uint32_t (&in)[3], uint32_t* out) {
+  if (run.copies) {
+#pragma unroll
+    for (int w = 0; w < kOut; ++w) out[w] = __byte_perm(__byte_perm(in[0], in[1], run.select.low[w]), in[2], run.select.high[w]);
+    return;
+  }
+  uint32_t level[4 * kOut];
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    int32_t rgb[3];
+#pragma unroll
+    for (int c = 0; c < 3; ++c) rgb[c] = static_cast<int32_t>(byte_of(in[(3 * p + c) / 4], (3 * p + c) % 4));
+#pragma unroll
+    for (int c = 0; c < kOut; ++c) {
+      const auto& factor = run.fixed.factor[c];
+      const int32_t v = (factor[0] * rgb[0] + factor[1] * rgb[1] + factor[2] * rgb[2] + run.fixed.offset[c]) >> run.fixed.bits;
+      level[p * kOut + c] = static_cast<uint32_t>(min(max(v, 0), 255));
+    }
+  }
+#pragma unroll
+  for (int w = 0; w < kOut; ++w) {
+    const uint32_t low = __byte_perm(level[4 * w], level[4 * w + 1], 0x0040), high = __byte_perm(level[4 * w + 2], level[4 * w + 3], 0x0040);
+    out[w] = __byte_perm(low, high, 0x5410);
+  }
+}
+
+template <int kOut>
+__global__ void __launch_bounds__(kByteThreads, 4) bytes_gpu(const ByteRun* runs, int64_t count) {
+  __shared__ uint4 stages[kByteWarps][3 * 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  uint4* const stage = stages[warp];
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const ByteRun run = runs[k];
+    const int64_t groups = run.pixels / kPixelsOfThread;
+    const auto* const from = reinterpret_cast<const uint4*>(run.in);
+    auto* const to = reinterpret_cast<uint4*>(run.out);
+    for (int64_t first = (int64_t{blockIdx.x} * kByteWarps + warp) * 32; first < groups; first += int64_t{gridDim.x} * kByteThreads) {
+      const int here = static_cast<int>(min(groups - first, int64_t{32}));
+      uint4 row[3] = {};
+#pragma unroll
+      for (int r = 0; r < 3; ++r)
+        if (r * 32 + lane < 3 * here) row[r] = __ldg(from + 3 * first + r * 32 + lane);
+#pragma unroll
+      for (int r = 0; r < 3; ++r) stage[r * 32 + lane] = row[r];
+      __syncwarp();
+#pragma unroll
+      for (int r = 0; r < 3; ++r) row[r] = stage[3 * lane + r];
+      __syncwarp();
+      const uint32_t words[4][3] = {
+          {row[0].x, row[0].y, row[0].z}, {row[0].w, row[1].x, row[1].y}, {row[1].z, row[1].w, row[2].x}, {row[2].y, row[2].z, row[2].w}};
+      uint32_t made[4 * kOut];
+#pragma unroll
+      for (int q = 0; q < 4; ++q) map_four<kOut>(run, words[q], made + q * kOut);
+      if constexpr (kOut == 1) {
+        if (lane < here) to[first + lane] = uint4{made[0], made[1], made[2], made[3]};
+      } else {
+#pragma unroll
+        for (int r = 0; r < 3; ++r) stage[3 * lane + r] = uint4{made[4 * r], made[4 * r + 1], made[4 * r + 2], made[4 * r + 3]};
+        __syncwarp();
+#pragma unroll
+        for (int r = 0; r < 3; ++r)
+          if (r * 32 + lane < 3 * here) to[3 * first + r * 32 + lane] = stage[r * 32 + lane];
+        __syncwarp();
+      }
+    }
+    const int64_t last = groups * kPixelsOfThread + threadIdx.x;  // fewer than 16 pixels are left
+    if (blockIdx.x == 0 && last < run.pixels) {
+      const uint8_t* const pixel = run.in + 3 * last;
+      uint8_t* const out = run.out + kOut * last;
+      if (run.copies) {
+#pragma unroll
+        for (int c = 0; c < kOut; ++c) out[c] = pixel[run.from[c]];
+      } else {
+        run.fixed.template apply<kOut>(pixel, out);
+      }
+    }
+  }
+}
+
+// False where the runs are not such ones.
+template <int kOut>
+bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs) {
+  std::vector<ByteRun> made;
+  made.reserve(runs.size());
+  int64_t most = 0;
+  for (const auto& run : runs) {
+    ByteRun one{static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.count / 3, FixedMatrix(run.f), {}, false, {}};
+    one.copies = run.f.template copies<3, kOut>(one.from);
+    const bool aligned = (reinterpret_cast<uintptr_t>(run.in) | reinterpret_cast<uintptr_t>(run.out)) % sizeof(uint4) == 0;
+    if (!aligned || !(one.copies || one.fixed)) return false;
+    one.select = selectors_of<kOut>(one.from);
+    most = std::max(most, one.pixels);
+    made.push_back(one);
+  }
+  const CudaTable<ByteRun> table(made);
+  const int64_t block = int64_t{kByteThreads} * kPixelsOfThread;
+  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + block - 1) / block, 1, 1 << 16)),
+                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(made.size()), 65535)));
+  bytes_gpu<kOut><<<grid, kByteThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(made.size()));
+  return true;
+}
+
+}  // namespace ndd::color_matrix_detail
