@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make what a GPU machine without a network lacks small enough to travel: in ``.gpu``, codecs, rivals and the library (``.xz``), ``dali.0``, ``dali.1``.
+"""Make what a GPU machine without a network lacks small enough to travel: in ``.gpu`` codecs, rivals, the library, and DALI in parts.
 
 The machine is assumed to take 64 MiB per transfer, including the repository. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code for
 other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change. The library is the one in torch_ndd/:
