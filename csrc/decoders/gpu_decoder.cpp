@@ -48,10 +48,61 @@ int outcome(cudaError_t status) {
   return 1;
 }
 
-int allocate_pinned(void*, void** data, size_t bytes, cudaStream_t) { return outcome(cudaHostAlloc(data, bytes, cudaHostAllocDefault)); }
-int free_pinned(void*, void* data, size_t, cudaStream_t) { return data == nullptr ? 0 : outcome(cudaFreeHost(data)); }
+int allocate_pinned(void* context, void** data, size_t bytes, cudaStream_t) {
+  try {
+    const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
+    const OnStream scope(decoder.device(), decoder.stream());
+    *data = decoder.pinned().take(bytes);
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int free_pinned(void* context, void* data, size_t, cudaStream_t) {
+  if (data == nullptr) return 0;
+  try {
+    const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
+    const OnStream scope(decoder.device(), decoder.stream());
+    decoder.pinned().give_back(data, decoder.stream());
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+constexpr int kSmallestBlock = 16;  // 64 KB
+
+int size_of_block(size_t bytes) {
+  int size = kSmallestBlock;
+  while (size < 63 && (size_t{1} << size) < bytes) ++size;
+  return size;
+}
 
 }  // namespace
+
+void* PinnedMemory::take(size_t bytes) {
+  const int size = size_of_block(bytes);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto& free = free_[size];
+  for (size_t k = 0; k < free.size(); ++k) {
+    void* const data = free[k];
+    if (outcome(cudaEventQuery(all_[data].idle)) != 0) continue;
+    free.erase(free.begin() + static_cast<std::ptrdiff_t>(k));
+    return data;
+  }
+  void* data = nullptr;
+  check_cuda(cudaHostAlloc(&data, size_t{1} << size, cudaHostAllocDefault), "decoders.image: pinned memory");
+  all_[data] = {size, make_event()};
+  return data;
+}
+
+void PinnedMemory::give_back(void* data, cudaStream_t stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Block& block = all_.at(data);
+  check_cuda(cudaEventRecord(block.idle, stream), "decoders.image");
+  free_[block.size].push_back(data);
+}
 
 OnStream::OnStream(int device, cudaStream_t stream) {
   if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch refuses a CUDA stream");
@@ -59,7 +110,7 @@ OnStream::OnStream(int device, cudaStream_t stream) {
 
 OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
 
-GpuDecoder::GpuDecoder(int device, bool hardware) : device_(device), hardware_(hardware) {
+GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();
   if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
   const OnStream scope(device, nullptr);  // going back by cudaSetDevice would make a context on GPU 0, where the threads of every process begin
@@ -73,6 +124,7 @@ GpuDecoder::GpuDecoder(int device, bool hardware) : device_(device), hardware_(h
   pinned_memory_ = nvimgcodec_struct<nvimgcodecPinnedAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR);
   pinned_memory_.pinned_malloc = allocate_pinned;
   pinned_memory_.pinned_free = free_pinned;
+  pinned_memory_.pinned_ctx = this;
   auto extensions = library.extensions;
   extensions.insert(extensions.end(), library.gpu_extensions.begin(), library.gpu_extensions.end());
   instance_ = std::make_unique<CodecInstance>(extensions);
@@ -126,12 +178,11 @@ void* GpuDecoder::staging(size_t bytes) {
   Block& block = blocks_[block_];
   check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
   if (block.bytes < bytes) {
-    if (block.data) check_cuda(cudaFreeHost(block.data), "decoders.image");
+    if (block.data) pinned_.give_back(block.data, stream_);
     block.data = nullptr;
     block.bytes = 0;
-    const size_t rounded = (bytes + bytes / 4 + 0xfffff) & ~size_t{0xfffff};  // freeing waits for the device: seldom
-    check_cuda(cudaHostAlloc(&block.data, rounded, cudaHostAllocDefault), "decoders.image: pinned memory");
-    block.bytes = rounded;
+    block.data = pinned_.take(bytes);
+    block.bytes = size_t{1} << size_of_block(bytes);
   }
   return block.data;
 }
@@ -167,7 +218,7 @@ std::unique_ptr<GpuDecoder> GpuDecoders::take() {
       return decoder;
     }
   }
-  return std::make_unique<GpuDecoder>(device_, false);
+  return std::make_unique<GpuDecoder>(device_, pinned_, false);
 }
 
 void GpuDecoders::give_back(std::unique_ptr<GpuDecoder> decoder) {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace ndd {
@@ -37,11 +38,33 @@ struct GpuJob {
   void* samples;  // device memory for what the codec delivers
 };
 
+// Pinned memory for the decoders of a GPU. cudaFreeHost waits for all work of the device, and the codec frees a buffer for each file that is larger than those
+// before, so nothing is freed: blocks are powers of two, and one that was given back is taken again once its stream has done what it had to do then.
+class PinnedMemory {
+ public:
+  void* take(size_t bytes);
+  void give_back(void* data, cudaStream_t stream);
+
+ private:
+  struct Block {
+    int size = 0;  // a power of two
+    cudaEvent_t idle = nullptr;
+  };
+
+  std::mutex mutex_;
+  std::unordered_map<void*, Block> all_;
+  std::vector<void*> free_[64];  // by size
+};
+
 // A decoder with a stream of its own, for one thread at a time.
 class GpuDecoder {
  public:
-  GpuDecoder(int device, bool hardware);
+  GpuDecoder(int device, PinnedMemory& pinned, bool hardware);
+  GpuDecoder(const GpuDecoder&) = delete;  // the codec keeps its address
+  GpuDecoder& operator=(const GpuDecoder&) = delete;
 
+  int device() const { return device_; }
+  PinnedMemory& pinned() const { return pinned_; }
   cudaStream_t stream() const { return stream_; }
   // Whether the device has such a decoder. Within OnStream, as all that follows.
   bool available(const std::string& options) { return decoder(options) != nullptr; }
@@ -68,6 +91,7 @@ class GpuDecoder {
   nvimgcodecDecoder_t decoder(const std::string& options);
 
   const int device_;
+  PinnedMemory& pinned_;
   const bool hardware_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t issued_ = nullptr;
@@ -97,7 +121,7 @@ class GpuDecoders {
   template <class F>
   void with_hardware(F work) {
     std::lock_guard<std::mutex> lock(hardware_mutex_);
-    if (!hardware_) hardware_ = std::make_unique<GpuDecoder>(device_, true);
+    if (!hardware_) hardware_ = std::make_unique<GpuDecoder>(device_, pinned_, true);
     work(*hardware_);
   }
 
@@ -112,6 +136,7 @@ class GpuDecoders {
 
  private:
   const int device_;
+  PinnedMemory pinned_;
   mutable std::mutex mutex_;
   std::mutex hardware_mutex_;
   std::vector<std::unique_ptr<GpuDecoder>> idle_;

@@ -27,6 +27,10 @@ class Mark {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return done_; });
   }
+  bool reached() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return done_;
+  }
 
  private:
   std::mutex mutex_;
@@ -138,9 +142,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return *data = std::malloc(bytes), cudaSuccess; }
 
-cudaError_t cudaFreeHost(void* data) {
-  std::free(data);
-  return cudaSuccess;
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto mark = event->mark();
+  return mark == nullptr || mark->reached() ? cudaSuccess : cudaErrorNotReady;
 }
 
 void Launch::run(std::function<void()> kernel) const {

@@ -20,7 +20,7 @@ struct Stream;
 struct Event;
 typedef Event* cudaEvent_t;
 
-enum cudaError_t { cudaSuccess = 0 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
 enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
 
@@ -37,7 +37,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
-cudaError_t cudaFreeHost(void* data);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 
 // What torch offers of CUDA.
 inline int create_guard(void*, int, CUDAStreamGuardHandle*) { return 0; }
