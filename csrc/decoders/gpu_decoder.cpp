@@ -48,53 +48,50 @@ int outcome(cudaError_t status) {
   return 1;
 }
 
-int allocate_pinned(void* context, void** data, size_t bytes, cudaStream_t) {
+// Calls work(decoder) on the decoder's stream, for the codec, which wants a status.
+template <class Work>
+int on_stream_of(void* context, Work work) {
   try {
     const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
     const OnStream scope(decoder.device(), decoder.stream());
-    *data = decoder.pinned().take(bytes);
+    work(decoder);
     return 0;
   } catch (const std::exception&) {
     return 1;
   }
+}
+
+int allocate_pinned(void* context, void** data, size_t bytes, cudaStream_t) {
+  return on_stream_of(context, [&](const GpuDecoder& decoder) { *data = decoder.pinned().take(bytes).data; });
 }
 
 int free_pinned(void* context, void* data, size_t, cudaStream_t) {
   if (data == nullptr) return 0;
-  try {
-    const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
-    const OnStream scope(decoder.device(), decoder.stream());
-    decoder.pinned().give_back(data, decoder.stream());
-    return 0;
-  } catch (const std::exception&) {
-    return 1;
-  }
+  return on_stream_of(context, [&](const GpuDecoder& decoder) { decoder.pinned().give_back(data, decoder.stream()); });
 }
 
-constexpr int kSmallestBlock = 16;  // 64 KB
-
-int size_of_block(size_t bytes) {
-  int size = kSmallestBlock;
-  while (size < 63 && (size_t{1} << size) < bytes) ++size;
-  return size;
-}
+constexpr size_t kSmallestBlock = 64 << 10;
 
 }  // namespace
 
-void* PinnedMemory::take(size_t bytes) {
-  const int size = size_of_block(bytes);
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto& free = free_[size];
-  for (size_t k = 0; k < free.size(); ++k) {
-    void* const data = free[k];
-    if (outcome(cudaEventQuery(all_[data].idle)) != 0) continue;
-    free.erase(free.begin() + static_cast<std::ptrdiff_t>(k));
-    return data;
+HostBlock PinnedMemory::take(size_t bytes) {
+  const int size = size_class(std::max(bytes, kSmallestBlock));
+  HostBlock made{nullptr, size_t{1} << size};
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& free = free_[size];
+    const auto idle = [&](void* data) { return outcome(cudaEventQuery(all_[data].idle)) == 0; };
+    const auto found = std::find_if(free.begin(), free.end(), idle);
+    if (found != free.end()) {
+      made.data = *found;
+      free.erase(found);
+      return made;
+    }
   }
-  void* data = nullptr;
-  check_cuda(cudaHostAlloc(&data, size_t{1} << size, cudaHostAllocDefault), "decoders.image: pinned memory");
-  all_[data] = {size, make_event()};
-  return data;
+  check_cuda(cudaHostAlloc(&made.data, made.bytes, cudaHostAllocDefault), "decoders.image: pinned memory");
+  std::lock_guard<std::mutex> lock(mutex_);
+  all_[made.data] = {size, make_event()};
+  return made;
 }
 
 void PinnedMemory::give_back(void* data, cudaStream_t stream) {
@@ -177,19 +174,17 @@ void* GpuDecoder::staging(size_t bytes) {
   block_ ^= 1;
   Block& block = blocks_[block_];
   check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
-  if (block.bytes < bytes) {
-    if (block.data) pinned_.give_back(block.data, stream_);
-    block.data = nullptr;
-    block.bytes = 0;
-    block.data = pinned_.take(bytes);
-    block.bytes = size_t{1} << size_of_block(bytes);
+  if (block.memory.bytes < bytes) {
+    if (block.memory.data) pinned_.give_back(block.memory.data, stream_);
+    block.memory = {nullptr, 0};
+    block.memory = pinned_.take(bytes);
   }
-  return block.data;
+  return block.memory.data;
 }
 
 void GpuDecoder::upload(void* device_memory, size_t bytes) {
   Block& block = blocks_[block_];
-  check_cuda(cudaMemcpyAsync(device_memory, block.data, bytes, cudaMemcpyHostToDevice, stream_), "decoders.image");
+  check_cuda(cudaMemcpyAsync(device_memory, block.memory.data, bytes, cudaMemcpyHostToDevice, stream_), "decoders.image");
   check_cuda(cudaEventRecord(block.copied, stream_), "decoders.image");
 }
 

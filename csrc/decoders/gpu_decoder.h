@@ -10,6 +10,7 @@
 #include "decoders/codec_output.h"
 #include "decoders/gpu_shares.h"
 #include "ndd/cuda.h"
+#include "ndd/stream/host_memory.h"
 
 #include <atomic>
 #include <map>
@@ -39,15 +40,16 @@ struct GpuJob {
 };
 
 // Pinned memory for the decoders of a GPU. cudaFreeHost waits for all work of the device, and the codec frees a buffer for each file that is larger than those
-// before, so nothing is freed: blocks are powers of two, and one that was given back is taken again once its stream has done what it had to do then.
+// before, so nothing is freed: blocks are powers of two, and one that was given back is taken again once its stream has done what it had to do then. Torch's
+// pinned memory would be given out again at once: see pinned_host_memory().
 class PinnedMemory {
  public:
-  void* take(size_t bytes);
+  HostBlock take(size_t bytes);
   void give_back(void* data, cudaStream_t stream);
 
  private:
   struct Block {
-    int size = 0;  // a power of two
+    int size = 0;  // of size_class()
     cudaEvent_t idle = nullptr;
   };
 
@@ -83,8 +85,7 @@ class GpuDecoder {
 
  private:
   struct Block {
-    void* data = nullptr;
-    size_t bytes = 0;
+    HostBlock memory{nullptr, 0};
     cudaEvent_t copied = nullptr;
   };
 

@@ -133,9 +133,7 @@ Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }
 
 #ifdef USE_CUDA
-Tensor cuda_tensor(int64_t bytes, int device) {
-  return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CUDA, device)));
-}
+Tensor cuda_tensor(int64_t bytes, int device) { return unfilled_cuda_tensor({bytes}, DType::uint8, device); }
 
 void* current_stream_of(int device) {
   void* stream = nullptr;

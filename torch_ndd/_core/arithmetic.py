@@ -215,9 +215,7 @@ def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
 
 
 _DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
-_MOST_NUMBERS = 1000
 _numbers: dict[tuple[type, Any], Operand] = {}
-_numbers_on_gpus: dict[tuple[type, Any, torch.device], Operand] = {}
 
 
 def _operand(value: Any, compiling: bool) -> Any:
@@ -233,7 +231,7 @@ def _operand(value: Any, compiling: bool) -> Any:
         if made is None:
             if kind is int and not -(2**31) <= value < 2**31:
                 raise OverflowError(f"arithmetic: {value} is out of range for int32.")
-            if len(_numbers) > _MOST_NUMBERS:
+            if len(_numbers) > 1000:
                 _numbers.clear()
             made = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
             made._row = made._values[None]
@@ -286,15 +284,14 @@ def _number_on_gpu(number: Any, made: Operand, target: torch.device) -> Operand:
     """Return a number in a GPU's memory, where it stays: for a copy from the host the host would wait, and a CUDA graph cannot have one."""
     if torch.compiler.is_compiling():
         return _constant(torch.full((), number, dtype=made._values.dtype, device=target))
-    key = (type(number), number if number else repr(number), target)
-    found = _numbers_on_gpus.get(key)
-    if found is None:
-        with on_stream(target):
-            values = torch.full((), number, dtype=made._values.dtype, device=target)
-            found = Operand(values, None, stream_work([values]), False)
-            found._row = values[None]
-        if not torch.cuda.is_current_stream_capturing() and len(_numbers_on_gpus) < _MOST_NUMBERS:  # memory of a graph is the graph's
-            _numbers_on_gpus[key] = found
+    if (found := made._on_gpus.get(target)) is not None:
+        return found
+    with on_stream(target):
+        values = torch.full((), number, dtype=made._values.dtype, device=target)
+        found = Operand(values, None, stream_work([values]), False)
+        found._row = values[None]
+    if not torch.cuda.is_current_stream_capturing():  # memory of a graph is the graph's
+        made._on_gpus = {**made._on_gpus, target: found}
     return found
 
 

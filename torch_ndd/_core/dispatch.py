@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from . import native, pools, shutdown
-from .cuda_work import on_stream, stream_work
+from .cuda_work import Switch, on_stream, other_launch_stream, stream_work
 from .modes import EvalMode, current_mode
 from .native import CPU
 from .operand import Operand
@@ -88,7 +88,10 @@ def output(allocate: Callable[..., Made], shape: Any, dtype: torch.dtype, device
     """
     if device == CPU or torch.compiler.is_compiling() or device.type != "cuda":
         return allocate(shape, dtype, device, *more)
-    with on_stream(device):
+    stream = other_launch_stream(device)
+    if stream is None:
+        return allocate(shape, dtype, device, *more)
+    with Switch(stream):
         return allocate(shape, dtype, device, *more)
 
 

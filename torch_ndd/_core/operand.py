@@ -2,7 +2,8 @@
 """The base of Tensor and Batch: a buffer that may still be filled."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -54,6 +55,7 @@ class Operand:
     _sources: Sequence[str] = ()  # the source file of each sample, if known
     _failures: Failures | None = None  # of the decoder that made this
     _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
+    _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # of such a number: the same there
     _origin: Any = None  # used by capture.py
     __hash__ = None  # type: ignore[assignment]
 

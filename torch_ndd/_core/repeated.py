@@ -100,11 +100,12 @@ class Repeated:
             values, shapes = one._values, one._shapes
             if type(values) is not torch.Tensor:
                 return None
+            key += (one._layout, values.get_device())
             if shapes is None:
-                # What is made of the words depends on the shape.
-                key += (one._layout, values.get_device(), values.shape) if self._op.draws else (one._layout, values.get_device())
+                if self._op.draws:
+                    key.append(values.shape)  # what is made of the words depends on it
             elif self._of_any_shape and shapes.numpy().all():
-                key += (one._layout, values.get_device(), one._fixed)
+                key.append(one._fixed)
             else:
                 return None
         return tuple(key)
@@ -130,7 +131,7 @@ class Repeated:
                 operands.append(value)
                 names.append(name)
                 key.append(name)
-            elif name == _WARNS or (name == "device" and value is not None and value != "cpu"):  # "gpu" is the current one
+            elif name == _WARNS or (name == "device" and value not in (None, "cpu")):  # "gpu" is the current one
                 return perform(op, inputs, given)
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))

@@ -60,11 +60,7 @@ __device__ __forceinline__ void map_four(const ByteRun& run, const uint32_t (&in
 #pragma unroll
     for (int c = 0; c < 3; ++c) rgb[c] = static_cast<int32_t>(byte_of(in[(3 * p + c) / 4], (3 * p + c) % 4));
 #pragma unroll
-    for (int c = 0; c < kOut; ++c) {
-      const auto& factor = run.fixed.factor[c];
-      const int32_t v = (factor[0] * rgb[0] + factor[1] * rgb[1] + factor[2] * rgb[2] + run.fixed.offset[c]) >> run.fixed.bits;
-      level[p * kOut + c] = static_cast<uint32_t>(min(max(v, 0), 255));
-    }
+    for (int c = 0; c < kOut; ++c) level[p * kOut + c] = static_cast<uint32_t>(run.fixed.level(c, rgb[0], rgb[1], rgb[2]));
   }
 #pragma unroll
   for (int w = 0; w < kOut; ++w) {
@@ -126,19 +122,17 @@ __global__ void __launch_bounds__(kByteThreads, 4) bytes_gpu(const ByteRun* runs
   }
 }
 
-// False where the runs are not such ones.
+// `most`: pixels of the largest run. False where the runs are not such ones.
 template <int kOut>
-bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs) {
+bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs, int64_t most) {
   std::vector<ByteRun> made;
   made.reserve(runs.size());
-  int64_t most = 0;
   for (const auto& run : runs) {
     ByteRun one{static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.count / 3, FixedMatrix(run.f), {}, false, {}};
     one.copies = run.f.template copies<3, kOut>(one.from);
     const bool aligned = (reinterpret_cast<uintptr_t>(run.in) | reinterpret_cast<uintptr_t>(run.out)) % sizeof(uint4) == 0;
     if (!aligned || !(one.copies || one.fixed)) return false;
     one.select = selectors_of<kOut>(one.from);
-    most = std::max(most, one.pixels);
     made.push_back(one);
   }
   const CudaTable<ByteRun> table(made);

@@ -68,12 +68,15 @@ class FixedMatrix {
 
   NDD_HD explicit operator bool() const { return bits > 0; }
 
+  // Channel c of a pixel.
+  NDD_HD int32_t level(int c, int32_t red, int32_t green, int32_t blue) const {
+    const int32_t v = (factor[c][0] * red + factor[c][1] * green + factor[c][2] * blue + offset[c]) >> bits;
+    return v < 0 ? 0 : v > 255 ? 255 : v;
+  }
+
   template <int kOut>
   NDD_HD void apply(const uint8_t* in, uint8_t* out) const {
-    for (int c = 0; c < kOut; ++c) {
-      const int32_t v = (factor[c][0] * in[0] + factor[c][1] * in[1] + factor[c][2] * in[2] + offset[c]) >> bits;
-      out[c] = static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v);
-    }
+    for (int c = 0; c < kOut; ++c) out[c] = static_cast<uint8_t>(level(c, in[0], in[1], in[2]));
   }
 
   int32_t factor[3][3] = {}, offset[3] = {};

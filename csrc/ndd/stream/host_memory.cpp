@@ -194,13 +194,6 @@ void give_back(const Block& block) {
 
 std::atomic<uint64_t> pinned_sizes{0};
 
-// The exponent of the power of two that torch rounds `bytes` of pinned memory up to.
-int size_class(size_t bytes) {
-  int exponent = 0;
-  while (exponent < 63 && (size_t{1} << exponent) < bytes) ++exponent;
-  return exponent;
-}
-
 Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
   size_t bytes = static_cast<size_t>(item_bytes(dtype));
   for (const int64_t extent : shape) {
@@ -221,6 +214,12 @@ size_t most_host_memory() {
 
 void check_host_memory(size_t bytes) {
   if (bytes > most_host_memory()) no_memory(bytes);
+}
+
+int size_class(size_t bytes) {
+  int exponent = 0;
+  while (exponent < 63 && (size_t{1} << exponent) < bytes) ++exponent;
+  return exponent;
 }
 
 HostBlock take_host_memory(size_t bytes) { return take(bytes); }

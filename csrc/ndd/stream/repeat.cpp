@@ -48,17 +48,17 @@ struct Argument {
 };
 
 constexpr int kHost = -1;
+int gpu_of(const Tensor& tensor) { return tensor.is_cuda() ? tensor.device_index() : kHost; }
 
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
   int gpu;  // or kHost
 
-  explicit Form(const Tensor& tensor)
-      : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(tensor.is_cuda() ? tensor.device_index() : kHost) {}
+  explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)) {}
   bool fits(const Tensor& tensor, bool any_size) const {
-    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || !tensor.is_contiguous()) return false;
-    if (tensor.is_cuda() != (gpu != kHost) || (gpu != kHost && tensor.device_index() != gpu)) return false;
+    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || gpu_of(tensor) != gpu || !tensor.is_contiguous())
+      return false;
     return any_size || std::equal(shape.begin(), shape.end(), tensor.sizes());
   }
 };
