@@ -149,7 +149,7 @@ class Data:
 
 def test_structures(images: list[Path]) -> None:
     def fn(files: ndd.Batch, labels: ndd.Batch) -> Any:
-        return {"named": Named(labels, [labels + 1]), "data": Data(labels, "abc"), "torch": torch.ones(2), "text": "x", "ragged": files}
+        return {"named": Named(labels, [labels + 1]), "data": Data(labels, "abc"), "torch": torch.ones(2), "text": "x", "ragged": files, "samples": labels.tensors}
 
     batch = next(iter(loader_of(images, fn=fn)))
     assert batch["named"].x.tolist() == [[one[0] - 1] for one in batch["named"].y[0].tolist()]
@@ -157,6 +157,8 @@ def test_structures(images: list[Path]) -> None:
     assert (batch["data"].name, batch["text"], batch["torch"].tolist()) == ("abc", "x", [1, 1])
     assert isinstance(batch["ragged"], list)
     assert Image.open(io.BytesIO(bytes(batch["ragged"][0].tolist()))).format == "JPEG"
+    assert isinstance(batch["samples"], list)
+    assert torch.equal(torch.stack(batch["samples"]), batch["data"].x)
     plain = ndd.DataLoader(ndd.readers.File(2, files=images))
     files, labels = next(iter(plain))
     assert labels.tolist() == [[0], [1]]

@@ -24,6 +24,7 @@ from ._core.modes import EvalMode
 from ._core.native import MOST_SAMPLES
 from ._core.pools import get_num_threads
 from ._core.rng import RNG, get_default_rng, using_rng
+from ._core.samples import Samples
 from ._core.states import anything, checked, equal, keys, whole
 from ._core.tensor import Tensor, new_tensor
 from ._core.upload import moved
@@ -430,11 +431,13 @@ def _with_paths(result: Any, paths: list[str]) -> Any:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply ``function`` to all leaves of a structure of tuples, lists, dicts and dataclasses."""
+    """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_map(function, one) for one in value))
     if isinstance(value, tuple | list):
         return type(value)(_map(function, one) for one in value)
+    if isinstance(value, Samples):
+        return [_map(function, one) for one in value]
     if isinstance(value, Mapping):
         return {key: _map(function, one) for key, one in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

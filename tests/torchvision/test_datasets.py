@@ -213,6 +213,25 @@ def test_coco_with_transforms(coco: Path) -> None:
     assert target["boxes"][1].shape == (0, 4)
 
 
+def test_orientation_of_exif_is_not_applied(tmp_path: Path) -> None:
+    """As by torchvision: boxes and masks belong to the stored pixels, and ``dataset[i]`` and the loader agree."""
+    (tmp_path / "a").mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotated by 90 degrees
+    Image.new("RGB", (40, 20), "red").save(tmp_path / "a" / "1.jpg", exif=exif)
+    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 30, 10], "area": 300, "iscrowd": 0, "segmentation": []}
+    images = [{"id": 1, "file_name": "1.jpg", "height": 20, "width": 40}]
+    (tmp_path / "a.json").write_text(json.dumps({"images": images, "annotations": [box], "categories": [{"id": 1, "name": "x"}]}))
+    detections = CocoDetection(tmp_path / "a", tmp_path / "a.json", masks=False)
+    ((decoded, target),) = ndd.DataLoader(detections, lambda image, target: (image, target["boxes"].canvas_size), batch_size=1)
+    assert decoded.shape[1:] == np.asarray(detections[0][0]).shape == (20, 40, 3)
+    assert [int(one) for one in target[0]] == list(detections[0][1]["boxes"].canvas_size) == [20, 40]
+    for options in ({"target_transform": lambda label: label + 1}, {"transform": v2.Compose([v2.ToImage()])}):
+        ((transformed, _),) = ndd.DataLoader(ImageFolder(tmp_path, **options), batch_size=1)
+        assert sorted(transformed.shape[1:])[1:] == [20, 40]
+        assert transformed.shape.index(20) < transformed.shape.index(40)
+
+
 def test_coco_without_masks_in_shards(coco: Path) -> None:
     dataset = CocoDetection(coco, coco / "a.json", masks=False)
     ids = [[target["image_id"].tolist() for _, target in ndd.DataLoader(dataset, batch_size=2, shard_id=k, num_shards=2)] for k in range(2)]

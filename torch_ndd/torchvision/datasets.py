@@ -149,6 +149,11 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return reader, _Transformed(self.transform, self.target_transform, unknown)
 
 
+def _decoded(files: Batch) -> Batch:
+    """Decode to what ``dataset[i]`` has: neither Pillow nor torchvision applies the EXIF orientation, and boxes and masks belong to the stored pixels."""
+    return decode(files, adjust_orientation=False)
+
+
 class _Paths:
     """The files of a folder, still encoded."""
 
@@ -173,7 +178,7 @@ class _Transformed:
         self._target_transform = target_transform
 
     def __call__(self, files: Batch, labels: Batch) -> tuple[Any, Any]:
-        images = decode(files) if self._transform is None else self._transform(files)
+        images = _decoded(files) if self._transform is None else self._transform(files)
         if self._target_transform is None:
             return images, labels
         return images, together([self._target_transform(label) for label in labels.torch().tolist()])
@@ -256,7 +261,7 @@ class _Detections:
         from . import tv_tensors  # needs torchvision
 
         *masks, ids = others
-        images = decode(files)
+        images = _decoded(files)
         target: dict[str, Any] = {"image_id": cast(squeeze(ids, axes=[0]), dtype=torch.int64), "boxes": _boxes(tv_tensors, boxes, images)}
         if masks:
             target["masks"] = tv_tensors.Mask(masks[0])

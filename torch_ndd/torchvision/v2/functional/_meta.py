@@ -273,9 +273,11 @@ def valid_points(inpt: Any) -> torch.Tensor:
 
 def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
     """Return the samples with the rows for which ``valid`` is true; ``valid`` is for all samples one after the other."""
+    if valid.all():  # usual; the masks of a batch are often larger than its images
+        return inpt
     counts = [shape[0] for shape in inpt.shape]
     flags = valid.split(counts)
-    samples = [one.torch()[flag] for one, flag in zip(inpt.evaluate(), flags, strict=True)]
+    samples = [one.torch() if flag.all() else one.torch()[flag] for one, flag in zip(inpt.evaluate(), flags, strict=True)]
     made = as_batch(samples, layout=inpt.layout)
     return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
