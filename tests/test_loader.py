@@ -149,7 +149,14 @@ class Data:
 
 def test_structures(images: list[Path]) -> None:
     def fn(files: ndd.Batch, labels: ndd.Batch) -> Any:
-        return {"named": Named(labels, [labels + 1]), "data": Data(labels, "abc"), "torch": torch.ones(2), "text": "x", "ragged": files, "samples": labels.tensors}
+        return {
+            "named": Named(labels, [labels + 1]),
+            "data": Data(labels, "abc"),
+            "torch": torch.ones(2),
+            "text": "x",
+            "ragged": files,
+            "samples": labels.tensors,
+        }
 
     batch = next(iter(loader_of(images, fn=fn)))
     assert batch["named"].x.tolist() == [[one[0] - 1] for one in batch["named"].y[0].tolist()]

@@ -139,19 +139,33 @@ def resized_by_pillow(last: bool = True) -> Callable[..., np.ndarray]:
         roi_start: Sequence[float] = (0, 0),
         roi_end: Sequence[float] | None = None,
     ) -> np.ndarray:
-        """Resize planes along the width, then along the height: Pillow 13 begins with the height where that is cheaper."""
-        assert rule == "pillow"
+        """Resize planes along the width, then along the height, or the other way round, as versions of Pillow differ."""
         planes = np.moveaxis(image, -1, -3) if last else image
         (top, left), (bottom, right) = (tuple(map(int, one)) for one in (roi_start, planes.shape[-2:] if roi_end is None else roi_end))
         (height, width), kind = (int(n) for n in size), PILLOW[interp_type]
+        loss = bottom - top - height
+        between = (right - left, height) if rule == "pillow" and loss > 0 and loss > 2 * (right - left - width) else (width, bottom - top)
         made = []
         for plane in planes.reshape(-1, *planes.shape[-2:]):
             one = Image.fromarray(np.ascontiguousarray(plane[top:bottom, left:right]))
-            made.append(np.asarray(one.resize((width, bottom - top), kind).resize((width, height), kind)))
+            made.append(np.asarray(one.resize(between, kind).resize((width, height), kind)))
         stacked = np.stack(made).reshape(*planes.shape[:-2], height, width)
         return np.moveaxis(stacked, -3, -1) if last else stacked
 
     return reference
+
+
+def windowed(reference: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return the reference of resize_crop_mirror for that of resize."""
+
+    def made(image: np.ndarray, crop: Sequence[int], mirror: int = 0, rounding: str = "half_to_even", **options: Any) -> np.ndarray:
+        whole = reference(image, **options)
+        (height, width), rows, columns = crop, *whole.shape[:2]
+        top, left = (round((extent - size) / 2) for extent, size in ((rows, height), (columns, width)))
+        window = whole[np.arange(top, top + height).clip(0, rows - 1)][:, np.arange(left, left + width).clip(0, columns - 1)]
+        return window[:: -1 if mirror & 2 else 1, :: -1 if mirror & 1 else 1]
+
+    return made
 
 
 def blurred(image: np.ndarray, window_size: int, sigma: float, exact: bool) -> np.ndarray:
@@ -257,13 +271,14 @@ CASES = [
     *(
         Case(
             "resize",
-            f"Pillow's rule, {name}, {dtype}",
+            f"{rule}, {name}, {dtype}",
             images("HWC", dtype, high=256 if dtype == "uint8" else 1, H=61, W=83),
-            {"size": Each([[30, 101], [90, 40], [61, 17]]), "interp_type": kind, "antialias": kind != types.INTERP_CUBIC, "rule": "pillow"},
+            {"size": Each([[30, 101], [90, 40], [20, 80]]), "interp_type": kind, "antialias": kind != types.INTERP_CUBIC, "rule": rule},
             "HWC",
             resized_by_pillow(),
             0 if dtype == "uint8" else 1e-5,
         )
+        for rule in ("pillow", "pillow_12")
         for dtype in ("uint8", "float32")
         for name, kind in (("linear", types.INTERP_LINEAR), ("cubic", types.INTERP_CUBIC), ("Lanczos", types.INTERP_LANCZOS3))
     ),
@@ -278,6 +293,22 @@ CASES = [
             resized_by_pillow(),
         )
         for channels in (1, 2, 3, 4)
+    ),
+    *(
+        Case(
+            "resize_crop_mirror",
+            f"{rule}, {case}",
+            images(H=61, W=83),
+            {**options, "rounding": "half_to_even", "rule": rule},
+            "HWC",
+            windowed(reference),
+        )
+        for rule, reference in (("torch", resized()), ("pillow", resized_by_pillow()), ("pillow_12", resized_by_pillow()))
+        for case, options in (
+            ("each", {"size": Each([[30, 101], [90, 40], [20, 80]]), "crop": Each([[17, 40], [33, 20], [20, 80]]), "mirror": Each([0, 1, 3])}),
+            ("larger than the image", {"size": [30, 31], "crop": [40, 31]}),
+            ("region", {"size": [23, 40], "crop": [12, 11], "roi_start": [5, 7], "roi_end": [50, 61], "interp_type": types.INTERP_CUBIC}),
+        )
     ),
     Case(
         "random_resized_crop",
@@ -387,6 +418,8 @@ def test_torch_rule_mirrors_and_checks_the_region() -> None:
         ndd.resize(image, size=[20, 30], roi_start=[-3, 0], roi_end=[20, 20], rule="torch").evaluate()
     with pytest.raises(RuntimeError, match="no Gaussian"):
         ndd.resize(image, size=[20, 30], interp_type=types.INTERP_GAUSSIAN, rule="torch").evaluate()
+    mirrored = ndd.resize_crop_mirror(image, size=[20, -30], crop=[9, 10], crop_pos_x=0.2, rule="torch")
+    np.testing.assert_array_equal(np.asarray(mirrored.evaluate()), np.asarray(ndd.crop(made, crop=[9, 10], crop_pos_x=0.2).evaluate()))
     for function in (ndd.resize, ndd.random_resized_crop):
         with pytest.raises(ValueError, match="rule must be one of dali, torch, pillow"):
             function(image, size=[20, 30], rule="opencv")

@@ -96,7 +96,7 @@ def _mirrored(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
 
 
 def _resampled(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
-    roi, changed, out = launch.args[0], launch.args[-1], _output(launch)
+    roi, part, changed, out = launch.args[0], launch.args[1], launch.args[-1], _output(launch)
     dimensions = [d for d in range(batch.ndim) if changed >> d & 1]
     rows: _Rows = []
     for letter in "WH":
@@ -105,8 +105,13 @@ def _resampled(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows
         if roi is not None and d in dimensions:
             k = dimensions.index(d)
             start, end = roi[:, k].to(torch.float64), roi[:, k + len(dimensions)].to(torch.float64)
-        scale = to / (end - start) if d in dimensions else 1.0
-        rows.append([scale, 0.0, 0.0 - start * scale] if letter == "W" else [0.0, scale, 0.0 - start * scale])
+        first, whole = 0.0, to
+        if part is not None and d in dimensions:  # the output is a window of the resized image
+            k = dimensions.index(d)
+            first, whole = part[:, k].to(torch.float64), part[:, k + len(dimensions)].to(torch.float64)
+        scale = whole / (end - start) if d in dimensions else 1.0
+        shift = 0.0 - start * scale - first
+        rows.append([scale, 0.0, shift] if letter == "W" else [0.0, scale, shift])
     return rows
 
 

@@ -13,7 +13,7 @@ from .. import types
 from .._core.batch import Batch, new_batch
 from .._core.call import Launch
 from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
-from ._columns import extents_of, rows
+from ._columns import choose, extents_of, rows
 from ._crop_window import CropArguments, window_in
 from ._outputs import resized
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
@@ -75,7 +75,9 @@ def resize(
         rule: ``"dali"``, as above; or ``"torch"``, the arithmetic of ``torch.nn.functional.interpolate`` and torchvision: weights outside the source
             region, which is whole pixels, are left out and the rest is normalized; uint8 is rounded after the width and again after the height; the
             cubic has a slope of -0.5 with ``antialias`` and of -0.75 without; ``INTERP_NN`` takes ``in[floor(o * scale)]``.
-            Or ``"pillow"``: the same with the weights of Pillow's ``Image.resize``, of 22 bits for uint8 instead of 15; always with ``antialias``.
+            Or ``"pillow"``: the same with the weights of Pillow's ``Image.resize``, of 22 bits for uint8 instead of 15; always with ``antialias``;
+            the height first where it loses more than twice as many pixels as the width; ``INTERP_NN`` takes the pixel in the middle. Versions of
+            Pillow before 13, ``"pillow_12"``, always begin with the width.
         dtype: type of the result: that of the input (default) or float32.
         save_attrs: also return the input's spatial extents, int32.
         image_type, minibatch_size, temp_buffer_hint: ignored.
@@ -126,6 +128,7 @@ def resize_crop_mirror(
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
     rounding: str = "round",
+    rule: str = "dali",
     size: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
@@ -144,12 +147,13 @@ def resize_crop_mirror(
         crop_d, crop_h, crop_w: the sizes separately.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (first pixels) to 1 (last pixels).
         rounding: rounding of the window's start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
+        rule: as in :func:`torch_ndd.resize`.
         mirror: sum of 1 for left and right, 2 for top and bottom, 4 for front and back.
         minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
         RuntimeError: the errors of ``resize`` and ``crop``.
-        ValueError: a layout other than the above, a size that is not finite.
+        ValueError: a layout other than the above, a size that is not finite, another ``rule``.
 
     >>> resize_crop_mirror(torch.zeros(480, 640, 3), resize_shorter=256, crop=[224, 224], mirror=1).shape
     (224, 224, 3)
@@ -175,8 +179,9 @@ def resize_crop_mirror(
         subpixel_scale=subpixel_scale,
     )
     window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
-    plan = _cropped(op, plan, window, mirror)
-    return _resampled(op, images, plan, range(first, first + axes), (interp_type, min_filter, mag_filter), antialias, dtype)  # type: ignore[return-value]
+    number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
+    plan, part = _cropped(op, plan, window, mirror) if number == 0 else _part(op, plan, window, mirror)
+    return _resampled(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
 
 
 @operator()
@@ -322,7 +327,7 @@ def random_resized_crop(
     words: Any = rng
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
-    arguments = [windows(images._shapes, words), *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
+    arguments = [windows(images._shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
     return launch(out, arguments, any_shape=True, drawn=windows)
 
 
@@ -342,7 +347,7 @@ def _resized(
     return launch
 
 
-_RULES = ("dali", "torch", "pillow")  # numbered as in csrc/ndd/resample/resample.h
+_RULES = ("dali", "torch", "pillow", "pillow_12")  # numbered as in csrc/ndd/resample/resample.h
 
 
 def _rule(op: str, rule: str) -> int:
@@ -361,13 +366,17 @@ def _resampled(
     dtype: Any,
     kept: Any = (),
     rule: int = 0,
+    part: torch.Tensor | None = None,
 ) -> Launch:
-    """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes."""
+    """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes.
+
+    ``part`` is the window that the plan's extents are of the resized image: its starts, then the extents of that image, int64 (1 or N, 2 * axes).
+    """
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
     find = _changed if torch.compiler.is_compiling() else _cached_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
-    return launch(out, [roi, *_filters(op, *filters), bool(antialias), rule, bits])
+    return launch(out, [roi, part, *_filters(op, *filters), bool(antialias), rule, bits])
 
 
 def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
@@ -382,26 +391,49 @@ def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tup
 _cached_changed = functools.lru_cache(maxsize=1024)(_changed)
 
 
-def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> ResizePlan:
-    """Return the plan for a mirrored window of another plan's output."""
+def _part(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> tuple[ResizePlan, torch.Tensor]:
+    """Return the plan for a mirrored window of another plan's output, and which window it is."""
     axes = len(plan.extents)
-    compiling = torch.compiler.is_compiling()
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
+    flips = _flips(mirror, axes)
+    whole = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
+    made = ResizePlan(_integers(shown.extent), *swapped(flips, plan.start, plan.end), whole)
+    # A mirrored source region makes a mirrored image, of which the window starts at the other end.
+    starts = []
+    for flip, first, extent, of in zip(flips, shown.start, shown.extent, plan.extents, strict=True):
+        mirrored = torch.from_numpy(flip) if isinstance(flip, np.ndarray) else flip
+        starts.append(choose(mirrored, of - extent - first, first))
+    return made, rows([*starts, *plan.extents])
 
-    def column(value: Any) -> Any:
-        return value.numpy() if isinstance(value, torch.Tensor) and not compiling else value
 
+def _integers(extents: Sequence[Any]) -> list[Any]:
+    return [n if isinstance(n, torch.Tensor) else int(n) for n in extents]
+
+
+def _flips(mirror: Any, axes: int) -> list[Any]:
+    """Return for each axis whether it is mirrored: booleans, or arrays of one per sample."""
+    bits = mirror if not isinstance(mirror, torch.Tensor) else _array(mirror.to(torch.int64).flatten())
+    return [(bits & bit) != 0 for bit in (4, 2, 1)[3 - axes :]]
+
+
+def _array(value: Any) -> Any:
+    return value.numpy() if isinstance(value, torch.Tensor) and not torch.compiler.is_compiling() else value
+
+
+def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> tuple[ResizePlan, None]:
+    """Return the plan for a mirrored window of another plan's output: by DALI's rule a window is a source region."""
+    axes = len(plan.extents)
+    shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
     start, end = [], []
     for a, b, begin, extent, whole in zip(plan.start, plan.end, shown.start, shown.extent, plan.extents, strict=True):
-        count = column(whole)
+        count = _array(whole)
         step = (b - a) / (count + (count == 0))
-        start.append(a + column(begin) * step)
-        end.append(a + (column(begin) + column(extent)) * step)
-    bits = mirror if not isinstance(mirror, torch.Tensor) else column(mirror.to(torch.int64).flatten())
-    flips = [(bits & bit) != 0 for bit in (4, 2, 1)[3 - axes :]]
+        start.append(a + _array(begin) * step)
+        end.append(a + (_array(begin) + _array(extent)) * step)
+    flips = _flips(mirror, axes)
     kept = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
     kept = kept and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
-    return ResizePlan([n if isinstance(n, torch.Tensor) else int(n) for n in shown.extent], *swapped(flips, start, end), kept)
+    return ResizePlan(_integers(shown.extent), *swapped(flips, start, end), kept), None
 
 
 def _plain_numbers(value: Any) -> Any:

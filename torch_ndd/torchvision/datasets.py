@@ -150,7 +150,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
 
 def _decoded(files: Batch) -> Batch:
-    """Decode to what ``dataset[i]`` has: neither Pillow nor torchvision applies the EXIF orientation, and boxes and masks belong to the stored pixels."""
+    """Decode to what ``dataset[i]`` has: Pillow does not apply the EXIF orientation, and boxes and masks belong to the stored pixels."""
     return decode(files, adjust_orientation=False)
 
 

@@ -11,8 +11,11 @@ namespace ndd {
 // The values of ndd's InterpType.
 enum class Filter : int32_t { nearest, linear, cubic, lanczos3, triangular, gaussian };
 
-// Whose arithmetic: of `pillow` bytes have weights of 22 bits, of `torch` 15; floats have the same.
-enum class Rule : int32_t { dali, torch, pillow };
+// Whose arithmetic: of Pillow bytes have weights of 22 bits, of `torch` 15; floats have the same. `pillow12` is Pillow before version 13, which always
+// began with the width.
+enum class Rule : int32_t { dali, torch, pillow, pillow12 };
+
+NDD_HD bool is_pillow(Rule rule) { return rule == Rule::pillow || rule == Rule::pillow12; }
 
 // One resampled axis: output element i is centred at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
 struct Axis {
@@ -24,7 +27,9 @@ struct Axis {
   float anchor;   // distance from the first tap's lower bound to the centre
   int32_t taps;
   Rule rule = Rule::dali;
-  bool antialias = false;  // of the other rules
+  // Of the other rules, whose weights follow from whole sizes: `out` elements are made, from `first` on, of the `whole` that the source would become.
+  bool antialias = false;
+  int64_t first = 0, whole = 0;
 };
 
 NDD_HD float support_radius(Filter filter) { return filter == Filter::cubic ? 2.0f : filter == Filter::lanczos3 ? 3.0f : 1.0f; }
@@ -36,7 +41,7 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   hi = fminf(fmaxf(hi, -limit), limit);
   Axis a{};
   a.in = in;
-  a.out = out;
+  a.out = a.whole = out;
   a.lo = lo;
   a.scale = out > 0 ? (hi - lo) / static_cast<float>(out) : 1.0f;
   const bool reduces = fabsf(a.scale) > 1.0f;

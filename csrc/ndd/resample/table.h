@@ -27,6 +27,7 @@ struct AxisTable {
   Axis axis{};
   int64_t stride = 0;  // weights per output element
   int32_t most = 0;    // largest count
+  int64_t source = 0;  // elements of the source region, not of DALI's rule
   std::vector<int32_t> start, count;
   std::vector<float> weight;
   // Not of DALI's rule: weight * 2^precision, rounded; behind the last of an element zeros. Of Pillow's rule it is weight16 * 2^kFineBits + fine16.
@@ -101,7 +102,13 @@ struct AxisTable {
 
 inline bool same_axis(const Axis& a, const Axis& b) {
   return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.rule == b.rule && a.antialias == b.antialias;
+         a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
+}
+
+// Pillow begins with the height if that loses more than twice as many pixels as the width. It matters for bytes, which are rounded in between.
+inline bool height_first(const AxisTable& v, const AxisTable& h) {
+  const int64_t loss = v.source - v.axis.whole;
+  return v.axis.rule == Rule::pillow && loss > 0 && loss > 2 * (h.source - h.axis.whole);
 }
 
 // The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.

@@ -29,14 +29,15 @@ struct Weights {
   std::vector<double>& weight;
 };
 
-// Of output element i, for `in` source elements, in memory that is used again.
-Weights weights_of(const Axis& a, int64_t i, int64_t in, std::vector<double>& memory) {
-  const double scale = static_cast<double>(in) / static_cast<double>(a.out);
+// Of element i of the whole output, for `in` source elements, in memory that is used again.
+Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64_t>& places, std::vector<double>& memory) {
+  const double scale = static_cast<double>(in) / static_cast<double>(a.whole);
   memory.assign(1, 1.0);
-  if (in == a.out) return {i, memory};
+  if (in == a.whole) return {i, memory};
+  if (!places.empty()) return {places[i], memory};
   if (a.filter == Filter::nearest) {
-    if (a.out == 2 * in) return {i / 2, memory};
-    const float at = std::floor(static_cast<float>(i) * (static_cast<float>(in) / static_cast<float>(a.out)));
+    if (a.whole == 2 * in) return {i / 2, memory};
+    const float at = std::floor(static_cast<float>(i) * (static_cast<float>(in) / static_cast<float>(a.whole)));
     return {std::min(static_cast<int64_t>(at), in - 1), memory};
   }
   const bool is_cubic = a.filter == Filter::cubic;
@@ -69,20 +70,33 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, std::vector<double>& me
   return made;
 }
 
+// Pillow's nearest elements. It adds the scale up: of 6 elements to 11, element 5 is at 2.9999999999999996 and becomes 2.
+void pillow_nearest(const Axis& a, int64_t in, std::vector<int64_t>& places) {
+  places.clear();
+  if (a.filter != Filter::nearest || !is_pillow(a.rule)) return;
+  const double scale = static_cast<double>(in) / static_cast<double>(a.whole);
+  double at = scale * 0.5;
+  for (int64_t i = 0; i < a.whole; ++i, at += scale) places.push_back(std::min(static_cast<int64_t>(at), in - 1));
+}
+
 }  // namespace
 
 void AxisTable::build_by_torch_rule() {
-  const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.out);
+  const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.whole);
   const bool mirrored = axis.scale < 0.0f;
   const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
+  source = in;
   // All weights one after the other, then in rows of the longest.
   static thread_local std::vector<double> all, memory;
+  static thread_local std::vector<int64_t> places;
+  pillow_nearest(axis, in, places);
   all.clear();
   start.resize(axis.out);
   count.resize(axis.out);
   double largest = 0.0;
   for (int64_t i = 0; i < axis.out; ++i) {
-    const Weights made = weights_of(axis, mirrored ? axis.out - 1 - i : i, in, memory);
+    const int64_t at = clamp_index(axis.first + i, axis.whole);  // beyond the border its pixels are repeated
+    const Weights made = weights_of(axis, mirrored ? axis.whole - 1 - at : at, in, places, memory);
     start[i] = static_cast<int32_t>(begin + made.start);
     count[i] = static_cast<int32_t>(made.weight.size());
     most = std::max(most, count[i]);
@@ -91,7 +105,10 @@ void AxisTable::build_by_torch_rule() {
   }
   stride = (most + 7) / 8 * 8;
   // As many bits as 16-bit numbers hold, or Pillow's.
-  const bool pillow = axis.rule == Rule::pillow;
+  const bool pillow = is_pillow(axis.rule);
+  if (!pillow && axis.out != axis.whole)  // a window has as many as the whole
+    for (int64_t i = 0; i < axis.whole; ++i)
+      for (const double weight : weights_of(axis, i, in, places, memory).weight) largest = std::max(largest, weight);
   precision = pillow ? 22 : 0;
   for (; !pillow && precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
     ++precision;

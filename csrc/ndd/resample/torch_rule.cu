@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass for each axis that changes, the innermost first, an output element a thread. Bytes stay bytes between the passes, as on the CPU.
+// A pass for each axis that changes, the innermost first unless height_first says otherwise, an output element a thread. Bytes stay bytes between the passes, as on the CPU.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
@@ -93,15 +93,18 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
   const bool bytes = in == DType::uint8 && out == DType::uint8;
   const DType between = all_copy || bytes ? in : DType::float32;
   Tables tables;
-  std::vector<Planned> rounds[3];  // width, height, depth
+  std::vector<Planned> rounds[3];  // usually width, height, depth
   int64_t memory = 0;
   Placed placed[3];
   for (const ResampleJob& job : jobs) {
     const AxisTable* table[3];
     for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
-    int last = 2;  // the last axis that changes, or the width alone
-    for (int a = 2; a >= 0; --a)
-      if (changes(*table[a])) last = a;
+    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
+    const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
+    const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
+    int last = 0;  // the last pass that changes something, or the first one alone
+    for (int n = 0; n < 3; ++n)
+      if (changes(*table[order[n]])) last = n;
     int64_t first_row = 0, rows = job.axes[1].in;  // that the height reads
     if (changes(*table[1])) {
       int64_t end = 0;
@@ -112,14 +115,14 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       }
       rows = end - first_row;
     }
-    int64_t from = -1, inner = job.channels, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
+    int64_t from = -1, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
     bool cropped = false;
-    for (int a = 2; a >= last; --a) {
+    for (int n = 0; n <= last; ++n) {
+      const int a = order[n];
       const AxisTable& t = *table[a];
-      if (!changes(t) && a != last) {
-        inner *= extents[a];
-        continue;
-      }
+      if (!changes(t) && n != last) continue;
+      int64_t inner = job.channels;
+      for (int b = a + 1; b < 3; ++b) inner *= extents[b];
       Planned p{};
       p.pass.in_extent = extents[a];
       p.pass.out_extent = t.axis.out;
@@ -134,7 +137,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       p.pass.in = job.in;
       p.pass.out = job.out;
       int64_t shift = 0;
-      if (a == 2 && last < 2 && rows < extents[1]) {
+      if (n == 0 && a == 2 && last > 0 && rows < extents[1]) {
         p.pass.lines = outer / extents[1] * rows;
         p.pass.group = rows;
         p.pass.group_in = extents[1];
@@ -156,13 +159,12 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       p.weights = there.weights;
       p.from = from;
       p.to = -1;
-      if (a != last) {
+      if (n != last) {
         p.to = from = memory;
         memory += (p.pass.lines * p.pass.out_extent * inner * item_bytes(between) + 255) / 256 * 256;
       }
-      rounds[2 - a].push_back(p);
+      rounds[n].push_back(p);
       extents[a] = t.axis.out;
-      inner *= extents[a];
     }
   }
   const CudaTable<int32_t> numbers(tables.numbers);

@@ -279,28 +279,54 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
     for (int64_t x = 0; x < h.axis.out; ++x) one_pixel(p, h, channels, x, r);
 }
 
-// Row `first` of the source is at `in`.
-void along_height(const uint8_t* in, int64_t first, int64_t row, const AxisTable& v, uint8_t* out) {
-  for (int64_t y = 0; y < v.axis.out; ++y, out += row) {
+// Of rows of `row` bytes; row `first` of the source is at `in`.
+void along_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
+  for (int64_t y = 0; y < v.axis.out; ++y, out += out_row) {
     const int64_t at = y * v.stride;
-    const uint8_t* from = in + (v.start[y] - first) * row;
+    const uint8_t* from = in + (v.start[y] - first) * in_row;
     int64_t i = 0;
 #if defined(__x86_64__)
     const int16_t* const w = v.weight16.data() + at;
     if (cpu_isa() != Isa::base) {
-      i = v.fine() ? mix_rows_wide<true>(from, row, w, v.fine16.data() + at, v.count[y], v.precision, row, out)
-                   : mix_rows_wide<false>(from, row, w, nullptr, v.count[y], v.precision, row, out);
+      i = v.fine() ? mix_rows_wide<true>(from, in_row, w, v.fine16.data() + at, v.count[y], v.precision, row, out)
+                   : mix_rows_wide<false>(from, in_row, w, nullptr, v.count[y], v.precision, row, out);
     }
 #endif
     for (; i < row; ++i) {
       int32_t sum = v.precision > 0 ? 1 << (v.precision - 1) : 0;
-      for (int32_t k = 0; k < v.count[y]; ++k) sum += v.whole_weight(at + k) * from[k * row + i];
+      for (int32_t k = 0; k < v.count[y]; ++k) sum += v.whole_weight(at + k) * from[k * in_row + i];
       out[i] = rounded_level(sum, v.precision);
     }
   }
 }
 
 bool copies(const AxisTable& table) { return table.most == 1; }
+
+// The elements of an axis that its output reads.
+struct Span {
+  explicit Span(const AxisTable& table) : first(table.axis.in) {
+    for (int64_t i = 0; i < table.axis.out; ++i) {
+      first = std::min<int64_t>(first, table.start[i]);
+      last = std::max<int64_t>(last, table.start[i] + table.count[i]);
+    }
+  }
+
+  int64_t first, last = 0;
+};
+
+// Between the passes rows are as long as in the source; of them only those columns are made that the second pass reads.
+void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
+  const int64_t channels = job.channels, in_row = h.axis.in * channels, row = h.axis.out * channels, plane = v.axis.in * in_row;
+  const Span columns(h);
+  const int64_t skipped = columns.first * channels, bytes = v.axis.out * in_row;
+  uint8_t* const mixed = scratch<uint8_t>(4, bytes);
+  const auto* in = static_cast<const uint8_t*>(job.in);
+  auto* out = static_cast<uint8_t*>(job.out);
+  for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
+    along_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, mixed + skipped, in_row);
+    along_width({mixed, in_row, v.axis.out, out, row, mixed + bytes}, h, channels);
+  }
+}
 
 }  // namespace
 
@@ -309,24 +335,20 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   const uint8_t* const end = in + job.outer * plane;
-  // The rows that the second pass reads.
-  int64_t first = v.axis.in, last = 0;
-  for (int64_t y = 0; y < v.axis.out; ++y) {
-    first = std::min<int64_t>(first, v.start[y]);
-    last = std::max<int64_t>(last, v.start[y] + v.count[y]);
-  }
+  const Span rows(v);
   const bool whole_rows = copies(h) && h.axis.out == h.axis.in && h.start[0] == 0 && h.start[h.axis.out - 1] == h.axis.in - 1;
-  uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (last - first) * row);
+  if (!whole_rows && height_first(v, h)) return height_then_width(job, v, h);
+  uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
     if (whole_rows) {
-      along_height(in, 0, row, v, out);
+      along_height(in, 0, row, row, v, out, row);
       continue;
     }
-    along_width({in + first * in_row, in_row, last - first, mixed, row, end}, h, channels);
+    along_width({in + rows.first * in_row, in_row, rows.last - rows.first, mixed, row, end}, h, channels);
     if (copies(v)) {
-      for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - first) * row, row);
+      for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - rows.first) * row, row);
     } else {
-      along_height(mixed, first, row, v, out);
+      along_height(mixed, rows.first, row, row, v, out, row);
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes resampled as torch and Pillow do it: along the width, rounded to bytes, then along the height, rounded again. In whole numbers.
+// Bytes resampled as torch and Pillow do it: along the width, rounded to bytes, then along the height, rounded again; or the other way round where
+// height_first says so. In whole numbers.
 #pragma once
 #include <cstdint>
 

@@ -9,10 +9,10 @@ namespace ndd {
 namespace {
 
 template <const char* op>
-void resize(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
-            bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+void resize(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const MaybeTensor& window, const Tensor& min_filter,
+            const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, rule, axes);
+  const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes);
   const double cost = 0.05 * in.mean_volume() + 0.15 * out.mean_volume();
   launch_cpu(op, in.size(), cost, {input}, [=](int64_t i) {
     ResampleJob job{in.data(i), out.data(i), in.dtype(), out.dtype(), 1, 1, {}};

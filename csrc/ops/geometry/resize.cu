@@ -240,10 +240,10 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
 }
 
 template <const char* op>
-void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const Tensor& min_filter, const Tensor& mag_filter,
-                 bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const MaybeTensor& window, const Tensor& min_filter,
+                 const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const ResizeArgs args(op, roi, min_filter, mag_filter, antialias, rule, axes);
+  const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes);
   std::vector<Job> jobs;
   jobs.reserve(in.size());
   bool nearest = in.dtype() == out.dtype();

@@ -16,15 +16,19 @@ inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_m
                       kRandomResizedCrop[] = "random_resized_crop";
 
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
-// whole sample is the source. `axes` has a bit for each resampled dimension.
+// whole sample is the source. A row of `window`, which only torch's rule and Pillow's take, holds the first element of the output on each resampled axis, then
+// the extents of the whole of which the output is a part. `axes` has a bit for each resampled dimension.
 class ResizeArgs {
  public:
   bool antialias;
   Rule rule;
 
-  ResizeArgs(const char* op, const MaybeTensor& roi_rows, const Tensor& min, const Tensor& mag, bool antialias_, int64_t rule_, int64_t axes)
+  ResizeArgs(const char* op, const MaybeTensor& roi_rows, const MaybeTensor& window_rows, const Tensor& min, const Tensor& mag, bool antialias_,
+             int64_t rule_, int64_t axes)
       : antialias(antialias_), rule(static_cast<Rule>(rule_)), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
     if (roi_rows) roi_ = std::make_shared<Args<float>>(*roi_rows);
+    if (window_rows && rule == Rule::dali) fail(Error::Value, op, ": by DALI's rule a window is a source region");
+    if (window_rows) window_ = std::make_shared<Args<int64_t>>(*window_rows);
   }
 
   // A sample as [outer][depth][height][width][channels]: resampled dimensions are axes, the run of other dimensions between two of them is an axis that
@@ -51,7 +55,14 @@ class ResizeArgs {
         if (n == 0 && out[d] > 0) fail(op_, ": sample ", sample, " has no pixels");
         const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
         if (rule != Rule::dali) check_region(sample, n, lo, hi);
-        job.axes[a++] = make_axis(n, checked(sample, out[d]), lo, hi, reduce, enlarge, antialias);
+        const int64_t whole = window_ ? (*window_)(sample, resampled_count + r) : out[d];
+        Axis& axis = job.axes[a++] = make_axis(n, checked(sample, whole), lo, hi, reduce, enlarge, antialias);
+        if (window_) {
+          axis.first = (*window_)(sample, r);
+          axis.out = checked(sample, out[d]);
+          if (axis.out > 0 && whole < 1) fail(op_, ": sample ", sample, " has no pixels after it is resized");
+          checked(sample, axis.first < 0 ? -axis.first : axis.first);
+        }
         ++r;
       } else if (r == 0) {
         job.outer *= in[d];
@@ -63,7 +74,7 @@ class ResizeArgs {
     }
     for (Axis& axis : job.axes) {
       axis.rule = rule;
-      axis.antialias = rule == Rule::pillow || (rule == Rule::torch && antialias);
+      axis.antialias = is_pillow(rule) || (rule == Rule::torch && antialias);
       if (rule != Rule::dali && axis.filter == Filter::gaussian) fail(op_, ": torch and Pillow have no Gaussian interpolation");
     }
   }
@@ -95,6 +106,7 @@ class ResizeArgs {
 
   const char* op_;
   std::shared_ptr<const Args<float>> roi_;
+  std::shared_ptr<const Args<int64_t>> window_;
   Args<int64_t> min_filter_, mag_filter_;
   int64_t axes_;
 };

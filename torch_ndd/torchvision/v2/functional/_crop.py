@@ -136,11 +136,12 @@ def center_crop(inpt: Any, output_size: Any) -> Any:
 
 def center_window(height: Number, width: Number, output_size: Any) -> tuple[Number, Number, int, int]:
     """Return the window in the middle: top, left, height, width."""
-    h, w = _two(output_size)
+    h, w = two_sizes(output_size)
     return _middle(height, h), _middle(width, w), h, w
 
 
-def _two(output_size: Any) -> tuple[int, int]:
+def two_sizes(output_size: Any) -> tuple[int, int]:
+    """Return height and width, given as one number or as two."""
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
     numbers = [int(one) for one in output_size]
@@ -168,7 +169,7 @@ center_crop_mask = on_masks(center_crop, _centered, view=_central_view)
 
 def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
     """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
-    h, w = _two(output_size)
+    h, w = two_sizes(output_size)
     top, left = ((one.to(torch.float64) if isinstance(one, torch.Tensor) else one) for one in rows.canvas)
     return rounded((top - h) / 2.0), rounded((left - w) / 2.0), h, w
 

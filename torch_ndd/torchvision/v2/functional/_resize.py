@@ -3,20 +3,24 @@
 
 from typing import Any
 
+import PIL
 import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.batch import Batch
 from ....ops.resize import resize as resample
+from ....ops.resize import resize_crop_mirror
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._crop import cropped_boxes, cropped_points, window_of
+from ._crop import cropped_boxes, cropped_points, two_sizes, window_of
 from ._dispatch import as_images, dispatched, on_images, on_masks, rows, size_of
 from ._interpolation import FILTERS, InterpolationMode, interpolation_mode
 
+# The order of Pillow's two passes, between which it rounds, depends on its version.
+PILLOW = "pillow" if int(PIL.__version__.partition(".")[0]) >= 13 else "pillow_12"
 _SMOOTH = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.LANCZOS)
 
 
@@ -111,7 +115,7 @@ def _filtered(interpolation: Any, antialias: bool | None) -> tuple[Interpolation
 
 
 def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
-    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule if mode in _SMOOTH else "torch"
+    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
 
@@ -147,7 +151,19 @@ resize_image, resize_video = on_images(resize, _resized, view=_unchanged)
 
 def resized_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
     """Resize a Batch of images to the pixels of Pillow's ``Image.resize``, which always filters before reducing."""
-    made = _resized(as_images("resize", inpt), size, interpolation, max_size, True, "pillow")
+    made = _resized(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+
+
+def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
+    """Resize a Batch of images and cut the window in the middle out, of which alone pixels are computed. None where an image is smaller than it."""
+    images = as_images("resize", inpt)
+    mode, smooth = _filtered(interpolation, antialias)
+    new, window = resized_size(*size_of(images), size, max_size, images.batch_size), two_sizes(crop)
+    if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= one) for to, one in zip(new, window, strict=True)):
+        return None
+    filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
+    made = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **filters)
     return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
@@ -270,7 +286,7 @@ resized_crop_image, resized_crop_video = on_images(resized_crop, _window_resized
 
 def resized_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
     """Cut a window out of a Batch of images and resize it: :func:`resized_by_pillow`."""
-    made = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule="pillow")
+    made = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
     return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
