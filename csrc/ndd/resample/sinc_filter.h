@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "ndd/hd.h"
+#include "ndd/line_vector.h"
 
 namespace ndd {
 
@@ -40,7 +40,7 @@ NDD_HD SincPosition position_of(const SincTable& table, int64_t o) {
 
 struct SincFilter {
   SincTable table;
-  std::vector<float> weights;  // phases rows of taps; one more where they are interpolated
+  LineVector<float> weights;  // phases rows of taps; one more where they are interpolated
 };
 
 // Lobes of the sinc on each side, for a quality from 0 to 100: the parabola through 3, 16 (at 50) and 64 lobes, as in DALI.

@@ -39,7 +39,7 @@ void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t be
 }
 
 void resample_sample(const ResampleJob& job, int64_t i) {
-  static thread_local std::vector<float> signal, made;
+  static thread_local LineVector<float> signal, made;
   const int64_t outputs = job.out.shape(i)[0], channels = job.channels(i), length = job.in.shape(i)[0];
   if (outputs == 0 || channels == 0) return;
   const auto filter = job.filter(i);

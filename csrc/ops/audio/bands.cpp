@@ -80,7 +80,7 @@ void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t c
 
 // Of rows of elements: some at a time are laid side by side.
 void map_rows(const Bands& bands, const float* in, int64_t count, float* out) {
-  static thread_local std::vector<float> tile, made;
+  static thread_local LineVector<float> tile, made;
   const int64_t inputs = bands.inputs, outputs = static_cast<int64_t>(bands.rows.size());
   float* const lanes_in = scratch_of(tile, inputs * kMostLanes);
   float* const lanes_out = scratch_of(made, outputs * kMostLanes);

@@ -36,7 +36,7 @@ class WindowSums {
 
   WindowSums(const T* values, int64_t count, int64_t window) : values_(values), count_(count), window_(window), windows_(count - window + 1) {
     if (window_ < 2 * kGroup) return;
-    static thread_local std::vector<Sum> groups, ahead, middles;  // until the next signal of this thread
+    static thread_local LineVector<Sum> groups, ahead, middles;  // until the next signal of this thread
     const int64_t whole = count_ / kGroup, span = window_ / kGroup - 1;  // complete groups in a window wherever it begins
     groups_ = audio::scratch_of(groups, whole + 1);
     middles_ = audio::scratch_of(middles, whole + 1);
@@ -144,7 +144,7 @@ void find_region(const T* values, int64_t count, int64_t window, const Silence& 
 
 // The two common types as they are, any other as floats.
 void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* begin, int32_t* length) {
-  static thread_local std::vector<float> converted;
+  static thread_local LineVector<float> converted;
   const int64_t count = in.volume(i), window = silence.window_of(count);
   *begin = *length = 0;
   if (count == 0) return;

@@ -9,7 +9,7 @@ namespace ndd::audio {
 namespace {
 
 void spectra_of(const PowerJob& job, int64_t i) {
-  static thread_local std::vector<float> scratch;
+  static thread_local LineVector<float> scratch;
   const AxisShape shape = job.shape(i);
   if (job.out.volume(i) == 0) return;
   const auto plan = real_plan(job.length(i));

@@ -208,7 +208,7 @@ int64_t lanes_of(const RealPlan& plan, int64_t signals) {
 }
 
 void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,
-             std::vector<float>& scratch) {
+             LineVector<float>& scratch) {
   const int64_t part = plan.complex.extent() * lanes;
   float *re = scratch_of(scratch, 4 * part + plan.bins() * lanes), *im = re + part, *other_re = im + part, *other_im = other_re + part,
         *powers = other_im + part;

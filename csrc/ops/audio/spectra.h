@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "ndd/line_vector.h"
 #include "ops/audio/fft.h"
 #include "ops/audio/lanes.h"
 
@@ -27,6 +27,6 @@ int64_t lanes_of(const RealPlan& plan, int64_t signals);
 
 // out[k] = |X[k]|^power, power 1 or 2, for every bin k, of `length` elements multiplied by `window` (null: by 1) and filled up with zeros.
 void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,
-             std::vector<float>& scratch);
+             LineVector<float>& scratch);
 
 }  // namespace ndd::audio

@@ -13,7 +13,7 @@ namespace {
 constexpr double kNanosecondsPerElement = 1.5;
 
 void spectrogram_of(const SpectrogramJob& job, int64_t i) {
-  static thread_local std::vector<float> scratch, edges;
+  static thread_local LineVector<float> scratch, edges;
   const Framing& framing = job.framing;
   const auto* in = static_cast<const float*>(job.in.data(i));
   auto* out = static_cast<float*>(job.out.data(i));
