@@ -54,7 +54,8 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
     filters.push_back(job.filter(i));
     const SincFilter* filter = filters.back().get();
     auto found = tables.find(filter);
-    if (found == tables.end()) found = tables.emplace(filter, CudaTable<float>(std::vector<float>(filter->weights.begin(), filter->weights.end()))).first;
+    if (found == tables.end())
+      found = tables.emplace(filter, CudaTable<float>(std::vector<float>(filter->weights.begin(), filter->weights.end()))).first;
     runs.push_back({job.in.data(i), job.out.data(i), job.in.shape(i)[0], job.out.shape(i)[0], job.channels(i), filter->table, found->second.data()});
     most = std::max(most, job.out.volume(i));
   }
