@@ -106,7 +106,7 @@ def detection_after(root: Path) -> Iterable[Any]:
 
 # --- 5: timm's recipe ---
 
-TIMM: dict[str, Any] = {"input_size": 64, "is_training": True, "auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.25, "re_mode": "pixel"}
+TIMM: dict[str, Any] = {"input_size": 64, "is_training": True, "auto_augment": "rand-m9-inc1", "re_prob": 0.25, "re_mode": "pixel"}
 MIXUP: dict[str, Any] = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0, "num_classes": 2}
 
 

@@ -17,24 +17,18 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.suggestions", "_core.version"),
+    ("_core.suggestions", "_core.version", "show"),
     ("types",),
     ("_core",),
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
-    ("doctor", "pack", "readers", "show"),
+    ("doctor", "pack", "readers", "show._timeline"),
     ("experimental", "index", "pytorch"),
     ("loader",),
     ("dali", "lightning", "ray", "torchvision"),
     ("", "__main__"),
 )
-
-# Imports inside functions of what lies above, which only some calls need.
-UPWARD = {
-    ("_core.html", "show"),  # the picture of a value in a notebook: the drawing code needs Pillow and operators
-    ("readers._items", "torchvision.tv_tensors"),  # the types of samples made with torchvision, which is optional
-}
 
 
 @dataclass(frozen=True)
@@ -153,21 +147,17 @@ def all_imports() -> list[Import]:
     return [one for module in MODULES for one in imports(MODULES, module)]
 
 
-def taken() -> list[Import]:
-    return [one for one in all_imports() if not (one.late and (one.importer, one.imported) in UPWARD)]
-
-
 def report(what: str, lines: list[str]) -> str:
     return "\n  ".join([what, *lines])
 
 
 def test_there_are_no_cycles() -> None:
-    found = cycles(taken())
+    found = cycles(all_imports())
     assert not found, report("modules import each other; move what both need into a module below, or pass it as an argument:", found)
 
 
 def test_imports_go_down() -> None:
-    found = [str(one) for one in taken() if one.imported and layer(one.imported) > layer(one.importer)]
+    found = [str(one) for one in all_imports() if one.imported and layer(one.imported) > layer(one.importer)]
     assert not found, report("imports from a layer above (see LAYERS):", found)
 
 
@@ -178,10 +168,6 @@ def test_nothing_private_of_another_package() -> None:
     private = [one for one in all_imports() if one.name is not None and one.name.startswith("_") and not one.name.startswith("__")]
     found = [f"{one}: {one.name}" for one in private if package(one.importer) != package(one.imported)]
     assert not found, report("names with an underscore from another package:", found)
-
-
-def test_exceptions_are_needed() -> None:
-    assert {(one.importer, one.imported) for one in all_imports() if one.late} >= UPWARD
 
 
 def test_a_cycle_is_found(tmp_path: Path) -> None:

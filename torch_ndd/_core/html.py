@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
+from ..show import show
+
 _MOST_BYTES = 64 << 20  # of a batch that is drawn unasked
 _MOST_SAMPLES = 16
 
@@ -29,8 +31,6 @@ def image(picture: Any) -> str:
 
 def of_values(value: Any) -> str:
     """Return the description of a Tensor or a Batch, with a picture where there is one. Waits for the values of small batches."""
-    from ..show import show  # Pillow and the drawing are loaded when a notebook needs them
-
     batch = hasattr(value, "batch_size")
     shapes = sorted(set(value.shape)) if batch else [value.shape]
     rows = [

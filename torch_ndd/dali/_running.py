@@ -108,7 +108,9 @@ class Running(Defining):
             return self._deliver(self._built())
 
     def release_outputs(self) -> None:
-        """Do nothing: outputs keep their memory as long as they are used."""
+        """Do nothing but check how the pipeline is used: outputs keep their memory as long as they are used."""
+        with self._used_as(PipelineAPIType.SCHEDULED):
+            pass
 
     def outputs(self, cuda_stream: Any = None) -> tuple[Any, ...]:
         """Release the outputs of the last iteration, and return those of the oldest issued one."""

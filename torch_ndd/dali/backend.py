@@ -14,6 +14,19 @@ from .tensors import TensorListCPU as TensorListCPU
 from .tensors import TensorListGPU as TensorListGPU
 
 
+def _cuda_version() -> int:
+    major, _, minor = (torch.version.cuda or "0").partition(".")
+    return 1000 * int(major) + 10 * int(minor or 0)
+
+
+__cuda_version__ = _cuda_version()  # of torch: 13000 is 13.0, 0 none
+
+
+def RestrictPinnedMemUsage() -> bool:
+    """Return False: nothing restricts pinned memory."""
+    return False
+
+
 def ReleaseUnusedMemory() -> None:
     """Give memory back to the system that is kept for later results, on the CPU by this library and on GPUs by torch."""
     native.release_idle_memory()

@@ -151,11 +151,13 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
     """
     if isinstance(value, ScalarConstant) and dtype is None:
         dtype = value.dtype
+    number, of_number = value, dtype
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biuf":
-        value, dtype = value.item(), value.dtype if dtype is None else dtype
-    if _is_number(value) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
-        return ScalarConstant(value, dtype)
-    return ConstantNode(device, value, dtype, shape, layout, **kwargs)
+        number, of_number = value.item(), value.dtype if dtype is None else dtype
+    if _is_number(number) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
+        return ScalarConstant(number, of_number)
+    # The types of NumPy's numbers are those of arrays: of 32 bits.
+    return ConstantNode(device, np.asarray(value) if isinstance(value, np.integer) else value, dtype, shape, layout, **kwargs)
 
 
 def ConstantNode(device: str | None, value: Any, dtype: Any, shape: Any, layout: str | None, **kwargs: Any) -> Any:

@@ -145,7 +145,7 @@ def _with_type(batch: Batch, values: Sequence[Any]) -> Any:
     first = values[0]
     if theirs is None or not isinstance(first, theirs.TVTensor):
         return batch
-    from ..torchvision import tv_tensors  # needs torchvision, which the samples come from
+    from .._core import tv_tensors  # needs torchvision, which the samples come from
 
     if isinstance(first, theirs.BoundingBoxes):
         sizes = [tuple(value.canvas_size) for value in values]

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import torch
 
-from .._core.tensor import as_tensor
-from ..ops.audio import spectrogram, to_decibels
-
 _WIDTH, _WAVE_HEIGHT, _SPECTRUM_HEIGHT = 320, 64, 128  # pixels
 _INK = (0, 114, 178)
 _TEXT = 12
@@ -54,8 +51,8 @@ def _wave(mono: torch.Tensor) -> torch.Tensor:
 def _spectrum(mono: torch.Tensor) -> torch.Tensor:
     window = min(512, max(16, len(mono) // 8))
     step = max(1, len(mono) // _WIDTH)
-    power = spectrogram(as_tensor(mono), nfft=window, window_length=window, window_step=step, power=2)
-    decibels = to_decibels(power, cutoff_db=-80.0).torch()
+    power = torch.stft(mono, window, step, window=torch.hann_window(window), return_complex=True).abs().square()
+    decibels = 10 * (power / power.max().clamp(min=1e-30)).clamp(min=1e-8).log10()
     colors = heat_map(decibels).permute(2, 0, 1)[None].float()
     scaled = torch.nn.functional.interpolate(colors, size=(_SPECTRUM_HEIGHT, _WIDTH), mode="nearest")
     return scaled[0].permute(1, 2, 0).to(torch.uint8)

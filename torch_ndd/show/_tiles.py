@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .. import decoders
-from .._core.batch import as_batch
 from . import _sound
 from ._overlay import draw_boxes, draw_mask
 
@@ -114,7 +113,17 @@ def _kind(sample: torch.Tensor, layout: str) -> str:
 
 
 def _decoded(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [image.torch() for image in decoders.image(as_batch(samples)).tensors]
+    """Decode files with Pillow, which draws them anyway: notebooks show values of the core, which knows nothing of decoders."""
+    from PIL import Image, ImageOps
+
+    made = []
+    for k, sample in enumerate(samples):
+        try:
+            picture = ImageOps.exif_transpose(Image.open(io.BytesIO(sample.numpy().tobytes()))).convert("RGB")
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise ValueError(f"show: sample {k}: Pillow cannot decode it ({error}); decode it with torch_ndd.decoders.image first") from None
+        made.append(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(picture.height, picture.width, 3))
+    return made
 
 
 def _frames(sample: torch.Tensor, layout: str) -> list[torch.Tensor]:

@@ -3,6 +3,7 @@
 
 import json
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -132,6 +133,42 @@ def test_sources_that_are_told_what_is_wanted_continue(info: bool, batch: bool, 
     # A restored iterator that is at the end of an epoch begins the next one; the original has to find out that it is there.
     expected = following(original, 10)
     assert following(loader(made(saved[0])), 9)[:8] == expected[expected[0] == "end" :][:8]
+
+
+@pytest.mark.parametrize("taken", range(1, 7))
+@pytest.mark.parametrize("resets", [True, False])
+def test_sized_iterators_of_sources_that_end_continue(taken: int, resets: bool) -> None:
+    """Also one that is restored at the end of an epoch, before its source was asked for more than there is."""
+
+    def loader(checkpoint: bytes | None = None) -> DALIGenericIterator:
+        @ours.pipeline_def(batch_size=2, num_threads=1, enable_checkpointing=True, checkpoint=checkpoint)
+        def definition() -> Any:
+            return ours.fn.external_source(sources(3, True, False), batch=False)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # size instead of reader_name
+            return DALIGenericIterator(definition(), ["x"], size=6, auto_reset=resets)
+
+    def epoch(iterator: DALIGenericIterator) -> list[list[int]]:
+        made = [batch[0]["x"].flatten().tolist() for batch in iterator]
+        if not resets:
+            iterator.reset()
+        return made
+
+    original = loader()
+    seen = 0
+    while seen < taken:
+        for _ in original:
+            seen += 1
+            if seen == taken:
+                break
+        else:
+            if not resets:
+                original.reset()
+    restored = loader(original.checkpoints()[0])
+    expected = [epoch(original) for _ in range(3)]
+    assert all(expected[1:])
+    assert [epoch(restored) for _ in range(3)] == expected
 
 
 def test_run_continues_after_the_last_delivered_iteration(folder: Path, tmp_path: Path) -> None:

@@ -237,6 +237,19 @@ def test_nothing_scheduled():
     both(program)
 
 
+@pytest.mark.parametrize("call", ["schedule_run", "share_outputs", "release_outputs", "outputs"])
+def test_mixed_calls(call):
+    """Calls of the other kind after run()."""
+
+    def program(dali):
+        pipe = define(dali, lambda: dali.fn.constant(idata=[1]), 2)
+        pipe.build()
+        pipe.run()
+        getattr(pipe, call)()
+
+    both(program)
+
+
 @pytest.mark.parametrize("check", [True, False])
 def test_mixed_use(check):
     """run and schedule_run on one pipeline."""

@@ -189,12 +189,13 @@ class BaseIterator:
         if not self._is_over():
             _log.warning("%s.reset: the epoch has not ended; reset has no effect", self._op)
             return
+        if not self._scheduled:  # restored at the end of an epoch: as at the iterator that was saved, sources are asked ahead and may end
+            self._schedule()
         self._ended, self._initial = False, None
         skipped = self._epochs.restart()
         for pipe in self._pipes:
             pipe.reset()
-        if self._scheduled:
-            self._schedule()
+        self._schedule()
         for _ in range(skipped):
             self._outputs()
 
