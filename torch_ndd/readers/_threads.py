@@ -82,8 +82,14 @@ def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
         return new_batch(torch.stack(tensors), None, layout)
     shapes = [one.shape for one in tensors]
     made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
-    if made._shapes is None:
-        torch.stack(tensors, out=made._values)
-    else:
-        torch.cat([one.reshape(-1) for one in tensors], out=made._values)
+    _join(tensors, made._values)
     return made
+
+
+def _join(tensors: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+    """Copy tensors one after the other, as bytes. torch.cat shares a copy among its threads and waits for them: 15 ms for 1.6 MB while all decode."""
+    to, at = out.view(-1).view(torch.uint8).numpy(), 0
+    for one in tensors:
+        data = one.contiguous().view(-1).view(torch.uint8).numpy()
+        to[at : at + len(data)] = data
+        at += len(data)
