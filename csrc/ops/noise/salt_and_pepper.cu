@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ndd/kernel.h"
+#include "ndd/line_vector.h"
 #include "ndd/random/random.h"
 
 namespace ndd {
@@ -41,11 +42,17 @@ inline void classify(const Impulse& impulse, const uint32_t* words, uint8_t* cod
   });
 }
 
+// Three and four channels in one store: of the fourth byte the next pixel's store makes its own. `repeated` has a byte more than is used.
 template <int C>
 void repeat(const uint8_t* codes, int64_t n, int64_t channels, uint8_t* repeated) {
-  const int64_t count = C > 0 ? C : channels;
-  for (int64_t k = 0; k < n; ++k)
-    for (int64_t c = 0; c < count; ++c) *repeated++ = codes[k];
+  for (int64_t k = 0; k < n; ++k) {
+    if (C > 0) {
+      const uint32_t four = codes[k] * 0x01010101u;
+      std::memcpy(repeated + C * k, &four, 4);
+    } else {
+      for (int64_t c = 0; c < channels; ++c) *repeated++ = codes[k];
+    }
+  }
 }
 
 template <class Bits>
@@ -67,7 +74,7 @@ template <class Bits>
 void run_cpu(const Run& run) {
   alignas(64) uint32_t words[kRow];
   alignas(64) uint8_t codes[kRow];
-  std::vector<uint8_t> repeated(run.inner == 1 && run.channels > 1 ? kRow * run.channels : 0);
+  LineVector<uint8_t> repeated(run.inner == 1 && run.channels > 1 ? kRow * run.channels + 1 : 0);
   const Bits *from = static_cast<const Bits*>(run.in), salt = static_cast<Bits>(run.salt), pepper = static_cast<Bits>(run.pepper);
   Bits* to = static_cast<Bits*>(run.out);
   const int64_t pixels = run.outer * run.inner;
