@@ -17,6 +17,7 @@ from ._conditionals import _operations as conditions
 from ._defining import Defining
 from ._graph import DEVICES, Node, Operation
 from ._schema import schemas
+from ._video_input import video
 from .auto_aug import _operations as augmentations
 from .data_node import DataNode
 from .external_source import external_source
@@ -268,6 +269,10 @@ def _input(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, 
     return external_source(name=one["name"], device=one["device"], **constants)
 
 
+def _video_input(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
+    return video(name=one["name"], device=one["device"], **constants)
+
+
 def _move(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
     return data_node.moved(inputs[0], one["device"])
 
@@ -293,6 +298,7 @@ _CONDITIONS = {
 _MAKERS: dict[str, Callable[..., Any]] = {
     "constant": _constant,
     "external_source": _input,
+    "experimental.inputs.video": _video_input,
     "move.cpu": _move,
     "move.gpu": _move,
     "shapes": _shapes,
