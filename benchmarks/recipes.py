@@ -31,6 +31,7 @@ WORKERS = 2
 BAR = 3.0
 DISCARD = 6
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+# Without mstd: at magnitude 10, which it can reach, timm asks Pillow to posterize to 0 bits, an error since Pillow 13.
 _TIMM: dict[str, Any] = {"is_training": True, "auto_augment": "rand-m9-inc1", "interpolation": "bicubic", "re_prob": 0.25, "re_mode": "pixel"}
 _MIXUP: dict[str, Any] = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0, "num_classes": 2}
 RECIPES = ("ImageNet training", "ImageNet validation", "RandAugment", "TrivialAugment", "SSD", "timm rand-m9, mixup, erasing")

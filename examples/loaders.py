@@ -106,6 +106,7 @@ def detection_after(root: Path) -> Iterable[Any]:
 
 # --- 5: timm's recipe ---
 
+# Without mstd: at magnitude 10, which it can reach, timm asks Pillow to posterize to 0 bits, an error since Pillow 13.
 TIMM: dict[str, Any] = {"input_size": 64, "is_training": True, "auto_augment": "rand-m9-inc1", "re_prob": 0.25, "re_mode": "pixel"}
 MIXUP: dict[str, Any] = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0, "num_classes": 2}
 

@@ -325,7 +325,8 @@ def constant_node(
     value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str = "cpu", title: str = "types.Constant", **options: Any
 ) -> DataNode:
     """Return a node with the same value in every sample."""
-    made = constant_tensor(value, dtype, shape)
+    # The types of NumPy's numbers are those of arrays: of 32 bits.
+    made = constant_tensor(np.asarray(value) if isinstance(value, np.integer) else value, dtype, shape)
     if layout and len(layout) != made.dim():
         raise RuntimeError(f"{title}: the layout {layout!r} does not have one letter for each of the {made.dim()} dimensions")
     options.pop("bytes_per_sample_hint", None)
@@ -357,8 +358,7 @@ def as_node(value: Any, what: str = "an input") -> DataNode:
     if isinstance(value, DataNode):
         return value
     try:
-        wide = isinstance(value, np.integer) and value.dtype.itemsize == 8
-        return constant_node(np.asarray(value) if wide else value)  # of 32 bits, as arrays of them
+        return constant_node(value)
     except (TypeError, ValueError) as error:
         reason = "it contains a DataNode; pass the nodes themselves, (*nodes,)" if _has_node(value) else str(error)
         raise TypeError(f"{what} must be a DataNode, a number, a list of numbers or an array, got {type(value).__name__}: {reason}") from None

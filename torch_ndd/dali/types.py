@@ -156,8 +156,7 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
         number, of_number = value.item(), value.dtype if dtype is None else dtype
     if _is_number(number) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
         return ScalarConstant(number, of_number)
-    # The types of NumPy's numbers are those of arrays: of 32 bits.
-    return ConstantNode(device, np.asarray(value) if isinstance(value, np.integer) else value, dtype, shape, layout, **kwargs)
+    return ConstantNode(device, value, dtype, shape, layout, **kwargs)
 
 
 def ConstantNode(device: str | None, value: Any, dtype: Any, shape: Any, layout: str | None, **kwargs: Any) -> Any:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass for each axis that changes, the innermost first unless height_first says otherwise, an output element a thread. Bytes stay bytes between the passes, as on the CPU.
+// A pass for each axis that changes, the innermost first unless height_first says otherwise, an output element a thread. Bytes stay bytes between the
+// passes, as on the CPU.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
