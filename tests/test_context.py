@@ -239,14 +239,19 @@ def test_evaluate_all_waits_for_the_calls_of_the_context(mode: EvalMode) -> None
         results = [brighter(ones(), k) for k in (3, 1, 2)]
         context.evaluate_all()
         assert all(is_done(one) for one in results)
-    with EvalMode.deferred, EvalContext():
-        elsewhere = brighter(ones())
-        EvalContext.default().evaluate_all()
-        assert not is_done(elsewhere)
-    with EvalMode.deferred:
-        mine = brighter(ones())
-        EvalContext.default().evaluate_all()
-    assert is_done(mine)
+
+
+def test_evaluate_all_of_the_default_context() -> None:
+    def run() -> tuple[bool, bool]:
+        with EvalMode.deferred, EvalContext():
+            elsewhere = brighter(ones())
+            EvalContext.default().evaluate_all()
+        with EvalMode.deferred:
+            mine = brighter(ones())
+            EvalContext.default().evaluate_all()
+        return is_done(elsewhere), is_done(mine)
+
+    assert in_thread(run) == (False, True)  # whose default context has no calls of other tests
 
 
 def test_evaluate_all_raises_the_first_error() -> None:
@@ -263,6 +268,11 @@ def test_evaluate_all_raises_the_first_error() -> None:
         with pytest.raises(RuntimeError, match="called at"):
             other.evaluate()
         context.evaluate_all()  # nor an error that was raised elsewhere
+        for read in (lambda value: brighter(value).evaluate(), torch.compile(brighter, backend="eager")):
+            other = failing(200)
+            with pytest.raises(RuntimeError, match="called at"):
+                read(other)
+            context.evaluate_all()  # by a call that reads the result, or by a compiled one
         del other
         lost = failing(200)
         del lost

@@ -130,8 +130,7 @@ class EvalContext:
         """Wait for the work of all calls in this context whose results are in use. Raise the first error that was not raised yet."""
         self._run_registered()
         for call in sorted(self._calls, key=lambda call: call.number):
-            if not call.raised:
-                call.wait()
+            call.wait_for_news()
 
     def _run_registered(self) -> None:
         registered, self._registered = self._registered, []

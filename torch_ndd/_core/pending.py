@@ -32,15 +32,20 @@ class Pending:
         if sources:
             _with_sources[self.number] = self
         self._status: int | None = None
-        self.raised = False  # whether its error has reached the program
+        self._raised = False  # whether the error that began here has reached the program
 
     def wait(self) -> None:
         """Wait until the work is done; raise its error, each time."""
         if self._status is None:
             self._end()
         if self._status:
-            self.raised = True
+            self._failed()._raised = True
             raise self._wrapped() from self.cause()
+
+    def wait_for_news(self) -> None:
+        """Wait until the work is done; raise its error unless that has reached the program, here or where another call read the result."""
+        if not self.succeeded() and not self._failed()._raised:
+            self.wait()
 
     def done(self) -> bool:
         """Return whether the work has ended without an error. Its inputs are then released, so that an endless chain of calls does not grow."""
@@ -84,23 +89,25 @@ class Pending:
     def cause(self) -> Exception:
         """Return the error that a synchronous call would have raised, with the lines of the failed call first."""
         assert self._status
-        error, failed = KINDS[self._status - 1](_message(self._handle)), self._origin(native.error_origin(self._handle))
+        error, failed = KINDS[self._status - 1](_message(self._handle)), self._failed()
         error.__cause__ = failed.origin_of_error()
         return error.with_traceback(traceback_of(failed._site))
 
     def at_the_call(self) -> Exception:
         """Return the error to raise at the line of this call; it names another line if an earlier call failed."""
         assert self._status
-        failed = self._origin(native.error_origin(self._handle))
+        failed = self._failed()
         return KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
 
     def _wrapped(self) -> Exception:
         """Return the error with the line of the call in its text, because programs log ``str(error)``."""
         assert self._status
-        failed = self._origin(native.error_origin(self._handle))
+        failed = self._failed()
         return KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
 
-    def _origin(self, identity: int) -> "Pending":
+    def _failed(self) -> "Pending":
+        """Return the call in which the error began: this one, or one whose result it reads."""
+        identity = native.error_origin(self._handle)
         seen: set[int] = set()
         open_: list[Pending] = [self]
         while open_:
@@ -139,8 +146,10 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
         pass
     if status:
         origin = native.error_origin(handle)
-        sites = [call._site for call in context.known_calls() if type(call) is Pending and native.identity(call.handle) == origin]
-        raise KINDS[status - 1](_message(handle) + called_at(sites[0] if sites else []))
+        failed = [call for call in context.known_calls() if isinstance(call, Pending) and call.number == origin]
+        for call in failed:
+            call._raised = True
+        raise KINDS[status - 1](_message(handle) + called_at(failed[0]._site if failed else []))
     return values.clone()
 
 
