@@ -14,7 +14,8 @@ from .._core.batch import Batch, new_batch
 from .._core.call import Launch
 from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
 from ._columns import choose, extents_of, rows
-from ._crop_window import CropArguments, window_in
+from ._crop_window import CropArguments, CropWindow, window_in
+from ._interpolation import filters_of
 from ._outputs import resized
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
 from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
@@ -180,7 +181,7 @@ def resize_crop_mirror(
     )
     window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
     number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
-    plan, part = _cropped(op, plan, window, mirror) if number == 0 else _part(op, plan, window, mirror)
+    plan, part = _windowed(op, plan, window, mirror, number)
     return _resampled(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
 
 
@@ -326,7 +327,7 @@ def random_resized_crop(
 
     words: Any = rng
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
-    filters = _filters("random_resized_crop", interp_type, min_filter, mag_filter)
+    filters = filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
     arguments = [windows(images._shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
     return launch(out, arguments, any_shape=True, drawn=windows)
 
@@ -376,7 +377,7 @@ def _resampled(
     find = _changed if torch.compiler.is_compiling() else _cached_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
-    return launch(out, [roi, part, *_filters(op, *filters), bool(antialias), rule, bits])
+    return launch(out, [roi, part, *filters_of(op, *filters), bool(antialias), rule, bits])
 
 
 def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
@@ -391,19 +392,33 @@ def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tup
 _cached_changed = functools.lru_cache(maxsize=1024)(_changed)
 
 
-def _part(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> tuple[ResizePlan, torch.Tensor]:
-    """Return the plan for a mirrored window of another plan's output, and which window it is."""
+def _windowed(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rule: int) -> tuple[ResizePlan, torch.Tensor | None]:
+    """Return the plan for a mirrored window of another plan's output, and which window it is: None by DALI's rule, where it is a source region."""
     axes = len(plan.extents)
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
     flips = _flips(mirror, axes)
     whole = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
-    made = ResizePlan(_integers(shown.extent), *swapped(flips, plan.start, plan.end), whole)
-    # A mirrored source region makes a mirrored image, of which the window starts at the other end.
-    starts = []
-    for flip, first, extent, of in zip(flips, shown.start, shown.extent, plan.extents, strict=True):
-        mirrored = torch.from_numpy(flip) if isinstance(flip, np.ndarray) else flip
-        starts.append(choose(mirrored, of - extent - first, first))
-    return made, rows([*starts, *plan.extents])
+    start, end, part = plan.start, plan.end, None
+    if rule == 0:
+        whole = whole and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
+        start, end = _source_of(plan, shown)
+    else:
+        # A mirrored source region makes a mirrored image, of which the window starts at the other end.
+        mirrored = [torch.from_numpy(flip) if isinstance(flip, np.ndarray) else flip for flip in flips]
+        sizes = zip(mirrored, shown.start, shown.extent, plan.extents, strict=True)
+        part = rows([*(choose(flip, of - extent - first, first) for flip, first, extent, of in sizes), *plan.extents])
+    return ResizePlan(_integers(shown.extent), *swapped(flips, start, end), whole), part
+
+
+def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any]]:
+    """Return start and end of the source region of a window of the plan's output."""
+    start, end = [], []
+    for a, b, begin, extent, whole in zip(plan.start, plan.end, shown.start, shown.extent, plan.extents, strict=True):
+        count = _array(whole)
+        step = (b - a) / (count + (count == 0))
+        start.append(a + _array(begin) * step)
+        end.append(a + (_array(begin) + _array(extent)) * step)
+    return start, end
 
 
 def _integers(extents: Sequence[Any]) -> list[Any]:
@@ -418,22 +433,6 @@ def _flips(mirror: Any, axes: int) -> list[Any]:
 
 def _array(value: Any) -> Any:
     return value.numpy() if isinstance(value, torch.Tensor) and not torch.compiler.is_compiling() else value
-
-
-def _cropped(op: str, plan: ResizePlan, window: CropArguments, mirror: Any) -> tuple[ResizePlan, None]:
-    """Return the plan for a mirrored window of another plan's output: by DALI's rule a window is a source region."""
-    axes = len(plan.extents)
-    shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
-    start, end = [], []
-    for a, b, begin, extent, whole in zip(plan.start, plan.end, shown.start, shown.extent, plan.extents, strict=True):
-        count = _array(whole)
-        step = (b - a) / (count + (count == 0))
-        start.append(a + _array(begin) * step)
-        end.append(a + (_array(begin) + _array(extent)) * step)
-    flips = _flips(mirror, axes)
-    kept = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
-    kept = kept and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
-    return ResizePlan(_integers(shown.extent), *swapped(flips, start, end), kept), None
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -466,37 +465,6 @@ def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
         columns = [torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in extents]
         values = rows(columns).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
     return new_batch(values.to(images._values.device))
-
-
-def _filters(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the kernels for reduction and enlargement, as int32 rows."""
-    reduce = ("interp_type", interp_type) if min_filter is None else ("min_filter", min_filter)
-    enlarge = ("interp_type", interp_type) if mag_filter is None else ("mag_filter", mag_filter)
-    return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)
-
-
-def _filter_rows(op: str, argument: str, given: Any) -> torch.Tensor:
-    if not isinstance(given, torch.Tensor):
-        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(given))
-    if not torch.compiler.is_compiling():
-        known = given.to(torch.float64)
-        wrong = given[~((known >= 0) & (known <= 5))]
-        if len(wrong):
-            raise _unknown_filter(op, argument, wrong.flatten()[0].item())
-    return given
-
-
-def _filter_constant(op: str, argument: str, given: int) -> torch.Tensor:
-    if not 0 <= given <= 5:
-        raise _unknown_filter(op, argument, given)
-    return torch.tensor([given], dtype=torch.int32)
-
-
-_cached_filter = functools.cache(_filter_constant)
-
-
-def _unknown_filter(op: str, argument: str, given: object) -> RuntimeError:
-    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {given}")
 
 
 def _height_and_width(op: str, size: Any) -> tuple[int, int]:
