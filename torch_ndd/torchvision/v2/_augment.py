@@ -47,7 +47,7 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
         draws = draws_for(flat_inputs)
         channels, height, width = query_chw(flat_inputs)
         if self.value is not None and len(self.value) not in (1, channels):
-            raise ValueError(f"RandomErasing: value should have a single number or {channels} (number of inpt channels), got {len(self.value)}")
+            raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
         rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
         tries = 10
         area = (rows * columns)[:, None] * (self.scale[0] + draws.unit(tries) * (self.scale[1] - self.scale[0]))
