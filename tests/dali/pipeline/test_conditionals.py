@@ -340,9 +340,40 @@ def test_sources_of_a_definition(method: str) -> None:
     assert pipeline().run()[0].as_array().tolist() == [[-1, -1], [-1, -1], [2, 2]]
 
 
+def counters(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    """Functions that branches call count in Python's numbers, which are no data."""
+
+    class Counter:
+        number, name = 0, ""
+
+        def add(self, value: Any) -> Any:
+            self.number += 1
+            self.name = f"call {self.number}"
+            counts["calls"] += 1
+            self.last = self.number
+            return value + self.number
+
+        def add_for_some(self, value: Any) -> Any:
+            self.number += 1
+            if i > 2:
+                return self.add(value)
+            return value
+
+    counter, counts = Counter(), {"calls": 0}
+    if even:
+        out = counter.add(x)
+    else:
+        out = counter.add(counter.add(x))
+    if even and counter.add(i) > 2:
+        out = counter.add_for_some(out)
+    made = out, counter.add(i), counter.add_for_some(i)
+    assert (counter.number, counter.name, counter.last, counts) == (9, "call 9", 9, {"calls": 7})
+    return made
+
+
 PROGRAMS = [
     *(plain_if, chains, nested, python_values, nests, attributes, constants, inside_operators, whole_batch, empty_branches, helpers, updates),
-    *(unused_later, none_values, ragged),
+    *(unused_later, none_values, ragged, counters),
 ]
 
 

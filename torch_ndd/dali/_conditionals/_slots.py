@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of objects and items of lists and dicts that branches assign: each branch begins with the old values, and the new ones are merged."""
+"""Attributes of objects and items of lists and dicts that branches assign: each branch begins with the old values, and the new ones are merged.
 
+Numbers and texts that a function assigns which a branch calls stay what they are, as in DALI: they count calls, or make names or seeds.
+"""
+
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +35,7 @@ _OPAQUE = (
     types.FunctionType,
     types.BuiltinFunctionType,
 )
+_PLAIN = (int, float, complex, str, bytes, np.generic, type(None))
 _MOST_KNOWN, _DEEPEST = 20_000, 4
 
 
@@ -77,6 +82,7 @@ class Changes:
 
     def __init__(self, variables: Mapping[str, Any] | None = None) -> None:
         self.old: dict[Any, tuple[Slot, Any]] = {}
+        self._frame, self._in_branch = _frame(), set[Any]()  # the function of the branch, and what it assigns itself
         self.known: dict[int, Any] = {}
         for value in (variables or {}).values():
             self._know(value, 0)
@@ -101,16 +107,32 @@ class Changes:
         """Keep the value of a slot that is about to change."""
         if slot.identity not in self.old:
             self.old[slot.identity] = slot, slot.get()
+        if _frame() == self._frame:
+            self._in_branch.add(slot.identity)
+
+    def _stays(self, slot: Slot, old: Any) -> bool:
+        """Return whether only called functions have assigned the slot, and no more than numbers or texts."""
+        return slot.identity not in self._in_branch and isinstance(slot.get(), _PLAIN) and (old is UNDEFINED or isinstance(old, _PLAIN))
 
     def news(self, arrival: Arrival) -> None:
         """Give an arrival the present values of all changed slots."""
-        for identity, (slot, _) in self.old.items():
-            arrival.changed.setdefault(identity, (slot, slot.get()))
+        for identity, (slot, old) in self.old.items():
+            if not self._stays(slot, old):
+                arrival.changed.setdefault(identity, (slot, slot.get()))
 
     def undo(self) -> None:
         """Restore the old values."""
         for slot, value in self.old.values():
-            slot.set(value)
+            if not self._stays(slot, value):
+                slot.set(value)
+
+
+def _frame() -> int:
+    """Return the identity of the frame of the user's function that runs."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return id(frame)
 
 
 def is_known(value: Any) -> bool:
