@@ -46,6 +46,7 @@ struct Value {
   std::vector<uint64_t> made;  // by the work; no atomics, so that ThreadSanitizer sees whether readers come after writers
   std::vector<std::atomic<int>> runs;  // per sample
   bool formula = false, released = false;
+  std::atomic<bool> complete{false};  // its work may run: from connect() on others may wait for it
 
   int64_t chunks() const { return (samples + grain - 1) / grain; }
 };
@@ -206,6 +207,13 @@ class Check {
       const bool can = sample == Dependency::same_sample && scheduler_.formula(*source->operation, reads);
       if (can && random.chance(70)) computed.push_back(source.get());
     }
+    const auto computes = std::make_shared<std::vector<Read>>();
+    if (!operation->external) {
+      operation->work = [value, computes, id = operation->id, pace = random.below(4)](int64_t i) {
+        while (!value->complete) std::this_thread::yield();
+        compute(*value, *computes, id, i, pace);
+      };
+    }
     scheduler_.connect(operation, reads, computed);
     std::vector<Read> left;  // what it computes itself it does not read
     for (size_t k = 0; k < value->reads.size(); ++k) {
@@ -213,7 +221,7 @@ class Check {
       if ((operation->fused_reads >> k & 1) == 0) left.push_back(one);
       else left.insert(left.end(), one.value->reads.begin(), one.value->reads.end());
     }
-    value->reads = std::move(left);
+    value->reads = *computes = std::move(left);
     for (int64_t i = 0; i < value->samples; ++i) {
       value->throws.push_back(!value->formula && random.chance(errors));
       value->expected.push_back(value_of(operation->id, i, value->reads, &Value::expected));
@@ -233,7 +241,7 @@ class Check {
       outside_.push_back(value);
       return;
     }
-    operation->work = [value, reads = value->reads, id = operation->id, pace = random.below(4)](int64_t i) { compute(*value, reads, id, i, pace); };
+    value->complete = true;
     if (random.chance(60)) scheduler_.submit(operation);
     else if (random.chance(50)) scheduler_.submit_later(operation);
   }

@@ -39,12 +39,12 @@ class Pending:
         if self._status is None:
             self._end()
         if self._status:
-            self._failed()._raised = True
+            self.failed_call()._raised = True
             raise self._wrapped() from self.cause()
 
     def wait_for_news(self) -> None:
         """Wait until the work is done; raise its error unless that has reached the program, here or where another call read the result."""
-        if not self.succeeded() and not self._failed()._raised:
+        if not self.succeeded() and not self.failed_call()._raised:
             self.wait()
 
     def done(self) -> bool:
@@ -89,23 +89,23 @@ class Pending:
     def cause(self) -> Exception:
         """Return the error that a synchronous call would have raised, with the lines of the failed call first."""
         assert self._status
-        error, failed = KINDS[self._status - 1](_message(self._handle)), self._failed()
+        error, failed = KINDS[self._status - 1](_message(self._handle)), self.failed_call()
         error.__cause__ = failed.origin_of_error()
         return error.with_traceback(traceback_of(failed._site))
 
     def at_the_call(self) -> Exception:
         """Return the error to raise at the line of this call; it names another line if an earlier call failed."""
         assert self._status
-        failed = self._failed()
+        failed = self.failed_call()
         return KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
 
     def _wrapped(self) -> Exception:
         """Return the error with the line of the call in its text, because programs log ``str(error)``."""
         assert self._status
-        failed = self._failed()
+        failed = self.failed_call()
         return KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
 
-    def _failed(self) -> "Pending":
+    def failed_call(self) -> "Pending":
         """Return the call in which the error began: this one, or one whose result it reads."""
         identity = native.error_origin(self._handle)
         seen: set[int] = set()

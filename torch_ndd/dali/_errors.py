@@ -7,7 +7,6 @@ import warnings
 from types import FrameType
 from typing import Any
 
-from .._core import native
 from .._core.call_sites import Site, is_own, line_of
 from .._core.pending import Pending
 from ._graph import Operation
@@ -67,5 +66,5 @@ def definition(site: Site) -> str:
 
 def origin(pending: Pending) -> tuple[Site, Exception]:
     """Return the site and the error of the call that made pending work fail."""
-    failed = pending._origin(native.error_origin(pending._handle))
+    failed = pending.failed_call()
     return failed._site, pending.cause()

@@ -263,7 +263,7 @@ class Executor:
         try:
             batch._ready()
         except Exception as error:
-            if pending is None or not hasattr(pending, "_origin"):
+            if pending is None or not hasattr(pending, "failed_call"):
                 raise
             raise self._of_pending(pending, error) from error
 

@@ -165,6 +165,11 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
     operation->fused_reads |= 1u << k;
     operation->reads.insert(operation->reads.end(), source.reads.begin(), source.reads.end());
   }
+  // Before the lock is free: who waits for an operation that this one computes makes it run from then on.
+  for (Dependency& d : operation->reads) {
+    const int64_t samples = d.operation->samples;
+    if (d.sample >= samples || (d.sample == Dependency::same_sample && samples != operation->samples)) d.sample = Dependency::all_samples;
+  }
 }
 
 void Scheduler::release(const OperationPtr& operation) {

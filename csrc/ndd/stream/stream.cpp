@@ -146,10 +146,6 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   operation->droppable = fusion.droppable;
   scheduler().connect(operation, std::move(call.reads), std::move(fusion.computed));
   call.reads.clear();
-  for (Dependency& d : operation->reads) {
-    if (d.sample == Dependency::same_sample && d.operation->samples != samples) d.sample = Dependency::all_samples;
-    if (d.sample >= d.operation->samples) d.sample = Dependency::all_samples;
-  }
   if (held && call.mode == Mode::eager) {
     scheduler().submit_later(operation);
   } else if (call.mode != Mode::deferred) {
