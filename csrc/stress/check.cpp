@@ -449,11 +449,32 @@ void computed_meanwhile() {
   ++progress;
 }
 
+// A call that computes the formula of another one, of batches without samples: both end as soon as they are queued, by who waits.
+void nothing_to_compute() {
+  Scheduler scheduler(1);
+  const PoolPtr pool = std::make_shared<Pool>(1);
+  const auto make = [&] {
+    auto operation = std::make_shared<Operation>();
+    operation->id = scheduler.next_id();
+    operation->op = "work";
+    operation->pool = pool;
+    operation->formula = std::make_shared<Formula>();
+    operation->result = operation.get();
+    return operation;
+  };
+  const OperationPtr first = make(), second = make();
+  scheduler.connect(second, {{first, Dependency::same_sample}}, {first->result});
+  if (!scheduler.wait(first) || !scheduler.done(second)) give_up("a wait ended before the call that computes the formula");
+  scheduler.stop();
+  ++progress;
+}
+
 }  // namespace
 
 void check(int threads, uint64_t seed, double length) {
   handed_over();
   computed_meanwhile();
+  nothing_to_compute();
   Check one(threads, seed);
   describe = [&] { return one.state(); };
   one.run(length);

@@ -396,7 +396,8 @@ bool Scheduler::wait(const OperationPtr& operation, Time end) {
   if (operation->state == Operation::held) submit_locked(operation);
   while (!settled(*operation) && std::chrono::steady_clock::now() < end) {
     submit_readers_in_its_place(*operation);
-    if (!run_some(lock, operation->pool.get(), operation->id)) wait_for_change(lock, *operation->pool, end);
+    if (run_some(lock, operation->pool.get(), operation->id)) continue;
+    if (!settled(*operation)) wait_for_change(lock, *operation->pool, end);  // calls without samples end when they are queued, here or by run_some()
   }
   const bool done = settled(*operation);
   let_go(lock, 1);  // a worker may have left the rest to this helper
