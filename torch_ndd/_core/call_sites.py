@@ -30,6 +30,14 @@ def is_own(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE)
 
 
+def program_frame() -> types.FrameType | None:
+    """Return the innermost frame that is not of this package."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and is_own(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
 def caller() -> Site:
     """Return the program's frames, without those of this package.
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from .._core.batch import Batch, new_batch
-from .._core.call_sites import Site, is_own
+from .._core.call_sites import Site, program_frame
 
 # What an operation with inputs gives for an empty sub-batch: no samples, and a dtype that means nothing.
 EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8), torch.empty((0, 0), dtype=torch.int64))
@@ -223,10 +223,7 @@ class _Definitions(threading.local):
 
     def push(self, pipeline: "Graph") -> None:
         """Begin a definition in the frame of the program that called."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and is_own(frame.f_code):
-            frame = frame.f_back
-        self.stack.append((pipeline, frame))
+        self.stack.append((pipeline, program_frame()))
 
     def push_function(self, pipeline: "Graph") -> None:
         """Begin a definition by a function that the caller will call: its frames are all above the caller's."""

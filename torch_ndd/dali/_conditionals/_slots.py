@@ -4,7 +4,6 @@
 Numbers and texts that a function assigns which a branch calls stay what they are, as in DALI: they count calls, or make names or seeds.
 """
 
-import sys
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._core.call_sites import program_frame
 from ..data_node import DataNode
 from ._scopes import UNDEFINED, Arrival, trace
 
@@ -82,7 +82,7 @@ class Changes:
 
     def __init__(self, variables: Mapping[str, Any] | None = None) -> None:
         self.old: dict[Any, tuple[Slot, Any]] = {}
-        self._frame, self._in_branch = _frame(), set[Any]()  # the function of the branch, and what it assigns itself
+        self._frame, self._in_branch = id(program_frame()), set[Any]()  # the function of the branch, and what it assigns itself
         self.known: dict[int, Any] = {}
         for value in (variables or {}).values():
             self._know(value, 0)
@@ -107,7 +107,7 @@ class Changes:
         """Keep the value of a slot that is about to change."""
         if slot.identity not in self.old:
             self.old[slot.identity] = slot, slot.get()
-        if _frame() == self._frame:
+        if id(program_frame()) == self._frame:
             self._in_branch.add(slot.identity)
 
     def _stays(self, slot: Slot, old: Any) -> bool:
@@ -125,14 +125,6 @@ class Changes:
         for slot, value in self.old.values():
             if not self._stays(slot, value):
                 slot.set(value)
-
-
-def _frame() -> int:
-    """Return the identity of the frame of the user's function that runs."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return id(frame)
 
 
 def is_known(value: Any) -> bool:
