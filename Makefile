@@ -23,13 +23,16 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/demo.stamp build
 	$(BIN)/python examples/demo.py
 
+# Slow tests are half of the suite's time and a fiftieth of its tests. CI and `make whole` run them, and so does pytest by hand.
+QUICK := $(if $(CI)$(TORCH_NDD_WHOLE),,-m "not slow")
+
 # Types are checked beside the tests, which wait for processes and timers a fifth of the time, and are reported at the end.
 test: $(VENV)/test.stamp build style
 	@$(PYRIGHT) > $(BUILD)/types.log 2>&1 & checking=$$!; \
-	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS); tested=$$?; \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(QUICK) $(PYTEST_ARGS); tested=$$?; \
 	  wait $$checking; checked=$$?; cat $(BUILD)/types.log; exit $$((tested ? tested : checked))
 
-# The same with all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py).
+# The same with the slow tests, all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py).
 whole:
 	TORCH_NDD_WHOLE=1 $(MAKE) test
 

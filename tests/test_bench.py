@@ -139,6 +139,7 @@ def test_threads_are_busy_in_the_model() -> None:
     assert _cores_model.busy(128, load, python) == pytest.approx(0.2, abs=0.01)
 
 
+@pytest.mark.slow
 def test_main_job(tmp_path: Path) -> None:
     arguments = ["--only", "^torch_ndd$", "--images", "64", "--rounds", "1", "--steps", "2"]
     file = tmp_path / "main.json"
@@ -151,6 +152,7 @@ def test_main_job(tmp_path: Path) -> None:
     assert 0 < figures["batch_ms_p50"] <= figures["batch_ms_p99"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_operators(tmp_path: Path) -> None:
     arguments = ["--only", "flip, vertical|tiny.*1$", "--against", "OpenCV", "--rounds", "1", "--milliseconds", "1"]
@@ -159,6 +161,7 @@ def test_operators(tmp_path: Path) -> None:
     assert report["results"]["flip, vertical"]["ms"]["torch_ndd"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_unusual_arguments_agree_with_dali(tmp_path: Path) -> None:
     pytest.importorskip("nvidia.dali")
@@ -178,6 +181,7 @@ def test_results_that_differ_are_found() -> None:
     assert "is uint8 (3,), not float32 (3,)" in unusual.difference(ours, [theirs[0].astype(np.float32)], 1.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_readers(tmp_path: Path) -> None:
     arguments = ["--only", "^Numpy$", "--images", "64", "--rounds", "1", "--steps", "2"]

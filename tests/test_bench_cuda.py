@@ -259,6 +259,7 @@ def test_chains_of_the_rivals() -> None:
     assert not compiled.rivals("alone: brightness_contrast, constants", pixels)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_process_that_has_lost_its_gpu_is_replaced() -> None:
     competitor = ops.Competitor("torch_ndd", 2)

@@ -90,6 +90,7 @@ def lost(text: str) -> int:
     return int(next(line for line in text.splitlines() if line.startswith("lost")).split()[1])
 
 
+@pytest.mark.slow
 def test_unknown_releases_run_as_they_are_and_doctor_says_so() -> None:
     known, unknown = run(False), run(True)
     assert known.stderr == ""

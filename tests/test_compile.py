@@ -194,6 +194,7 @@ BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", BYTES)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_bytes_is_one_kernel_on_the_cpu(chain: str) -> None:
@@ -219,6 +220,7 @@ MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", MIXED)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_floats_with_colours_or_a_flip_at_the_end_is_one_kernel(chain: str) -> None:
@@ -246,6 +248,7 @@ def test_planes_after_a_flip_of_floats_are_left_to_the_compiler() -> None:
     torch.testing.assert_close(made.torch(), chain(*given).torch(), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", [*BYTES, *(f"{name}, float32" for name in MIXED)])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_ragged_images_is_one_kernel(chain: str) -> None:
@@ -294,6 +297,7 @@ _CPU_PREFERS_KERNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", sorted(_CPU_PREFERS_KERNELS))
 @pytest.mark.usefixtures("uncollected")
 def test_formulas_that_only_gpus_use(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,6 +318,7 @@ def randomly(batch: Batch, rng: RNG | None) -> Any:
     return normalized(noisy, mirror=mirror), factor, ndd.random_resized_crop(batch, size=[9, 9], rng=rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("given", [False, True], ids=["default generator", "rng="])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own

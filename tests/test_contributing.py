@@ -29,6 +29,8 @@ from ._formulas import Number, per_sample, saturate
 from ._layouts import IMAGE_LAYOUTS
 from ._outputs import like
 
+pytestmark = pytest.mark.slow
+
 
 def _amplify_formula(input: torch.Tensor, factor: Number, *, dtype: torch.dtype) -> torch.Tensor:
     return saturate(input.float() * per_sample(factor, input.dim(), device=input.device), dtype)

@@ -14,6 +14,8 @@ from _forks import SCRIPT, Forks, torchrun_variables
 
 import torch_ndd as ndd
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parent.parent / "examples/train_ddp.py"
 
 

@@ -127,6 +127,7 @@ def test_a_codec_that_decodes_wrongly_does_not_work() -> None:
         doctor_module._decode(b"P6 8 8 255\n" + bytes(192))
 
 
+@pytest.mark.slow
 def test_the_command_line() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-m", "torch_ndd", "--json"], capture_output=True, text=True, timeout=120, check=True)
     assert json.loads(done.stdout)["cpu"]["threads"] >= 1

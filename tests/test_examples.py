@@ -152,6 +152,7 @@ def logged(file: Path) -> list[tuple[int, float]]:
     return [(step, loss) for step, loss in map(json.loads, file.read_text().splitlines())]
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_resume_training_after_a_kill(tmp_path: Path, forks: Forks) -> None:
     """Killed twice, training makes the steps of an uninterrupted one, with the same losses."""
@@ -182,6 +183,7 @@ def test_resume_training_after_a_kill(tmp_path: Path, forks: Forks) -> None:
     print(f"killed after steps {kills[0]} and {kills[1]} of {len(steps)}: all losses as without")
 
 
+@pytest.mark.slow
 def test_train_lightning(tmp_path: Path, lightning_forks: Forks) -> None:
     for options, steps in ((["--steps", "12"], 12), (["--epochs", "1"], 23)):
         run = lightning_forks.run(SCRIPT, EXAMPLES / "train_lightning.py", tmp_path, *options)
@@ -200,6 +202,7 @@ def test_replace_dataloader(capsys: pytest.CaptureFixture[str]) -> None:
     assert "times as fast" in printed
 
 
+@pytest.mark.slow
 def test_compiled_augmentation(capsys: pytest.CaptureFixture[str]) -> None:
     load("compiled_augmentation").main(["--steps", "3", "--batch-size", "4"])
     assert "times as fast" in capsys.readouterr().out
@@ -209,6 +212,7 @@ def test_compiled_augmentation(capsys: pytest.CaptureFixture[str]) -> None:
 QUICK_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1", "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.slow
 def test_ray_preprocess(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / "ray_preprocess.py"), str(tmp_path), "--epochs", "1"]

@@ -12,6 +12,8 @@ from _forks import Forked, Forks
 
 from torch_ndd import extension
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 KERNEL = (ROOT / "examples/extension/ndd_threshold/threshold.cu").read_text()
 

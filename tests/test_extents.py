@@ -145,6 +145,7 @@ def equal(ours: Batch, theirs: Batch, tolerance: float = 0.0) -> None:
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ["batch", "without a layout", "resized"])
 def test_a_graph_is_not_compiled_again_for_heights_that_happen_to_be_equal(made: str) -> None:
     """Two graphs, the second one for any shapes."""
@@ -191,6 +192,7 @@ def test_extents_of_an_operator_leave_and_enter_a_graph() -> None:
     equal(made, ndd.transpose(ndd.resize(images(), resize_x=20), perm=[2, 1, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["crop", "rotate", "random_resized_crop", "resize_crop_mirror", "one size", "one width"])
 def test_colors_after_a_resize(before: str) -> None:
     first: Callable[[Batch], Batch] = {

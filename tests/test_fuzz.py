@@ -13,6 +13,8 @@ COUNT = {"media": 60, "containers": 60, "tiles": 400}
 PROGRAM = """
 import importlib, json, sys, tempfile, time
 from pathlib import Path
+
+pytestmark = pytest.mark.slow
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 make = importlib.import_module(sys.argv[2]).make
 outcome = {}

@@ -100,6 +100,7 @@ def seen_by(loader: ndd.DataLoader, epochs: int, limit: int | None = None) -> li
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

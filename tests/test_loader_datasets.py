@@ -407,6 +407,7 @@ def _parent(path: pathlib.Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_nothing_stays_behind(context: str) -> None:
     def until(condition: Any) -> bool:
@@ -450,6 +451,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("seconds", [0, 1000])
 def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:

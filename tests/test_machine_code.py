@@ -12,7 +12,7 @@ from conftest import HAS_CUDA_KERNELS
 
 from torch_ndd._core import native
 
-pytestmark = pytest.mark.skipif(not HAS_CUDA_KERNELS, reason="the library was built without nvcc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_CUDA_KERNELS, reason="the library was built without nvcc")]
 
 
 @pytest.fixture(scope="module")

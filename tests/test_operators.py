@@ -183,6 +183,7 @@ COMPILED_ROWS = by_operator(rows(COMPILED) if WHOLE else covering(COMPILED))
 
 
 # A graph takes 0.2 to 2 s, ten times as long as all other properties of a case. One for each operator takes 0.7 times as long as one for each row.
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", COMPILED_ROWS)
 @pytest.mark.usefixtures("uncollected")
 def test_torch_compile_equals_eager(operator: str, device: str) -> None:

@@ -323,6 +323,7 @@ def test_two_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert pack(source, target).images == 12
 
 
+@pytest.mark.slow
 def test_ray(source: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     program = f"""

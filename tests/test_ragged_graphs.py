@@ -23,7 +23,7 @@ from torch_ndd._core.operator import OPERATORS
 from torch_ndd.ops._crop_window import CROP_LAYOUTS
 from torch_ndd.testing._properties import values
 
-pytestmark = pytest.mark.usefixtures("new_compiler")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("new_compiler")]
 
 Images = list[np.ndarray]
 

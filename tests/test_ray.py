@@ -17,6 +17,8 @@ from PIL import Image
 import torch_ndd as ndd
 from torch_ndd.ray import _apply, map_batches
 
+pytestmark = pytest.mark.slow
+
 
 def jpeg(value: int, height: int = 8, width: int = 8) -> bytes:
     file = io.BytesIO()

@@ -73,6 +73,7 @@ def test_fabric(files: list[Path], tmp_path: Path, expected: list[list[float]]) 
     assert train(4) + train(5) + train(9) == expected
 
 
+@pytest.mark.slow
 def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
     # transformers imports torchaudio if it is installed, which fails if it was built for another torch. It is not used here.
     unused = ModuleType("torchaudio")

@@ -157,6 +157,7 @@ def test_errors_of_a_repeated_call_are_those_of_the_first() -> None:
                 ndd.transforms.rotation(angle=20.0, axis=axes).evaluate()
 
 
+@pytest.mark.slow
 def test_results_are_no_longer_held_than_before() -> None:
     sizes = []
     for _ in range(CALLS):

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks import _stress
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stress(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -235,6 +235,7 @@ def resident() -> int:
     return psutil.Process().memory_info().rss
 
 
+@pytest.mark.slow
 @measures_memory
 @pytest.mark.parametrize("mode", EvalMode)
 def test_memory_is_flat_over_failing_calls(mode: EvalMode) -> None:

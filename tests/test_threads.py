@@ -71,6 +71,7 @@ def expected() -> list[list[int]]:
         return [[digest(program(thread, step)) for step in range(BATCHES)] for thread in range(THREADS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", EvalMode)
 def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> None:
     ndd.set_num_threads(3)

@@ -15,6 +15,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlparse
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = ("index.html", "gallery/color.html", "reference/operators/geometry.html", "concepts/stream.html", "migrate/dataloader.html")
 PHONE = 390  # CSS pixels

@@ -437,6 +437,7 @@ def test_a_wrapped_array_may_change_after_the_call() -> None:
 COMPILED = [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("uint16", "int16"), ("int64", "uint64"), ("float16", "bool")]
 
 
+@pytest.mark.slow
 @each_operation
 @pytest.mark.usefixtures("uncollected")
 def test_compiled(operation: Function) -> None:

@@ -206,6 +206,7 @@ def test_equals_torch_stft() -> None:
     torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("htk", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_equals_librosa(htk: bool, normalize: bool) -> None:

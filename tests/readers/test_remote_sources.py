@@ -273,6 +273,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_urls, "_PAUSE", 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("kind", list({**ONE_FILE_EACH, **SEVERAL}))
 @pytest.mark.parametrize("failure", [503, 429, "reset"])

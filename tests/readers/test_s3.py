@@ -41,6 +41,7 @@ def bucket() -> Iterator[Any]:
     patch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list({**ONE_FILE_EACH, **SEVERAL}))
 def test_readers(bucket: Any, kind: str) -> None:
     url, make = stored(lambda content: bucket(kind, content), kind, NAMES)

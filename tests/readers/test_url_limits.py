@@ -62,6 +62,7 @@ def test_every_answer_ends(answer: str) -> None:
     assert time.monotonic() - begin < 7  # before the server stops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["an endless body", "a byte now and then", "silence", "compressed"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_ends(way: str, answer: str) -> None:

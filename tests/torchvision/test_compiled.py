@@ -42,6 +42,7 @@ FUNCTIONALS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONALS)
 def test_a_functional(name: str, ragged: bool) -> None:

@@ -76,6 +76,7 @@ def test_evaluation(options: dict[str, Any], folder: Path) -> None:
         assert (difference > 1.01).double().mean() < 0.002
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -283,6 +283,7 @@ def test_refused_checkpoints(folder: Path) -> None:
         pipeline(ours, folder, checkpoint=json.dumps(state).encode()).build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", LastBatchPolicy)
 def test_hostile_checkpoints(folder: Path, policy: LastBatchPolicy) -> None:
     def loader(checkpoint: bytes | None = None) -> DALIGenericIterator:

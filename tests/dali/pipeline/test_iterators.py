@@ -90,6 +90,7 @@ def drawn(seed: int) -> dict[str, Any]:
 OF_READER = ("count", "batch_size", "shards", "ids", "depth", "pad_last_batch", "stick_to_shard")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(20))
 def test_random_configurations(folder: Path, group: int) -> None:
     def program(dali: Any, given: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from _pipelines import both, ours_raises, plain, sub
 import torch_ndd.dali as ours
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.slow
 
 
 def double(out, values):

@@ -57,6 +57,7 @@ def test_iterables(source, cycle):
     both(lambda dali: iterations(made(dali, source, cycle=cycle, prefetch_queue_depth=2, workers=2), 12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("ahead", [1, 2, 5])
 @pytest.mark.parametrize(
@@ -113,6 +114,7 @@ def until(length):
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize("kinds", ["SI", "sI", "Si", "II", "iI", "Ii", "III"])
 @pytest.mark.parametrize("cycle", ["raise", "quiet"])

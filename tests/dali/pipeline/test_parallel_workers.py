@@ -202,6 +202,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", ["busy", "idle"])
 @pytest.mark.parametrize(
     ("how", "number"),
