@@ -12,8 +12,11 @@
 namespace ndd::reduce {
 namespace {
 
-// The type of loops that folds elements of a type without loss.
+bool is_square(Fold fold) { return fold == Fold::squares || fold == Fold::distances; }
+
+// The type of loops that folds elements of a type without loss, or as their squares are taken.
 DType lane_dtype(Fold fold, DType in) {
+  if (is_square(fold) && !is_floating_dtype(in) && item_bytes(in) >= 4) return DType::float64;
   switch (in) {
     case DType::uint8:
     case DType::boolean:  // 0 and 1
@@ -25,7 +28,7 @@ DType lane_dtype(Fold fold, DType in) {
     case DType::uint32:
     case DType::int64: return DType::int64;
     case DType::uint64:  // the bits of a sum modulo 2^64 are the same; extremes are those of numbers that are 2^63 less
-      return fold == Fold::sum || fold == Fold::smallest || fold == Fold::largest ? DType::int64 : DType::float64;
+      return fold == Fold::mean ? DType::float64 : DType::int64;
     case DType::float16:
     case DType::bfloat16:
     case DType::float32: return DType::float32;
@@ -45,6 +48,15 @@ void shift_unsigned(const void* from, int64_t n, void* to) {
 }
 
 StageElements stage_of(Fold fold, DType in) {
+  if (is_square(fold)) {
+    switch (in) {
+      case DType::int32: return convert_elements<DType::int32, DType::float64>;
+      case DType::uint32: return convert_elements<DType::uint32, DType::float64>;
+      case DType::int64: return convert_elements<DType::int64, DType::float64>;
+      case DType::uint64: return convert_elements<DType::uint64, DType::float64>;
+      default: break;
+    }
+  }
   switch (in) {
     case DType::int8: return convert_elements<DType::int8, DType::int16>;
     case DType::uint32: return convert_elements<DType::uint32, DType::int64>;
@@ -88,8 +100,7 @@ DType total_dtype(Fold fold, DType in) {
   if (is_extreme(fold)) return in == DType::uint64 ? in : lane;
   if (is_floating_dtype(lane) || fold == Fold::distances) return DType::float64;
   if (fold == Fold::sum) return DType::uint64;
-  if (fold == Fold::mean) return lane == DType::int64 ? DType::float64 : DType::int64;
-  return item_bytes(lane) <= 2 ? DType::int64 : DType::float64;
+  return fold == Fold::mean && lane == DType::int64 ? DType::float64 : DType::int64;
 }
 
 void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take) {

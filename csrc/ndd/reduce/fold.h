@@ -3,7 +3,7 @@
 // a lane, a single long row is read as many short ones, and lanes of one output are folded at the end.
 //
 // They are compiled for uint8, int16, uint16, int32, int64, float and double. Other elements become one of these, row by row in the first-level cache:
-// with loops for all 13 types the library takes a minute longer to compile.
+// with loops for all 13 types the library takes a minute longer to compile. Squares of wider integers are those of doubles.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Add {
   using Merged = Plus<Total>;
 };
 
-// Sums of squares: whole for up to 16 bits, else in double.
+// Sums of squares: whole for up to 16 bits, else of doubles.
 template <class T>
 struct AddSquare {
   static constexpr bool centred = false;
@@ -306,11 +306,13 @@ struct Input {
   StageElements stage;
 };
 
-template <template <class> class Folds>
+// `wide`: of integers of 32 and 64 bits too.
+template <template <class> class Folds, bool wide = true>
 void fold_input(const Reduction& shape, const Input& in, Centres centres, const TakeTotals& take) {
   for_lane_dtype(in.lane, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    fold_elements<Folds<T>>(shape, Elements<T>{static_cast<const char*>(in.data), in.item, in.stage}, centres, take);
+    if constexpr (wide || is_floating<T> || sizeof(T) <= 2)
+      fold_elements<Folds<T>>(shape, Elements<T>{static_cast<const char*>(in.data), in.item, in.stage}, centres, take);
   });
 }
 

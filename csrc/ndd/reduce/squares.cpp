@@ -3,10 +3,10 @@
 
 namespace ndd::reduce {
 
-void fold_squares(const Reduction& shape, const Input& in, const TakeTotals& take) { fold_input<AddSquare>(shape, in, {}, take); }
+void fold_squares(const Reduction& shape, const Input& in, const TakeTotals& take) { fold_input<AddSquare, false>(shape, in, {}, take); }
 
 void fold_distances(const Reduction& shape, const Input& in, Centres centres, const TakeTotals& take) {
-  fold_input<AddSquaredDistance>(shape, in, centres, take);
+  fold_input<AddSquaredDistance, false>(shape, in, centres, take);
 }
 
 }  // namespace ndd::reduce
