@@ -17,6 +17,8 @@ from conftest import CI, HAS_CUDA_KERNELS, ROOT
 
 from torch_ndd._core import native
 
+pytestmark = pytest.mark.slow
+
 BUILD = ROOT / "build" / "dev"
 
 # The files of an operator ``amplify`` in a family ``newcomer``, by the places that CONTRIBUTING.md names.
@@ -28,8 +30,6 @@ from .._core.operator import DeviceLike, PerSample, T, operator
 from ._formulas import Number, per_sample, saturate
 from ._layouts import IMAGE_LAYOUTS
 from ._outputs import like
-
-pytestmark = pytest.mark.slow
 
 
 def _amplify_formula(input: torch.Tensor, factor: Number, *, dtype: torch.dtype) -> torch.Tensor:

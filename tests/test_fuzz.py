@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from _forks import Forks
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).with_name("fuzz")
 COUNT = {"media": 60, "containers": 60, "tiles": 400}
 
 PROGRAM = """
 import importlib, json, sys, tempfile, time
 from pathlib import Path
-
-pytestmark = pytest.mark.slow
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 make = importlib.import_module(sys.argv[2]).make
 outcome = {}
