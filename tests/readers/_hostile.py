@@ -34,7 +34,8 @@ ANSWERS: dict[str, Callable[[Write], None]] = {
     "an endless body": lambda write: _endless(write, _HEAD + b"Connection: close\r\n\r\n", bytes(65536)),
     "endless chunks": lambda write: _endless(write, _HEAD + b"Transfer-Encoding: chunked\r\n\r\n", _CHUNK),
     "a large Content-Length": lambda write: write(_HEAD + b"Content-Length: 999999999999\r\n\r\nabc"),
-    "a byte now and then": lambda write: _endless(write, _HEAD + b"Content-Length: 100000\r\n\r\n", b"x", 0.02),
+    # The connection is closed: a body that answers HEAD would be taken for the status line of the next answer on it.
+    "a byte now and then": lambda write: _endless(write, _HEAD + b"Connection: close\r\nContent-Length: 100000\r\n\r\n", b"x", 0.02),
     "silence": lambda write: _silent(write, b""),
     "silence after the headers": lambda write: _silent(write, _HEAD + b"Content-Length: 10\r\n\r\n"),
     "slow headers": lambda write: _endless(write, _HEAD, b"X-A: b\r\n", 0.02),

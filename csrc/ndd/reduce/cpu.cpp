@@ -48,7 +48,7 @@ void shift_unsigned(const void* from, int64_t n, void* to) {
 }
 
 StageElements stage_of(Fold fold, DType in) {
-  if (is_square(fold)) {
+  if (lane_dtype(fold, in) == DType::float64) {
     switch (in) {
       case DType::int32: return convert_elements<DType::int32, DType::float64>;
       case DType::uint32: return convert_elements<DType::uint32, DType::float64>;
@@ -60,9 +60,7 @@ StageElements stage_of(Fold fold, DType in) {
   switch (in) {
     case DType::int8: return convert_elements<DType::int8, DType::int16>;
     case DType::uint32: return convert_elements<DType::uint32, DType::int64>;
-    case DType::uint64:
-      if (fold == Fold::sum) return nullptr;
-      return lane_dtype(fold, in) == DType::int64 ? shift_unsigned : convert_elements<DType::uint64, DType::float64>;
+    case DType::uint64: return fold == Fold::sum ? nullptr : shift_unsigned;
     case DType::float16: return convert_elements<DType::float16, DType::float32>;
     case DType::bfloat16: return convert_elements<DType::bfloat16, DType::float32>;
     default: return nullptr;
