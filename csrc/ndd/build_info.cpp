@@ -9,6 +9,26 @@
 #define NDD_CUDA_ARCHS ""
 #endif
 
+namespace {
+
+const char* name_of(ndd::Isa isa) {
+#if defined(__x86_64__)
+  static const char* const names[] = {"SSE2, the x86-64 baseline", "AVX2", "AVX-512"};
+  return names[static_cast<int>(isa)];
+#elif defined(__aarch64__)
+  return "NEON";
+#else
+  return "none";
+#endif
+}
+
+}  // namespace
+
+// The instructions that the vector loops need and this CPU lacks, or null.
+extern "C" __attribute__((visibility("default"))) const char* ndd_missing_instructions() {
+  return ndd::cpu_isa() > ndd::isa_of_this_cpu() ? name_of(ndd::cpu_isa()) : nullptr;
+}
+
 // One line each: name, a space, value.
 extern "C" __attribute__((visibility("default"))) const char* ndd_build_info() {
   static const std::string text = [] {
@@ -22,14 +42,7 @@ extern "C" __attribute__((visibility("default"))) const char* ndd_build_info() {
 #else
     lines += "sanitizer none\n";
 #endif
-#if defined(__x86_64__)
-    static const char* const names[] = {"SSE2, the x86-64 baseline", "AVX2", "AVX-512"};
-    lines += std::string("simd ") + names[static_cast<int>(ndd::cpu_isa())] + "\n";
-#elif defined(__aarch64__)
-    lines += "simd NEON\n";
-#else
-    lines += "simd none\n";
-#endif
+    lines += std::string("simd ") + name_of(ndd::cpu_isa()) + "\n";
     return lines;
   }();
   return text.c_str();

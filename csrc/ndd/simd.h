@@ -14,7 +14,7 @@ namespace ndd {
 enum class Isa { base, avx2, avx512 };
 
 // 256-bit vectors (avx2) suffice for what is bound by memory; AVX-512 pays for arithmetic on bytes.
-inline Isa cpu_isa() {
+inline Isa isa_of_this_cpu() {
 #if defined(__x86_64__)
   static const Isa isa = [] {
     __builtin_cpu_init();
@@ -27,6 +27,13 @@ inline Isa cpu_isa() {
   return Isa::base;
 #endif
 }
+
+// NDD_ONLY_ISA: compiled for this one (TORCH_NDD_SIMD=native in CMakeLists.txt), which takes five sixths of the time. native.py asks whether the CPU has it.
+#if defined(NDD_ONLY_ISA)
+constexpr Isa cpu_isa() { return Isa::NDD_ONLY_ISA; }
+#else
+inline Isa cpu_isa() { return isa_of_this_cpu(); }
+#endif
 
 namespace detail {
 
@@ -46,14 +53,23 @@ __attribute__((target("avx2,fma,f16c,bmi2"))) void run_avx2(F&& f) {
 
 template <class F>
 inline void with_simd(F&& f) {
-#if defined(__x86_64__)
+#if defined(NDD_ONLY_ISA)
+  if constexpr (cpu_isa() == Isa::avx512) {
+    detail::run_avx512(std::forward<F>(f));
+  } else if constexpr (cpu_isa() == Isa::avx2) {
+    detail::run_avx2(std::forward<F>(f));
+  } else {
+    f();
+  }
+#elif defined(__x86_64__)
   switch (cpu_isa()) {
     case Isa::avx512: return detail::run_avx512(std::forward<F>(f));
     case Isa::avx2: return detail::run_avx2(std::forward<F>(f));
-    case Isa::base: break;
+    case Isa::base: return f();
   }
-#endif
+#else
   f();
+#endif
 }
 
 }  // namespace ndd

@@ -31,6 +31,12 @@ def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
+if _missing := _function(_quick, "ndd_missing_instructions", ctypes.c_char_p)():
+    raise ImportError(
+        f"torch_ndd: {PATH} was compiled for a CPU with {_missing.decode()}, which this one lacks; compile it again with: "
+        "cmake build/dev && ninja -C build/dev, or with -DTORCH_NDD_SIMD=all for every CPU"
+    )
+
 begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
 depend = _function(_quick, "ndd_depend", None, _POINTER, _INT64)
 end = _function(_quick, "ndd_end", ctypes.c_size_t)
