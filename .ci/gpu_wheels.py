@@ -4,6 +4,7 @@
 The machine is assumed to take 64 MiB per transfer, including the repository. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code for
 other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change. The library is the one in torch_ndd/:
 it was compiled for every Python and every torch from 2.11 on, and does not have to be compiled there.
+Where the CPU there may lack instructions of this one, compile it with ``-DTORCH_NDD_SIMD=all`` before.
 """
 
 import argparse
