@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pickle
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import torch_ndd as ndd
+from torch_ndd.readers import _fork_gate
 from torch_ndd.readers.fits import _image
 from torch_ndd.testing import assert_resumable
 
@@ -147,3 +149,39 @@ def test_only_the_hdus_asked_for_are_read() -> None:
             return SimpleNamespace(is_image=True, data=np.full((2, 3), number, np.float32))
 
     assert _image(Endless(), 2, None).tolist() == [[1.0] * 3] * 2
+
+
+def test_a_fork_waits_for_threads_in_astropy(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child gets the locks of astropy's lazy properties as they are, and nobody there would release them."""
+    library, entered, read = threading.RLock(), threading.Event(), []
+
+    def slow(file: Any, part: int, dtype: Any) -> Any:
+        with library:
+            entered.set()
+            threading.Event().wait(0.1)
+            return _image(file, part, dtype)
+
+    monkeypatch.setattr("torch_ndd.readers.fits._image", slow)
+    reader = new(files=files[:3])
+    thread = threading.Thread(target=lambda: read.extend(reader.next_epoch()))
+    thread.start()
+    assert entered.wait(10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if library.acquire(timeout=10) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join(20)
+    assert len(read) == 3  # what waited for the fork goes on
+
+
+def test_a_fork_waits_for_a_gate_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fork_gate, "_LONGEST", 0.05)
+    gate = _fork_gate.ForkGate()
+    with gate:  # the forking thread itself
+        child = os.fork()
+        if child == 0:
+            with gate:
+                os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with gate:
+        pass

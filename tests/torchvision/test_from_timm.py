@@ -298,8 +298,12 @@ def test_mixup(options: dict[str, Any]) -> None:
     images = torch.eye(classes)[:, :, None, None].expand(size, classes, 20, 20).contiguous()  # channel k is image k
     labels = torch.arange(size)
     shares: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for kind, repeat in (("ours", 60), ("theirs", 60)):
-        for _ in range(repeat):
+    np.random.seed(1)  # timm's generator
+    ndd.random.set_seed(1)
+    for kind in shares:
+        for _ in range(
+            240
+        ):  # the means of 60 batches, which share a weight, differ by more than 0.12 by chance in one of 25 runs, of 240 in one of 30,000
             if kind == "ours":
                 mixed, targets = (one.torch() for one in Mixup(num_classes=classes, **options)(ndd.batch(images, layout="CHW"), labels))
             else:

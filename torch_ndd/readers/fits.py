@@ -19,9 +19,12 @@ from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
 from ._fits_codecs import image_of
 from ._fits_headers import check_headers
+from ._fork_gate import ForkGate
 from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
 from ._threads import ThreadedReader
+
+_in_astropy = ForkGate()
 
 
 class Fits(ThreadedReader):
@@ -115,7 +118,7 @@ class Fits(ThreadedReader):
         begin, end = self._ranges.path_offsets[sample : sample + 2]
         path = os.fsdecode(self._ranges.root + self._ranges.paths[begin:end])
         # One copy of the file for the check and for astropy, which loops for minutes over a header that changes in between.
-        with io.BytesIO(read_all(path)) as source:
+        with io.BytesIO(read_all(path)) as source, _in_astropy:
             check_headers(source)
             source.seek(0)
             file = _astropy().open(source, memmap=False)
