@@ -241,6 +241,8 @@ def test_random_erasing(mode: str) -> None:
     """Boxes have timm's sizes, and values of their kind."""
     from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
 
+    random.seed(1), torch.manual_seed(1)
+    ndd.random.set_seed(1)
     images = ndd.batch(torch.full((400, 3, 24, 30), 9.0), layout="CHW")
     made = RandomErasing(0.5, mode=mode, max_count=2)(images).torch()
     reference = torch.full((400, 3, 24, 30), 9.0)
