@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
-CSRC = Path(__file__).parents[1] / "csrc"
+CSRC = ROOT / "csrc"
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 

@@ -34,7 +34,7 @@ def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
 if _missing := _function(_quick, "ndd_missing_instructions", ctypes.c_char_p)():
     raise ImportError(
         f"torch_ndd: {PATH} was compiled for a CPU with {_missing.decode()}, which this one lacks; compile it again with: "
-        "cmake build/dev && ninja -C build/dev, or with -DTORCH_NDD_SIMD=all for every CPU"
+        "pip install . (for every CPU), or in a development build: cmake build/dev && ninja -C build/dev"
     )
 
 begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
