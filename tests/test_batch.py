@@ -375,8 +375,8 @@ def test_repr() -> None:
     assert repr(ndd.batch([[1, 2], [3]], layout="W")) == "Batch(\n    [[1 2],\n    [3]],\n    " + rest
     assert repr(ndd.batch([1, 2])).startswith("Batch(\n    [1, 2],\n    dtype=i32,\n    device")
     assert repr(ndd.batch([], dtype=ndd.float32)).startswith("Batch(\n    [],\n    dtype=f32")
-    many = repr(ndd.batch([[k] for k in range(50)]))
-    assert "[0],\n    [1],\n    ...,\n    [48],\n    [49]]" in many
+    many = repr(ndd.batch([[k] for k in range(1001)]))
+    assert "[0],\n    [1],\n    ...,\n    [999],\n    [1000]]" in many
     assert "shape=[(1,), (1,), ..., (1,), (1,)])" in many
 
 

@@ -296,3 +296,26 @@ def test_metadata_without_evaluation(name: str) -> None:
             return before
 
     assert members(ndd) == members(dali)
+
+
+SHORTENED = {
+    "12 matrices": lambda m: m.batch(np.arange(1200).reshape(12, 10, 10)),
+    "1000 elements": lambda m: m.batch(np.arange(1000).reshape(10, 10, 10)),
+    "many numbers": lambda m: m.batch(np.arange(1001)),
+    "some numbers": lambda m: m.batch(np.arange(40)),
+    "many short vectors": lambda m: m.batch(np.arange(34).reshape(17, 2)),
+    "many vectors": lambda m: m.batch(np.arange(1500).reshape(50, 30), layout="X"),
+    "few long vectors": lambda m: m.batch(np.arange(3600).reshape(3, 1200)),
+    "five samples": lambda m: m.batch([np.arange((k + 1) * 100).reshape(k + 1, 10, 10) for k in range(5)]),
+    "shapes over several lines": lambda m: m.batch([np.zeros((1, 1, 1, 1, 1, k)) for k in range(12)]),
+    "shapes": lambda m: m.batch([np.arange(k % 3 + 1) for k in range(17)]),
+    "samples without elements": lambda m: m.batch([np.zeros((0, 3), np.float32)] * 1200),
+    "no samples": lambda m: m.batch(np.zeros((0, 3), np.float32)),
+    "half": lambda m: m.batch(np.linspace(0, 1, 1200).reshape(12, 100).astype(np.float16)),
+    "a tensor": lambda m: m.tensor(np.arange(1200).reshape(30, 40), layout="HW"),
+}
+
+
+@pytest.mark.parametrize("made", SHORTENED.values(), ids=SHORTENED.keys())
+def test_repr_is_shortened_above_1000_elements(made: Any) -> None:
+    assert repr(made(ndd)) == repr(made(dali))

@@ -21,6 +21,7 @@ from .graph_results import result
 from .native import CPU
 from .operand import Operand, loop
 from .pending import SAME_SAMPLE, Pending
+from .pipeline_values import unwrap
 
 _kernel = native.kernel("arithmetic")
 
@@ -240,6 +241,8 @@ def _operand(value: Any, compiling: bool) -> Any:
         raise ValueError("arithmetic: None is no operand")
     if isinstance(value, str | bytes):
         raise RuntimeError(f"arithmetic: {value!r} is no operand")
+    if isinstance(unwrapped := unwrap(value), Operand):
+        return unwrapped
     if compiling and kind in (list, tuple):  # as_tensor uses NumPy, which is not allowed in a graph
         made = torch.tensor(value)
         return _constant(made.to(torch.int32) if made.dtype is torch.int64 else made)

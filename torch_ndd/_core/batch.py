@@ -13,11 +13,13 @@ from .collect import collected, fence, is_array
 from .device import Device, DeviceLike, torch_device
 from .dispatch import output, run
 from .extents import Fixed, confirmed, joined, lasting, left
+from .foreign import imported
 from .html import of_values
 from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
 from .native import check_samples, empty, unfilled
 from .operand import Operand, TorchTensor
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from .pipeline_values import LISTS, import_with, unwrap
 from .printing import of_batch
 from .sample_buffer import SampleBuffer
 from .samples import Samples, SampleSlicer, sample_index
@@ -385,6 +387,7 @@ def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = 
 
 def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
     """Create a Batch with its own memory. See :func:`as_batch`."""
+    tensors = unwrap(tensors)
     made = _made(tensors, dtype, device, layout, share=False)
     return made._copied() if made._external or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
 
@@ -393,8 +396,9 @@ def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, 
     """Create a Batch from samples, without a copy if possible.
 
     An array is split along its first dimension and shares its memory; each element of a list or another iterable becomes a sample, converted to the
-    dtype and device of the first one; a Batch is returned unchanged. ``layout`` describes a sample. Samples that are contiguous in memory, like those
-    of ``batch.tensors`` or ``torch.Tensor.unbind``, share their memory; all others are copied into one buffer.
+    dtype and device of the first one; a Batch is returned unchanged, the tensor list of a pipeline as one. ``layout`` describes a sample. Samples
+    that are contiguous in memory, like those of ``batch.tensors`` or ``torch.Tensor.unbind``, share their memory; all others are copied into one
+    buffer.
 
     Raises:
         TypeError: an object that cannot be iterated over, or an element that is not a tensor.
@@ -409,6 +413,7 @@ def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, 
 
 
 def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
+    tensors = unwrap(tensors)
     if isinstance(tensors, Batch):
         return _changed(tensors, dtype, device, layout)
     if isinstance(tensors, Samples):
@@ -430,6 +435,21 @@ def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | Non
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
     return new_batch(*collected(samples, dtype, device, layout, share))
+
+
+def _from_nvidia(value: Any) -> "Tensor | Batch":
+    """Return a tensor or a tensor list of NVIDIA's package over the same memory; a ragged list is copied."""
+    layout = value.layout() or None
+    if type(value).__name__ not in LISTS:
+        values, external = imported(value, wide=False)
+        return new_tensor(values, layout, external=external)
+    if len(value) and value.is_dense_tensor():
+        values, external = imported(value.as_tensor(), wide=False)
+        return new_batch(values, None, layout, external=external)
+    return batch(list(value), types.to_dtype(types.DALIDataType(int(value.dtype))), layout=layout)
+
+
+import_with(_from_nvidia)
 
 
 def _split(array: Tensor) -> Batch:

@@ -20,6 +20,7 @@ from .inputs import as_input, batched, check_on_host, converted, set_batch_size,
 from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from .pipeline_values import unwrap
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
 from .suggestions import similar
@@ -192,8 +193,10 @@ def _bound(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any]) -> tupl
         if isinstance(value, Batch):
             call.join(value, k)
     for key, value in given.items():
-        if isinstance(value, Batch):
-            call.join(value, key)
+        if (unwrapped := unwrap(value)) is not value:
+            given[key] = unwrapped
+        if isinstance(unwrapped, Batch):
+            call.join(unwrapped, key)
     if batch_size is not None:
         set_batch_size(call, batch_size)
     return call, values, given, device

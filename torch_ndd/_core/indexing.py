@@ -9,6 +9,7 @@ import torch
 
 from . import native
 from .operand import Operand
+from .pipeline_values import unwrap
 
 # Copies a part of sample index[i] for every sample i of the output: csrc/ops/values/take.cpp.
 take = native.kernel("take")
@@ -36,6 +37,23 @@ def bounds(keys: Iterable[Any]) -> Iterator[Any]:
     """Yield everything in the keys that may be a number."""
     for key in keys:
         yield from (key.start, key.stop, key.step) if isinstance(key, slice) else (key,)
+
+
+def as_keys(key: Any) -> tuple[Any, ...]:
+    """Return what stands in brackets as a tuple of keys, with Tensors and Batches in place of a pipeline's tensors and tensor lists."""
+    return tuple(map(_unwrapped, key if isinstance(key, tuple) else (key,)))
+
+
+def _unwrapped(key: Any) -> Any:
+    if type(key) is int:
+        return key
+    if type(key) is slice:
+        bounds = (key.start, key.stop, key.step)
+        return key if all(type(bound) in PLAIN_BOUNDS for bound in bounds) else slice(*map(unwrap, bounds))
+    return unwrap(key)
+
+
+PLAIN_BOUNDS = (int, type(None))
 
 
 def takes_all(keys: tuple[Any, ...]) -> bool:

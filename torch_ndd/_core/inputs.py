@@ -14,18 +14,20 @@ from .definition import Operator
 from .device import DeviceLike, torch_device
 from .native import CPU
 from .operand import Operand
+from .pipeline_values import unwrap
 from .tensor import Tensor, as_tensor
 from .traps import warn_of_planes
 
 
-def as_input(op: str, position: int, value: Any, required: bool) -> Tensor | None:
-    """Return what was given for an input as a Tensor."""
+def as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Batch | None:
+    """Return what was given for an input as a Tensor, or as a Batch if it is a tensor list of a pipeline."""
     if value is None:
         if required:
             raise TypeError(f"{op}: input {position} must be a Tensor, a Batch or an array, got None")
         return None
     try:
-        return as_tensor(value)
+        unwrapped = unwrap(value)
+        return unwrapped if isinstance(unwrapped, Batch) else as_tensor(unwrapped)
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"{op}: input {position}: {error}") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from typing_extensions import Self
 
+from .indexing import PLAIN_BOUNDS, as_keys
 from .operand import loop
 from .tensor import Tensor
 
@@ -96,7 +97,7 @@ class SampleSlicer(Generic[BatchT]):
         self._owner = owner
 
     def __getitem__(self, key: Any) -> BatchT:
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = as_keys(key)
         if loop.recorder is not None and not torch.compiler.is_compiling():
             plain = [_plain(one) for one in keys]
             if None not in plain:
@@ -104,15 +105,12 @@ class SampleSlicer(Generic[BatchT]):
         return self._owner._sliced(keys)
 
 
-_PLAIN = (int, type(None))
-
-
 def _plain(key: Any) -> tuple[Any, ...] | None:
     """Return the arguments of a slice, an index, or nothing for Ellipsis; None for a key that must be computed first."""
     if key is Ellipsis:
         return ()
     parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
-    return parts if all(type(part) in _PLAIN for part in parts) else None
+    return parts if all(type(part) in PLAIN_BOUNDS for part in parts) else None
 
 
 def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:

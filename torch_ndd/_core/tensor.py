@@ -16,10 +16,11 @@ from .convert import truncated
 from .device import Device, DeviceLike, torch_device
 from .dispatch import output, run
 from .html import of_values
-from .indexing import bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
+from .indexing import as_keys, bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
 from .modes import EvalMode, current_mode
 from .operand import Operand, TorchTensor
 from .pending import Pending
+from .pipeline_values import unwrap
 from .printing import of_tensor, printable
 from .upload import moved
 
@@ -40,6 +41,9 @@ class Tensor(Arithmetic):
     ) -> None:
         if data is None:
             raise ValueError("Tensor: data must be given")
+        given, data = data, unwrap(data)
+        if data is not given and data._is_batch:
+            data = data._stacked(lazily=False)
         if isinstance(data, Tensor):
             data = data._settled()
             Operand.__init__(self, data._values, data._layout, data._pending, data._external)
@@ -152,7 +156,7 @@ class Tensor(Arithmetic):
         A contiguous part shares memory with this tensor, unless that memory belongs to the caller; any other is copied. Raise IndexError out of
         range, ValueError for too many keys or a step of zero, TypeError for other keys.
         """
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = as_keys(key)
         if takes_all(keys):
             return self
         for one in bounds(keys):
@@ -357,6 +361,7 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
     >>> tensor([1, 2, 3], dtype="f32").torch()
     tensor([1., 2., 3.])
     """
+    data = unwrap(data)
     made = as_tensor(data, dtype, device, layout, pad)
     if made._external or isinstance(data, Operand):
         return made._copied()
@@ -379,6 +384,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, la
     >>> t.torch()[0]
     tensor(7.)
     """
+    data = unwrap(data)
     if isinstance(data, Operand) and data._is_batch:
         data = data._stacked(pad)
         if isinstance(data, Unusable):

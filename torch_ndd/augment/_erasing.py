@@ -11,6 +11,7 @@ import torch
 from .. import types
 from .._core.batch import Batch, as_batch, new_batch
 from .._core.operator import T
+from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor, as_tensor
 from ..ops.fill import zeros_like
 from ..ops.paste import erase
@@ -118,6 +119,7 @@ def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: 
 
 def _images(op: str, given: Any) -> tuple[Batch, bool]:
     """Return images as a batch with a layout, and whether they were one."""
+    given = unwrap(given)
     if not isinstance(given, Batch | Tensor | torch.Tensor | np.ndarray):
         raise TypeError(f"{op}: images must be a Batch or one image, got {type(given).__name__}")
     images = given if isinstance(given, Batch) else as_batch([as_tensor(given)])

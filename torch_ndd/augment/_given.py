@@ -10,6 +10,7 @@ import torch
 from .. import types
 from .._core.batch import Batch, as_batch
 from .._core.dynamo import disable
+from .._core.pipeline_values import unwrap
 from .._core.rng import RNG
 from .._core.tensor import Tensor, as_tensor
 from ..ops.random import uniform
@@ -38,6 +39,7 @@ def numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
 
 def images_of(op: str, given: Any) -> tuple[Batch, bool]:
     """Return images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image becomes a batch of one."""
+    given = unwrap(given)
     if isinstance(given, Batch):
         images, is_batch = given, True
     elif isinstance(given, Tensor | torch.Tensor | np.ndarray):

@@ -10,6 +10,7 @@ import torch
 from .. import types
 from .._core.batch import Batch, as_batch, new_batch
 from .._core.operand import Operand
+from .._core.pipeline_values import unwrap
 from ..ops._blend_batch import blend_batch, takes
 from ..ops.generic import cast
 from ..ops.paste import multi_paste
@@ -64,7 +65,7 @@ def mixup(
     (torch.float32, (3,), tensor([1., 1., 1., 1.]))
     """
     op = "mixup"
-    _check_images(op, images)
+    images = _checked_images(op, images)
     _check(op, alpha, rng)
     soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
@@ -111,7 +112,7 @@ def cutmix(
     True
     """
     op = "cutmix"
-    _check_images(op, images)
+    images = _checked_images(op, images)
     _check(op, alpha, rng)
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
@@ -169,7 +170,7 @@ def mixup_or_cutmix(
     ((3, 8, 8), (4,))
     """
     op = "mixup_or_cutmix"
-    _check_images(op, images)
+    images = _checked_images(op, images)
     for name, value in (("probability", probability), ("switch_probability", switch_probability)):
         if not 0 <= value <= 1:
             raise ValueError(f"{op}: {name} must be from 0 to 1, got {value}")
@@ -185,7 +186,8 @@ def mixup_or_cutmix(
     return mixup(images, labels, alpha=mixup_alpha, **shared)
 
 
-def _check_images(op: str, images: Any) -> None:
+def _checked_images(op: str, images: Any) -> Batch:
+    images = unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
     if images._shapes is not None and images.batch_size:
@@ -193,6 +195,7 @@ def _check_images(op: str, images: Any) -> None:
             f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}: make them equal first, for instance by "
             "resize(images, size=[224, 224])"
         )
+    return images
 
 
 def _check(op: str, alpha: float, rng: Any) -> None:
@@ -273,6 +276,7 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
     """Return a probability of each class for every sample, float32 (N, classes)."""
     if labels is None:
         return None
+    labels = unwrap(labels)
     values = as_batch(labels)._ready() if isinstance(labels, Operand) else torch.as_tensor(labels)
     if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
         values = values[:, 0]

@@ -9,6 +9,7 @@ import torch
 
 from .. import types
 from .._core.batch import Batch, as_batch, new_batch
+from .._core.pipeline_values import unwrap
 from ..ops.paste import multi_paste
 from ..ops.permute import batch_permutation, permute_batch
 from ..ops.resize import resize
@@ -62,7 +63,7 @@ def mosaic(
     >>> made.shape, boxes.shape, labels.shape
     ([(8, 8, 3), (8, 8, 3)], [(4, 4), (4, 4)], [(4,), (4,)])
     """
-    op = "mosaic"
+    op, images = "mosaic", unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
     given, _ = images_of(op, images)

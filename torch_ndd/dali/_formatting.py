@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of tensors and tensor lists, and the adapters through which it is made."""
 
-import enum
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-_INDENT = " " * 4
-_ENDS = 2  # samples, shapes and array elements shown at either end of a long list
-_MANY_ELEMENTS = 1000
-_MANY_SHAPES = 16
-_LONG_SHAPES = 100  # extents of more shapes than fit into a line
-_LINE = 75
+from .._core.printing import batch_text, shown, tensor_text
 
 
 class PipelineTensorAdapter:
@@ -61,24 +54,7 @@ class PipelineBatchAdapter(PipelineTensorAdapter):
     def to_numpy(self, obj: Any, edgeitems: int | None = None) -> Any:
         """Return the samples as a list of arrays: of many, if ``edgeitems`` is given, only so many from either end."""
         samples = self.to_cpu(obj)
-        return [np.array(samples[i]) for i in _shown(range(len(samples)), edgeitems)]
-
-
-def _shown(items: Sequence[Any], ends: int | None) -> list[Any]:
-    """Return the items, or only those at the ends if more than one would be left out."""
-    if ends is None or len(items) <= 2 * ends + 1:
-        return list(items)
-    return [*items[:ends], *items[len(items) - ends :]]
-
-
-def _joined(texts: list[str], separator: str, gap: bool) -> str:
-    """Join texts, with dots in their middle if some are left out."""
-    half = len(texts) // 2
-    return separator.join([*texts[:half], "...", *texts[half:]] if gap else texts)
-
-
-def _described(name: str, parts: list[str], indent: str) -> str:
-    return f"{name}(\n{indent}" + f",\n{indent}".join(parts) + ")"
+        return [np.array(samples[i]) for i in shown(range(len(samples)), edgeitems)]
 
 
 def format_tensor(obj: Any, show_data: bool = True, adapter: Any = None) -> str:
@@ -99,17 +75,7 @@ def format_tensor(obj: Any, show_data: bool = True, adapter: Any = None) -> str:
         device="cpu",
         shape=(3,))
     """
-    adapter = PipelineTensorAdapter() if adapter is None else adapter
-    values = [np.array2string(adapter.to_numpy(obj), prefix=_INDENT, edgeitems=_ENDS)] if show_data else []
-    return _described(adapter.get_type_name(obj), [*values, *_kind(obj, adapter), f"shape={tuple(adapter.get_shape(obj))}"], _INDENT)
-
-
-def _kind(obj: Any, adapter: Any) -> list[str]:
-    layout = adapter.get_layout(obj)
-    dtype = adapter.get_dtype(obj)
-    if isinstance(dtype, enum.Enum):
-        dtype = f"{type(dtype).__name__}.{dtype.name}"
-    return [f"dtype={dtype}", *([f'layout="{layout}"'] if layout else []), f'device="{adapter.get_device(obj).lower()}"']
+    return tensor_text(obj, PipelineTensorAdapter() if adapter is None else adapter, show_data)
 
 
 def format_batch(obj: Any, show_data: bool = True, indent: str = "", adapter: Any = None) -> str:
@@ -130,31 +96,4 @@ def format_batch(obj: Any, show_data: bool = True, indent: str = "", adapter: An
         num_samples=2,
         shape=[(3,), (3,)])
     """
-    adapter = PipelineBatchAdapter() if adapter is None else adapter
-    indent += _INDENT
-    values = [_samples_text(obj, adapter, indent)] if show_data else []
-    parts = [*values, *_kind(obj, adapter), f"num_samples={adapter.get_length(obj)}", _shapes_text(adapter.get_shape(obj), indent)]
-    return _described(adapter.get_type_name(obj), parts, indent)
-
-
-def _samples_text(obj: Any, adapter: Any, indent: str) -> str:
-    obj = adapter.to_cpu(obj)
-    shapes = adapter.get_shape(obj)
-    if not len(shapes):
-        return "[]"
-    elements = sum(max(int(np.prod(shape, dtype=np.int64)), 1) for shape in shapes)  # a sample without elements takes a line too
-    gap = len(shapes) > 2 * _ENDS + 1 and elements > _MANY_ELEMENTS
-    arrays = adapter.to_numpy(obj, edgeitems=_ENDS if gap else None)
-    dimensions = arrays[0].ndim
-    separator = ",\n" + "\n" * (dimensions - 1) + indent if dimensions else ", "
-    return f"[{_joined([np.array2string(array, prefix=indent, edgeitems=_ENDS) for array in arrays], separator, gap)}]"
-
-
-def _shapes_text(shapes: Any, indent: str) -> str:
-    count = len(shapes)
-    gap = count > _MANY_SHAPES or (count > 2 * _ENDS + 1 and count * len(shapes[0]) > _LONG_SHAPES)
-    texts = [str(shape) for shape in _shown(shapes, _ENDS if gap else None)]
-    begin, text = "shape=[", _joined(texts, ", ", gap)
-    if len(text) > _LINE:
-        text = _joined(texts, ", \n" + indent + " " * len(begin), gap)
-    return f"{begin}{text}]"
+    return batch_text(obj, PipelineBatchAdapter() if adapter is None else adapter, show_data, indent)

@@ -12,6 +12,7 @@ from typing_extensions import Self
 from .. import types as elements
 from .._core import foreign
 from .._core.batch import Batch
+from .._core.pipeline_values import PipelineValue, unwrap
 from .._core.tensor import Tensor, as_tensor, check_layout, new_tensor
 from . import types
 from ._formatting import format_tensor
@@ -32,14 +33,10 @@ def from_capsule(capsule: Any) -> Tensor:
     return new_tensor(values.clone() if read_only and shared else values, external=shared and not read_only)
 
 
-class Memory:
+class Memory(PipelineValue):
     """The common base of tensors and tensor lists."""
 
     _device: ClassVar[str]  # "cpu" or "gpu"
-
-    def _operand(self) -> Any:
-        """Return the Tensor or Batch."""
-        raise NotImplementedError
 
     def _replace(self, made: Any) -> None:
         """Use another Tensor or Batch from now on."""
@@ -116,13 +113,14 @@ class _Address:
 
 def imported(name: str, data: Any) -> Tensor:
     """Return a Tensor over the memory of an object. Raise TypeError for lists, numbers, text and tensor lists, RuntimeError for what is no number."""
-    if isinstance(data, OneTensor):
-        return data._value
+    unwrapped = unwrap(data)
+    if isinstance(unwrapped, Tensor):
+        return unwrapped
     if is_capsule(data):
         return from_capsule(data)
     if isinstance(data, bytes | bytearray):
         data = np.frombuffer(data, np.uint8)
-    if isinstance(data, Memory | Batch | str) or foreign.is_python(data) or data is None:
+    if isinstance(unwrapped, Batch | str) or foreign.is_python(data) or data is None:
         raise TypeError(f"{name} is made from an array, a buffer or a DLPack capsule, not from {article(data)}")
     if hasattr(data, "__array_interface__") and not hasattr(data, "__array__"):
         data = np.asarray(data)

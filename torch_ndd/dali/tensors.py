@@ -13,6 +13,7 @@ from typing_extensions import Self
 from .. import types as elements
 from .._core.batch import Batch, as_batch, repeated
 from .._core.pending import ALL_SAMPLES
+from .._core.pipeline_values import unwrap
 from .._core.samples import sample_index
 from .._core.tensor import Tensor, check_layout, new_tensor
 from . import types
@@ -53,10 +54,8 @@ class _TensorList(Memory):
 
     @classmethod
     def _imported(cls, data: Any, layout: str | None) -> Batch:
-        name = cls.__name__
-        if isinstance(data, _TensorList):
-            batch = data._batch
-        elif isinstance(data, Batch):
+        name, data = cls.__name__, unwrap(data)
+        if isinstance(data, Batch):
             batch = data
         elif isinstance(data, list | tuple):
             batch = cls._joined([imported(f"sample {i} of a {name}", one) for i, one in enumerate(data)])

@@ -8,6 +8,7 @@ import torch
 from .._core import arithmetic as core
 from .._core.operand import Operand
 from .._core.operator import OPERATORS, Operator, operator
+from .._core.pipeline_values import unwrap
 from .._core.tensor import new_tensor
 
 
@@ -30,6 +31,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     >>> (batch([[1, 2], [3, 4, 5]]) * 2).tensors[1].torch()
     tensor([ 6,  8, 10], dtype=torch.int32)
     """
+    operands = tuple(map(unwrap, operands))
     if any(isinstance(one, Operand) for one in operands):
         return core.arithmetic(operation, *operands)
     result = core.computed(operation, operands, torch.compiler.is_compiling())

@@ -5,7 +5,7 @@ from typing import Any
 
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
-from .._core.operand import Operand
+from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor, as_tensor, new_tensor
 
 
@@ -25,8 +25,9 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
     >>> per_frame([1.0, 2.0, 3.0]).layout, per_frame([[1.0], [2.0]]).layout
     ('F', 'F*')
     """
-    value: Operand = input if isinstance(input, Operand) else as_tensor(input)
-    assert isinstance(value, Tensor | Batch)
+    value = unwrap(input)
+    if not isinstance(value, Tensor | Batch):
+        value = as_tensor(value)
     if batch_size is not None and isinstance(value, Tensor):
         value = Batch.broadcast(value, batch_size)
     if device is not None:

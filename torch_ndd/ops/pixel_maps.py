@@ -8,8 +8,8 @@ import torch
 
 from .._core.batch import Batch, new_batch
 from .._core.call import Launch, planned
-from .._core.operand import Operand
 from .._core.operator import OPERATORS, Operator
+from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor, as_tensor, new_tensor
 from ._columns import extents_of, real
 
@@ -50,8 +50,9 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     op = OPERATORS[name]
     if op.draws and arguments.get("rng") is None:
         raise ValueError(f"transforms.of: {name} is random; give it rng, a generator in the same state as that of the call: rng.clone()")
-    value = images if isinstance(images, Operand) else as_tensor(images)
-    assert isinstance(value, Tensor | Batch)
+    value = unwrap(images)
+    if not isinstance(value, Tensor | Batch):
+        value = as_tensor(value)
     call, (batch, *_), launch = planned(op, (value, *more), arguments)
     assert batch is not None
     layout = batch._layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")

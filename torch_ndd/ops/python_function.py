@@ -16,6 +16,7 @@ from .._core.call import delivered, given_batches
 from .._core.cuda_work import on_stream, stream_work
 from .._core.device import DeviceLike
 from .._core.host_functions import queue
+from .._core.pipeline_values import unwrap
 from .._core.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from .._core.tensor import Tensor, new_tensor
 from .._core.weak import WeakValues
@@ -64,6 +65,9 @@ class PythonOperator:
         self, *inputs: Any, batch_size: int | None = None, device: DeviceLike | None = None, rng: RNG | None = None, **arguments: Any
     ) -> Any:
         """Call the function for every sample. See :func:`python_function`."""
+        for key, value in arguments.items():
+            if isinstance(samples := unwrap(value), Batch):
+                arguments[key] = samples
         if not inputs and batch_size is None and not any(isinstance(one, Batch) for one in arguments.values()):
             raise TypeError("python_function: without inputs the argument 'batch_size' is needed, the number of samples to make")
         if rng is not None and not self.draws:

@@ -18,6 +18,7 @@ from .._core.capture import current as running
 from .._core.context import EvalContext
 from .._core.device import DeviceLike
 from .._core.native import check_samples
+from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor, as_tensor
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
@@ -35,9 +36,9 @@ class _Outcome(NamedTuple):
 class ExternalSource:
     """Call or iterate over ``source``: each call of this object takes its next item.
 
-    An item that is a Batch is kept; any other is converted by :func:`as_tensor`. A call with ``batch_size=N`` returns Batches: a Tensor is repeated N
-    times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last batch may be smaller. At the end a call
-    raises StopIteration. Errors of the source are passed on.
+    An item that is a Batch, or a tensor list of a pipeline, is kept; any other is converted by :func:`as_tensor`. A call with ``batch_size=N``
+    returns Batches: a Tensor is repeated N times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last
+    batch may be smaller. At the end a call raises StopIteration. Errors of the source are passed on.
 
     Args:
         source: A callable without parameters, an iterable, an iterator, or a generator function without parameters. With ``per_sample`` a callable
@@ -266,6 +267,7 @@ class ExternalSource:
         return made
 
     def _output(self, item: Any, dtype: Any, layout: str | None) -> Tensor | Batch:
+        item = unwrap(item)
         return (as_batch if isinstance(item, Batch) else as_tensor)(item, dtype, self._device, layout)
 
     def _called(self, source: Callable[..., Any]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 from .._core import native
 from .._core.batch import Batch, new_batch, ragged_batch
 from .._core.device import DeviceLike, torch_device
+from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor
 from ._base import LoaderOptions, Reader
 from ._files import files_below, listed_files, whole_files
@@ -104,7 +105,7 @@ class Numpy(Reader):
         self._axes = np.array([axes] if isinstance(axes, int) else list(axes), np.int64)
         limits = {"roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape}
         limits |= {"rel_roi_start": rel_roi_start, "rel_roi_end": rel_roi_end, "rel_roi_shape": rel_roi_shape}
-        if any(isinstance(one, Batch) for one in limits.values()):
+        if any(isinstance(unwrap(one), Batch) for one in limits.values()):
             raise ValueError(f"{self._op}: Readers cannot be constructed with batch keyword arguments")
         self._limits = {key: _values(self._op, key, value) for key, value in limits.items() if value is not None}
         self._now: dict[str, np.ndarray] = {}  # those of a call
@@ -249,6 +250,7 @@ class _NpyRequest(NativeRequest):
 
 def _values(op: str, name: str, value: Any) -> np.ndarray:
     """Convert a limit to float64 (1, columns), or (samples, columns) for a Batch; limits in elements are rounded."""
+    value = unwrap(value)
     if isinstance(value, Batch):
         rows = np.asarray(value.torch(), np.float64)
     else:
