@@ -65,3 +65,92 @@ def test_invariant_is_what_it_marks(module: ModuleType) -> None:
     assert np.asarray(module.tensor(invariant([1, 2]), dtype=invariant(module.float32), layout=invariant("X"))).tolist() == [1.0, 2.0]
     assert module.random.uniform(batch_size=invariant(3)).batch_size == 3
     assert np.asarray(module.ExternalSource(invariant([[1, 2]]), layout=invariant(None))()).tolist() == [1, 2]
+
+
+def batches(module: ModuleType, files: list[str], **options: Any) -> Any:
+    return module.readers.File(files=files, **options).next_epoch(batch_size=4, capture=True)
+
+
+@pytest.mark.parametrize("when", ["before the first step", "in the loop"])
+@pytest.mark.parametrize("module", [dali, ndd], ids=["dali", "ndd"])
+def test_captured_reader_without_checkpointing_cannot_be_registered(module: ModuleType, when: str, files: list[str]) -> None:
+    reader, checkpoint = module.readers.File(files=files), module.checkpoint.Checkpoint()
+    loop = reader.next_epoch(batch_size=4, capture=True)
+    if when != "before the first step" or module is ndd:  # DALI's reader is captured by the call
+        next(loop)
+    with pytest.raises(NotImplementedError):
+        checkpoint.register(reader)
+
+
+def test_reader_that_began_without_capture_raises_runtime_error(files: list[str]) -> None:
+    reader = ndd.readers.File(files=files)
+    next(reader.next_epoch(batch_size=4))
+    with pytest.raises(RuntimeError) as caught:
+        ndd.checkpoint.Checkpoint().register(reader)
+    assert caught.type is RuntimeError
+
+
+def labels(loop: Any) -> list[int]:
+    return [int(one) for _, batch in loop for one in batch.torch().flatten()]
+
+
+def test_capture_without_a_batch_size(files: list[str]) -> None:
+    with pytest.raises(ValueError, match="batch_size"):
+        dali.readers.File(files=files).next_epoch(capture=True)
+    plain, captured = (list(ndd.readers.File(files=files).next_epoch(capture=capture)) for capture in (False, True))
+    assert [one.torch().tolist() for _, one in captured] == [one.torch().tolist() for _, one in plain]
+    assert len(captured) == len(files)
+    assert all(isinstance(one, ndd.Tensor) for one, _ in captured)
+
+
+def test_captured_loop_resumes_from_a_checkpoint(files: list[str]) -> None:
+    with pytest.raises(NotImplementedError):
+        batches(dali, files, enable_checkpointing=True)
+
+    def new() -> Any:
+        return ndd.readers.File(files=files, labels=list(range(14)), enable_checkpointing=True)
+
+    def resumed(capture: bool) -> list[int]:
+        reader, checkpoint, restored, other = new(), ndd.checkpoint.Checkpoint(), ndd.checkpoint.Checkpoint(), new()
+        checkpoint.register(reader, "reader")
+        loop = reader.next_epoch(batch_size=4, capture=capture)
+        assert labels([next(loop), next(loop)]) == [*range(8)]
+        checkpoint.collect()
+        restored.deserialize(checkpoint.serialize())
+        restored.register(other, "reader")
+        restored.restore()
+        return labels(other.next_epoch(batch_size=4, capture=capture))
+
+    assert resumed(True)[:6] == [*range(8, 14)]
+    assert resumed(True) == resumed(False)
+
+
+def test_dropped_and_changed_invariants_are_their_values(files: list[str]) -> None:
+    def run(module: ModuleType, sizes: list[Any]) -> list[Any]:
+        return [module.resize(module.decoders.image(one), size=size).shape[0] for (one, _), size in zip(batches(module, files), sizes, strict=True)]
+
+    def dropped(module: ModuleType) -> list[Any]:
+        return run(module, [module.capture.invariant([4, 5]), [4, 5], [4, 5], [4, 5]])
+
+    with pytest.raises(RuntimeError):
+        dropped(dali)
+    assert dropped(ndd) == [(4, 5, 3)] * 4
+    changed = [ndd.capture.invariant([k, 5]) for k in range(1, 5)]
+    assert run(ndd, changed) == [(k, 5, 3) for k in range(1, 5)]
+    assert run(dali, [dali.capture.invariant([k, 5]) for k in range(1, 5)]) == [(1, 5, 3)] * 4
+
+
+def test_source_belongs_to_a_captured_loop_that_runs() -> None:
+    def begun(module: ModuleType, steps: int) -> Any:
+        source = module.ExternalSource([module.batch([k, k]) for k in range(4)])
+        loop = source.captured(2)
+        for _ in range(steps):
+            next(loop)
+        return int(np.asarray(source().tensors[0])), loop
+
+    with pytest.raises(RuntimeError):
+        begun(dali, 0)
+    assert begun(ndd, 0)[0] == 0
+    for module in (dali, ndd):
+        with pytest.raises(RuntimeError):
+            begun(module, 1)

@@ -151,3 +151,27 @@ def test_unused_failures_are_silent() -> None:
     assert_same(program)
     for m in (ndd, dali):
         assert outcome(fails_later, m) is RuntimeError
+
+
+WRONG = {
+    "crop": lambda m, x: m.crop(x, crop=[50, 50]),
+    "resize to three sizes": lambda m, x: m.resize(x, size=[2, 2, 2]),
+    "resize twice": lambda m, x: m.resize(x, size=[2, 2], resize_x=3),
+    "reshape": lambda m, x: m.reshape(x, shape=[5]),
+    "reshape twice": lambda m, x: m.reshape(x, shape=[-1], rel_shape=[1]),
+    "transpose": lambda m, x: m.transpose(x, perm=[0, 0, 1]),
+    "transpose of two axes": lambda m, x: m.transpose(x, perm=[1, 0]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize("mode", ["deferred", "eager"])
+def test_wrong_arguments_for_a_pending_input_raise_at_the_call(mode: str, wrong: Callable[[Any, Any], Any]) -> None:
+    with dali.EvalMode[mode]:
+        result = wrong(dali, dali.flip(images(dali)))
+        with pytest.raises(RuntimeError):
+            result.evaluate()
+    with ndd.EvalMode[mode]:
+        flipped = ndd.flip(images(ndd))
+        with pytest.raises(RuntimeError):
+            wrong(ndd, flipped)

@@ -80,7 +80,8 @@ class Checkpoint:
 
         Raises:
             ValueError: an empty name, or one that begins with ``__op_``.
-            RuntimeError: a new operator after :meth:`collect`, an operator that has another name, or a reader that has started without checkpointing.
+            RuntimeError: a new operator after :meth:`collect`, an operator that has another name, or a reader that has started without checkpointing
+                (NotImplementedError, a kind of RuntimeError, after ``next_epoch(capture=True)``).
             KeyError: the loaded checkpoint has no state with this name.
             TypeError: the name or the state belongs to an operator of another class.
         """

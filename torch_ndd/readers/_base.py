@@ -86,6 +86,7 @@ class Reader(IterableDataset):
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
         self._depth = self._whole(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
+        self._captured = False  # by next_epoch(capture=True)
         self._on_error: str = options.get("on_error", "raise")
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
@@ -154,7 +155,10 @@ class Reader(IterableDataset):
             batch_size = self._max_batch_size
         elif self._max_batch_size is not None and self._batch_size(batch_size) > self._max_batch_size:
             raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self._max_batch_size}")
-        return captured_epoch(self, batch_size, ctx) if capture or compile else self._epoch(batch_size, ctx)
+        if not (capture or compile):
+            return self._epoch(batch_size, ctx)
+        self._captured = True
+        return captured_epoch(self, batch_size, ctx)
 
     def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
         """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
@@ -320,7 +324,8 @@ class Reader(IterableDataset):
 
     def _enable_checkpointing(self) -> None:
         if self._started and not self._checkpointing:
-            raise RuntimeError(f"{self._op}: it was initialized with checkpointing disabled; pass enable_checkpointing=True")
+            kind = NotImplementedError if self._captured else RuntimeError
+            raise kind(f"{self._op}: it was initialized with checkpointing disabled; pass enable_checkpointing=True")
         self._checkpointing = True
 
     def get_state(self, *, cuda_stream: Any = None) -> ReaderState:
