@@ -185,7 +185,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "size beyond all bounds": (lambda: ndd.resize(images(), size=[1e30, 3]), ValueError, "resize: the output would have .* too large"),
     "mode": (lambda: ndd.resize(images(), size=3, mode=[]), TypeError, "resize: mode must be a str"),  # type: ignore[arg-type]
     "max_size": (lambda: ndd.resize(images(), size=3, max_size={}), TypeError, "resize: max_size must be"),  # type: ignore[arg-type]
-    "huge angle": (lambda: ndd.rotate(images(), angle=ndd.batch(np.array([1, 1e300]))), RuntimeError, "rotate: angle must be finite"),
+    "huge angle": (lambda: ndd.rotate(images(), angle=ndd.batch(np.array([1, 1e300]))), RuntimeError, "rotate: sample 1: angle must be finite"),
     "huge canvas": (lambda: ndd.rotate(images(), angle=1, size=[1e30, 1e30]), RuntimeError, r"rotate: size must be positive and less than"),
     "canvas without memory": (lambda: ndd.rotate(images(), angle=1, size=[1e9, 1e9]), MemoryError, "rotate: no memory"),
     "attempts": (lambda: ndd.random_resized_crop(images(), size=9, num_attempts=2**63), ValueError, "argument .num_attempts. is out of range"),

@@ -228,5 +228,5 @@ def test_colors_after_a_resize(before: str) -> None:
 def test_numbers_of_samples_that_differ_are_named() -> None:
     mixed = ndd.batch([np.zeros((4, 5, c), np.uint8) for c in (3, 1)], layout="HWC")
     assert known(mixed) == (None, None, None)
-    with pytest.raises(RuntimeError, match="hsv: the image must have 3 channels, got 1"):
+    with pytest.raises(RuntimeError, match="hsv: sample 1: the image must have 3 channels, got 1"):
         ndd.hsv(mixed, hue=3.0)

@@ -22,6 +22,7 @@ from .native import CPU
 from .operand import Operand, loop
 from .pending import SAME_SAMPLE, Pending
 from .pipeline_values import unwrap
+from .sources import UNKNOWN, with_source
 
 _kernel = native.kernel("arithmetic")
 
@@ -180,17 +181,27 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     else:
         out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), found.out, target), None, None
     arguments = (*_buffers(values), found.operation, found.type, out, shapes)
-    pending = None
     if compiling:
         _kernel(*arguments)
-    elif target == CPU:
+        return like._result(out, shapes, layout, None, fixed)
+    if (sources := like._sources) is UNKNOWN and like is not first:
+        sources = _sources_of(values, like._is_batch)
+    if target == CPU:
         reads = [(pending, one._sample) for one in values if (pending := one._unfinished()) is not None]
-        pending = submit(_kernel, arguments, reads, external)
+        pending = submit(_kernel, arguments, reads, external, sources)
         if reads and pending is not None:
             _forget_fused(pending, [read for read, _ in reads])
     else:
         pending = run(_kernel, arguments, [(one, SAME_SAMPLE) for one in values], out)
-    return like._result(out, shapes, layout, pending, fixed)
+    made = like._result(out, shapes, layout, pending, fixed)
+    if sources is not UNKNOWN:
+        made._sources = sources
+    return made
+
+
+def _sources_of(values: Sequence[Any], of_batch: bool) -> Sequence[str]:
+    """Return the sources of the first operand that has some: of one that is a batch if the result is one."""
+    return next((one._sources for one in values if one._sources is not UNKNOWN and one._is_batch == of_batch), UNKNOWN)
 
 
 def _forget_fused(pending: Pending, reads: Sequence[Pending]) -> None:
@@ -355,9 +366,8 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tupl
         wrong = ((right != shapes) & (right != 1)).any(1)
         if bool(wrong.any()):
             i = int(wrong.to(torch.uint8).argmax())
-            raise RuntimeError(
-                f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
-            )
+            text = f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
+            raise RuntimeError(with_source(text, _sources_of(values, True)))
     return *output(native.unfilled, shapes.contiguous(), found.out, device), _fixed(values, ndim)
 
 

@@ -23,6 +23,7 @@ from .pipeline_values import LISTS, import_with, unwrap
 from .printing import of_batch
 from .sample_buffer import SampleBuffer
 from .samples import Samples, SampleSlicer, sample_index
+from .sources import UNKNOWN, chosen, with_source
 from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, saved_values
 from .upload import moved
 
@@ -118,8 +119,7 @@ class Batch(SampleBuffer):
             else:
                 made = output(empty_packed, self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
             self._take(index, *whole(self.ndim), made)
-        if self._sources:
-            made._sources = tuple(self._sources[k] for k in keys)
+        made._sources = chosen(self._sources, keys)
         return made
 
     def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
@@ -159,7 +159,7 @@ class Batch(SampleBuffer):
         if made is None:
             values = self._values[i] if self._shapes is None else self._part(i).view(self._shapes[i].tolist())
             made = samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
-            if self._sources:
+            if self._sources is not UNKNOWN:
                 made._sources = self._sources[i : i + 1]
         return made
 
@@ -223,7 +223,10 @@ class Batch(SampleBuffer):
                 made = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
                 self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
         else:
-            starts, steps, extents = windows(self._extents(), with_numbers(keys))
+            try:
+                starts, steps, extents = windows(self._extents(), with_numbers(keys))
+            except IndexError as error:
+                raise IndexError(with_source(str(error), self._sources)) from None
             fixed = left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
             made = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
             self._take(None, starts, steps, made)
@@ -349,7 +352,8 @@ def repeated(sample: Tensor, batch_size: int) -> Batch:
     index = torch.zeros(batch_size, dtype=torch.int64)
     arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
     made._pending = run(take, arguments, [(sample, sample._sample)], made._values)
-    made._sources = tuple(sample._sources) * batch_size
+    if sample._sources is not UNKNOWN:
+        made._sources = tuple(sample._sources) * batch_size
     return made
 
 
@@ -434,7 +438,11 @@ def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | Non
         target = torch.device("cpu") if device is None else torch_device(device)
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
-    return new_batch(*collected(samples, dtype, device, layout, share))
+    values, shapes, layout, pending, external, fixed, sources = collected(samples, dtype, device, layout, share)
+    made = new_batch(values, shapes, layout, pending, external, fixed)
+    if sources is not UNKNOWN:
+        made._sources = sources
+    return made
 
 
 def _from_nvidia(value: Any) -> "Tensor | Batch":

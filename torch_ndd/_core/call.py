@@ -23,6 +23,7 @@ from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from .pipeline_values import unwrap
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
+from .sources import UNKNOWN, name_source
 from .suggestions import similar
 from .tensor import Tensor, new_tensor
 
@@ -135,7 +136,13 @@ class Prepared:
         if batch_size is not None:
             native.check_samples(op.name, batch_size)
             call.is_batch, call.batch_size = True, batch_size
-        return _results(op, call, inputs, arguments, CPU) if on_cpu else _placed(op, call, inputs, arguments, device)
+        if not on_cpu:
+            return _placed(op, call, inputs, arguments, device)
+        try:
+            return _results(op, call, inputs, arguments, CPU)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            name_source(error, first_sources(inputs))
+            raise
 
 
 def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], words: torch.Tensor | None = None) -> Any:
@@ -148,7 +155,16 @@ def perform(op: Operator, inputs: tuple[Any, ...], given: dict[str, Any], words:
 
 
 def _placed(op: Operator, call: Call, values: Sequence[Operand | None], given: dict[str, Any], device: DeviceLike | None) -> Any:
-    """Run the call on the device of its inputs, or on the given one."""
+    """Run the call on the device of its inputs, or on the given one. An error that names a sample names its file too."""
+    try:
+        return _on_target(op, call, values, given, device)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        if not call.compiling:
+            name_source(error, first_sources(values))
+        raise
+
+
+def _on_target(op: Operator, call: Call, values: Sequence[Operand | None], given: dict[str, Any], device: DeviceLike | None) -> Any:
     target = target_device(op.name, values, device)
     if target == CPU or target.type != "cuda" or call.compiling:
         return _results(op, call, values, given, target)
@@ -257,6 +273,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     if isinstance(launch.out, tuple) and not launch.out:
         return _one_or_all([out if call.is_batch else _single(out) for out in launch.also])
     outs = _outputs(launch, call)
+    sources = UNKNOWN if call.compiling else first_sources(batches)
     for one in launch.inputs:
         if one._pending is not None and not any(one is batch for batch in batches):
             call.read(one)
@@ -272,14 +289,13 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         buffers += launch.args
         for out in outs:
             buffers += out._values, out._shapes
-        first = batches[0] if batches else None
         if recording.launched is not None:
             plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
             plain = plain and repeatable(op)
             recording.launched.append(
                 Launched(op, len(batches), buffers, outs[0]._layout, launch.any_shape, launch.drawn, call.words) if plain else None
             )
-        pending = _run(op, call, target, buffers, () if first is None else first._sources)
+        pending = _run(op, call, target, buffers, sources)
     outs = launch.views or outs
     if target != CPU and target.type == "cuda" and not call.compiling:
         made = [out._values for out in (*outs, *launch.also) if out._values.device == target]
@@ -288,6 +304,10 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
             out._pending = pending if out._values.device == target else None
     for out in outs:
         out._pending = pending
+    if sources is not UNKNOWN and not launch.mixes:
+        for out in (*outs, *launch.also):
+            if out._sources is UNKNOWN and out.batch_size == call.batch_size:
+                out._sources = sources
     return _one_or_all([out if call.is_batch else _single(out) for out in (*outs, *launch.also)])
 
 
@@ -401,6 +421,8 @@ def _as_view(call: Call, value: Operand | None, batch: Batch | None, out: Batch)
     assert value is not None
     assert batch is not None
     external = value._external and value._values.device == batch._values.device
+    if not call.compiling and out._sources is UNKNOWN and out.batch_size == call.batch_size:
+        out._sources = batch._sources
     if call.is_batch:
         out._pending, out._external = batch._pending, external and isinstance(value, Batch)
         return out
@@ -415,11 +437,19 @@ def _single(out: Batch) -> Tensor:
         raise RuntimeError(f"{out._failures.op}: a single sample cannot be skipped: {out.errors[0].reason}")
     values = out._values[0] if out._shapes is None else out._values.view(out._shapes[0].tolist())
     made = new_tensor(values, out._layout, out._pending)
-    if out._sources:
+    if out._sources is not UNKNOWN:
         made._sources = out._sources
     if out._failures:
         made._failures = out._failures
     return made
+
+
+def first_sources(values: Sequence[Operand | None]) -> Sequence[str]:
+    """Return the sources of the first value that has some."""
+    for one in values:
+        if one is not None and one._sources is not UNKNOWN:
+            return one._sources
+    return UNKNOWN
 
 
 def given_batches(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collecting samples from anywhere into one buffer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .foreign import from_numpy, from_torch
 from .native import empty, kernel, volume
 from .operand import Operand
 from .pending import Pending
+from .sources import UNKNOWN
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
 
 pack = kernel("pack")
@@ -34,8 +36,8 @@ def fence(source: Operand, sample: int) -> Pending | None:
 
 def collected(
     samples: list[Any], dtype: Any, device: DeviceLike | None, layout: str | None, share: bool
-) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, Fixed | None]:
-    """Return values, shapes, layout, pending work, whether the memory is the caller's, and the common extents of a batch of these samples.
+) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, Fixed | None, Sequence[str]]:
+    """Return values, shapes, layout, pending work, whether the memory is the caller's, common extents and sources of a batch of these samples.
 
     The first sample determines what is not given. ``share``: use the samples' memory if they are contiguous.
     """
@@ -44,6 +46,7 @@ def collected(
     first = made[0]
     layout = check_layout("batch", next((one.layout for one in made if one.layout), None) if layout is None else layout, first.ndim)
     parts = [one._values for one in made]
+    sources = UNKNOWN if torch.compiler.is_compiling() else _sources_of(made)
     fixed = None
     if all(part.shape == parts[0].shape for part in parts):
         shape, shapes = [len(parts), *parts[0].shape], None
@@ -53,12 +56,18 @@ def collected(
         shape = [volume(shapes, first.itemsize)]
     if share and not torch.compiler.is_compiling() and all(one._pending is None for one in made) and _adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
-        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made), fixed
+        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made), fixed, sources
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
-        return out, shapes, layout, run(pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed
+        return out, shapes, layout, run(pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed, sources
     torch.cat([one._ready().reshape(-1) for one in made], out=out.view(-1))
-    return out, shapes, layout, None, False, fixed
+    return out, shapes, layout, None, False, fixed, sources
+
+
+def _sources_of(samples: list[Tensor]) -> Sequence[str]:
+    if all(one._sources is UNKNOWN for one in samples):
+        return UNKNOWN
+    return tuple([one._sources[0] if one._sources else "" for one in samples])
 
 
 def _imported(samples: list[Any]) -> list[Tensor] | None:

@@ -12,12 +12,13 @@ from .modes import EvalMode, current_mode
 from .native import CPU
 from .operand import Operand
 from .pending import Pending, finish_call
+from .sources import UNKNOWN
 
 Made = TypeVar("Made")
 
 
 def submit(
-    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = ()
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = UNKNOWN
 ) -> Pending | None:
     """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it is done.
 

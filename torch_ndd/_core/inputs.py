@@ -15,6 +15,7 @@ from .device import DeviceLike, torch_device
 from .native import CPU
 from .operand import Operand
 from .pipeline_values import unwrap
+from .sources import UNKNOWN
 from .tensor import Tensor, as_tensor
 from .traps import warn_of_planes
 
@@ -94,7 +95,8 @@ def batched(call: Call, value: Operand, target: torch.device, copies: bool) -> B
         made = new_batch(_repeated(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
     else:
         made = new_batch(values[None], None, value._layout)
-    made._sources = tuple(value._sources) * call.batch_size
+    if value._sources is not UNKNOWN and not call.compiling:
+        made._sources = tuple(value._sources) * call.batch_size
     made._pending = value._pending
     return made
 
@@ -117,4 +119,7 @@ def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
         raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
     if layout == "HWC":
         warn_of_planes(op, value)
-    return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+    made = new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+    if not torch.compiler.is_compiling():
+        made._sources = value._sources
+    return made

@@ -13,6 +13,7 @@ from . import native, upload
 from .bad_samples import BadSample, Failures
 from .device import Device
 from .pending import SAME_SAMPLE, Pending
+from .sources import UNKNOWN
 
 # Inside the classes `torch` is a method.
 TorchTensor: TypeAlias = torch.Tensor
@@ -52,7 +53,7 @@ class Operand:
     _pending: Pending | None
     _external: bool
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
-    _sources: Sequence[str] = ()  # the source file of each sample, if known
+    _sources: Sequence[str] = UNKNOWN  # of each sample
     _failures: Failures | None = None  # of the decoder that made this
     _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
     _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # of such a number: the same there

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work of calls that may not have ended: waiting for it, and its errors."""
 
-import re
 from collections.abc import Sequence
 
 import torch
@@ -9,7 +8,7 @@ import torch
 from . import context, native
 from .call_sites import called_at, caller, traceback_of
 from .modes import EvalMode
-from .weak import WeakValues
+from .sources import UNKNOWN, with_source
 from .workers import tell_refused
 
 # Which sample of pending work a value reads: its index, or one of these (csrc/ndd/stream/scheduler.h).
@@ -23,14 +22,12 @@ class Pending:
 
     stays = False  # after one wait nobody needs to wait again
 
-    def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = ()) -> None:
+    def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = UNKNOWN) -> None:
         self._owner = native.own(handle, native.OF_CALL, 0)  # not by owned(): every call comes here
         self._handle = handle
         self._reads = reads
         self._site = caller()
         self._sources = sources
-        if sources:
-            _with_sources[self.number] = self
         self._status: int | None = None
         self._raised = False  # whether the error that began here has reached the program
 
@@ -89,7 +86,8 @@ class Pending:
     def cause(self) -> Exception:
         """Return the error that a synchronous call would have raised, with the lines of the failed call first."""
         assert self._status
-        error, failed = KINDS[self._status - 1](_message(self._handle)), self.failed_call()
+        failed = self.failed_call()
+        error = KINDS[self._status - 1](_message(self._handle, failed))
         error.__cause__ = failed.origin_of_error()
         return error.with_traceback(traceback_of(failed._site))
 
@@ -97,13 +95,13 @@ class Pending:
         """Return the error to raise at the line of this call; it names another line if an earlier call failed."""
         assert self._status
         failed = self.failed_call()
-        return KINDS[self._status - 1](_message(self._handle) + ("" if failed is self else called_at(failed._site)))
+        return KINDS[self._status - 1](_message(self._handle, failed) + ("" if failed is self else called_at(failed._site)))
 
     def _wrapped(self) -> Exception:
         """Return the error with the line of the call in its text, because programs log ``str(error)``."""
         assert self._status
         failed = self.failed_call()
-        return KINDS[self._status - 1](_message(self._handle) + called_at(failed._site))
+        return KINDS[self._status - 1](_message(self._handle, failed) + called_at(failed._site))
 
     def failed_call(self) -> "Pending":
         """Return the call in which the error began: this one, or one whose result it reads."""
@@ -121,17 +119,10 @@ class Pending:
         return self
 
 
-_with_sources: WeakValues[Pending] = WeakValues()  # by number: calls whose samples have names
-_SAMPLE = re.compile(r"[\w.]+: sample (\d+)")
-
-
-def _message(handle: int) -> str:
+def _message(handle: int, failed: Pending | None) -> str:
     """Return the message with the file of the sample. Formatted here rather than at the call, where it took 0.2 ms for 64 samples."""
     text = native.error(handle).decode(errors="replace")
-    failed, found = _with_sources.get(native.error_origin(handle)), _SAMPLE.match(text)
-    if failed is None or found is None or int(found[1]) >= len(failed._sources):
-        return text
-    return f"{found[0]} ({failed._sources[int(found[1])]}){text[found.end() :]}"
+    return text if failed is None else with_source(text, failed._sources)
 
 
 # Copies values that were pending when a compiled graph was called. The copy is another tensor, so that no part of the graph can read it before the
@@ -149,7 +140,8 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
         failed = [call for call in context.known_calls() if isinstance(call, Pending) and call.number == origin]
         for call in failed:
             call._raised = True
-        raise KINDS[status - 1](_message(handle) + called_at(failed[0]._site if failed else []))
+        first = failed[0] if failed else None
+        raise KINDS[status - 1](_message(handle, first) + called_at([] if first is None else first._site))
     return values.clone()
 
 

@@ -21,6 +21,7 @@ from .cuda_work import on_stream, stream_work
 from .definition import Operator
 from .dispatch import resubmit
 from .replay import PLAIN, Drawn, Launched, UnknownValue, freeze, recorded, recording
+from .sources import UNKNOWN
 
 _MOST = 1000  # shapes; more of them come from batches that are never alike
 _MOST_OF_A_KEY = 8  # shapes of calls that are equal otherwise, through which a call looks
@@ -169,8 +170,16 @@ class Repeated:
         if plan.words:
             assert words is not None
             given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
-        out, pending = resubmit(plan.handle, given, reads, external, operands[0]._sources if inputs else ())
-        return None if out is None else new_batch(out, None, plan.layout, pending)
+        sources = operands[0]._sources if inputs else UNKNOWN
+        if sources is UNKNOWN and inputs > 1:
+            sources = operands[1]._sources
+        out, pending = resubmit(plan.handle, given, reads, external, sources)
+        if out is None:
+            return None
+        made = new_batch(out, None, plan.layout, pending)
+        if sources is not UNKNOWN:
+            made._sources = sources
+        return made
 
     def _on_gpu(self, plan: _Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
         given: list[torch.Tensor] = []
@@ -184,8 +193,13 @@ class Repeated:
             if plan.words:
                 assert words is not None
                 given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
-            out, _ = resubmit(plan.handle, given, [], False, operands[0]._sources if inputs else ())
-            return None if out is None else new_batch(out, None, plan.layout, stream_work([out]))
+            sources = operands[0]._sources if inputs else UNKNOWN
+            out, _ = resubmit(plan.handle, given, [], False, sources)
+            if out is None:
+                return None
+            made = new_batch(out, None, plan.layout, stream_work([out]))
+            made._sources = sources
+            return made
 
     def recorded(self, key: Any, operands: Sequence[Batch], names: Iterable[str], call: Callable[[], Any]) -> Any:
         """Return what a call makes, and remember what it launches if there has been one like it: of many, there is never another."""

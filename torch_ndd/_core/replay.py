@@ -20,6 +20,7 @@ from .batch import Batch, new_batch
 from .definition import Operator
 from .dispatch import resubmit, resubmit_one
 from .operand import loop
+from .sources import UNKNOWN
 
 _MOST = 1000  # plans; more of them come from arguments that change with each call
 _MOST_ELEMENTS = 16  # of a tensor or a list that is compared by value
@@ -150,7 +151,12 @@ def on_batch(function: Callable[..., Any], batch: Batch, *args: Any, **kwargs: A
         out, pending = resubmit_one(plan.handle, values, batch._external, batch._sources)
     else:
         out, pending = resubmit(plan.handle, [values], ((pending, batch._sample),), batch._external, batch._sources)
-    return function(batch, *args, **kwargs) if out is None else new_batch(out, None, plan.layout, pending)
+    if out is None:
+        return function(batch, *args, **kwargs)
+    made = new_batch(out, None, plan.layout, pending)
+    if batch._sources is not UNKNOWN:
+        made._sources = batch._sources
+    return made
 
 
 def on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

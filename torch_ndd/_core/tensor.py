@@ -22,6 +22,7 @@ from .operand import Operand, TorchTensor
 from .pending import Pending
 from .pipeline_values import unwrap
 from .printing import of_tensor, printable
+from .sources import UNKNOWN
 from .upload import moved
 
 
@@ -169,11 +170,15 @@ class Tensor(Arithmetic):
         if torch.compiler.is_compiling() and view is not None:
             return new_tensor(view.contiguous(), layout)
         if view is not None and view.is_contiguous() and not self._external:
-            return new_tensor(view, layout, self._pending, self._sample)
-        out = output(native.empty, [1, *part.extents], self._values.dtype, self._values.device)
-        starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
-        pending = run(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
-        return new_tensor(out[0], layout, pending)
+            made = new_tensor(view, layout, self._pending, self._sample)
+        else:
+            out = output(native.empty, [1, *part.extents], self._values.dtype, self._values.device)
+            starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
+            pending = run(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
+            made = new_tensor(out[0], layout, pending)
+        if self._sources is not UNKNOWN:
+            made._sources = self._sources
+        return made
 
     def __len__(self) -> int:
         if not self.shape:

@@ -4,6 +4,7 @@
 import torch
 
 from .._core.batch import Batch
+from ._columns import in_sample
 
 
 def channels_of(images: Batch, axis: int = -1) -> list[int]:
@@ -18,7 +19,8 @@ def check_channels(op: str, images: Batch, wanted: int) -> None:
     """Raise RuntimeError for an image with another number of channels; the kernel checks what is unknown here."""
     for found in channels_of(images):
         if is_other(found, wanted):
-            raise RuntimeError(f"{op}: the image must have {wanted} channel{'s'[: wanted > 1]}, got {found}")
+            where = "" if images._shapes is None or torch.compiler.is_compiling() else in_sample(images._shapes[:, -1] != found)
+            raise RuntimeError(f"{op}: {where}the image must have {wanted} channel{'s'[: wanted > 1]}, got {found}")
 
 
 def is_other(found: int, *wanted: int) -> bool:

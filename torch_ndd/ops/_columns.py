@@ -43,6 +43,11 @@ def first_failure(condition: bool | torch.Tensor) -> int:
     return 0 if isinstance(condition, bool) else int((~condition).to(torch.int8).argmax())
 
 
+def in_sample(condition: bool | torch.Tensor) -> str:
+    """Return the words of a message that name the first sample for which a condition does not hold; none if all samples share it."""
+    return f"sample {first_failure(condition)}: " if isinstance(condition, torch.Tensor) and len(condition) > 1 else ""
+
+
 def at_sample(column: Column, sample: int) -> Any:
     """Return the number of one sample."""
     return column[sample if len(column) > 1 else 0].item() if isinstance(column, torch.Tensor) else column

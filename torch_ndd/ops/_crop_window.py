@@ -16,6 +16,7 @@ from ._columns import (
     first_failure,
     float32,
     holds,
+    in_sample,
     larger,
     nearest,
     nearest_even,
@@ -96,8 +97,9 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             size = length if given is None else choose(given > 0, whole(given), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
-            if not holds((position >= 0) & (position <= 1)):
-                raise RuntimeError(f"{op}: {name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
+            inside = (position >= 0) & (position <= 1)
+            if not holds(inside):
+                raise RuntimeError(f"{op}: {in_sample(inside)}{name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
             room = position * real(length - size)
             begin = nearest(room) if rounding == "round" else whole(room) if rounding == "truncate" else nearest_even(room)
         if axis and policy == "trim_to_shape":
@@ -141,8 +143,9 @@ def _columns(op: str, name: str, value: Any) -> list[Column]:
         columns: list[Column] = list((value.flatten(1) if value.dim() > 1 else value[:, None]).to(torch.float32).to(torch.float64).unbind(1))
     else:
         columns = [float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
-    if not all(holds((c == c) & (abs(c) < 2.0**31)) for c in columns):
-        raise RuntimeError(f"{op}: {name} must be finite and less than 2**31, got {shown(value)}")
+    for finite in ((c == c) & (abs(c) < 2.0**31) for c in columns):
+        if not holds(finite):
+            raise RuntimeError(f"{op}: {in_sample(finite)}{name} must be finite and less than 2**31, got {shown(value)}")
     return columns
 
 

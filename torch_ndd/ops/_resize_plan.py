@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ._columns import in_sample
+
 Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
 
@@ -221,7 +223,8 @@ def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
     if len(parts) != axes:
         raise RuntimeError(f"{op}: {argument} has {len(parts)} elements, but it takes {axes}")
     if not finite:
-        raise ValueError(f"{op}: {argument} must be finite")
+        where = in_sample(torch.isfinite(value).reshape(len(value), -1).all(1)) if isinstance(value, torch.Tensor) else ""
+        raise ValueError(f"{op}: {where}{argument} must be finite")
     return parts
 
 

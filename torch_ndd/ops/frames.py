@@ -3,6 +3,8 @@
 
 from typing import Any
 
+import torch
+
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
 from .._core.pipeline_values import unwrap
@@ -40,5 +42,9 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
             raise RuntimeError(f'per_frame: the layout "{layout}" does not start with F; replace=True replaces its first letter')
         layout = "F" + layout[1:]
     if isinstance(value, Batch):
-        return new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
-    return new_tensor(value._values, layout, value._pending, value._sample, value._external)
+        made = new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+    else:
+        made = new_tensor(value._values, layout, value._pending, value._sample, value._external)
+    if not torch.compiler.is_compiling():
+        made._sources = value._sources
+    return made

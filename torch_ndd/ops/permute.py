@@ -9,6 +9,7 @@ import torch
 
 from .._core.batch import Batch, empty_batch, empty_packed
 from .._core.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
+from .._core.sources import chosen
 from ._channels import channels_of
 from ._outputs import like
 
@@ -77,9 +78,13 @@ def permute_batch(
     samples: Batch = input  # type: ignore[assignment]
     numbers = _numbers(samples.batch_size, indices)
     if samples._shapes is None:
-        return launch(like(samples), [numbers], mixes=True)
-    rows = samples._shapes[numbers.expand(samples.batch_size).to(torch.int64)]
-    return launch(empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed), [numbers], mixes=True)
+        out = like(samples)
+    else:
+        rows = samples._shapes[numbers.expand(samples.batch_size).to(torch.int64)]
+        out = empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed)
+    if not torch.compiler.is_compiling():
+        out._sources = chosen(samples._sources, numbers.expand(samples.batch_size))
+    return launch(out, [numbers], mixes=True)
 
 
 def _numbers(batch_size: int, indices: Any) -> torch.Tensor:

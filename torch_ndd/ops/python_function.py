@@ -12,7 +12,7 @@ import torch
 from .. import types
 from .._core import capture
 from .._core.batch import Batch, batch, empty_batch, new_batch
-from .._core.call import delivered, given_batches
+from .._core.call import delivered, first_sources, given_batches
 from .._core.cuda_work import on_stream, stream_work
 from .._core.device import DeviceLike
 from .._core.host_functions import queue
@@ -100,7 +100,10 @@ class PythonOperator:
             work = queue("python_function", *columns.collecting(results, size), call.reads, call.external, columns.sources)
             if work is not None:
                 work.wait()
-            return delivered(call, self._collected(results, batches, size))
+            outs = self._collected(results, batches, size)
+            for out in outs:
+                out._sources = columns.sources
+            return delivered(call, outs)
         outs = [self._out(k, batches, size) for k in range(len(self.shapes))]
         if call.compiling:
             if constants:
@@ -191,7 +194,7 @@ class _Columns:
     ) -> None:
         self.op, self.batches, self.per_sample, self.constants = op, batches, per_sample, constants
         self.words = None if words is None or torch.compiler.is_compiling() else words.tolist()
-        self.sources: Sequence[str] = next((one._sources for one in batches if one._sources), ())
+        self.sources: Sequence[str] = first_sources(batches)
 
     def called(self, i: int | None) -> Any:
         """Call the function for one sample, or for all."""

@@ -18,6 +18,7 @@ from ._columns import (
     extents_of,
     first_failure,
     holds,
+    in_sample,
     nearest,
     product,
     rows,
@@ -167,7 +168,7 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
         if isinstance(factor, tuple):
             raise TypeError(f"{op}: rel_shape must be a list of numbers, got {shown(factors)}")
         if not holds(factor != 0) or not holds(abs(factor) < 2.0**53):
-            raise RuntimeError(f"{op}: rel_shape must be finite and not 0, got {shown(factors)}")
+            raise RuntimeError(f"{op}: {in_sample((factor != 0) & (abs(factor) < 2.0**53))}rel_shape must be finite and not 0, got {shown(factors)}")
         made.append(choose(factor < 0, -1, nearest(factor * extent)))
     return made
 
@@ -187,7 +188,8 @@ def _without_wildcard(op: str, extents: Sequence[Column], requested: list[Column
     bytes_in = product(extents) * in_bytes
     unknown = sum((choose(extent < 0, 1, 0) for extent in requested), 0)
     if not holds(unknown <= 1):
-        raise RuntimeError(f"{op}: only one extent can be negative, got {sample_shape(requested, 0)}")
+        sample = first_failure(unknown <= 1)
+        raise RuntimeError(f"{op}: {in_sample(unknown <= 1)}only one extent can be negative, got {sample_shape(requested, sample)}")
     if not (isinstance(unknown, int) and unknown == 0):
         known = product([choose(extent < 0, 1, extent) for extent in requested]) * out_bytes
         if not holds((known != 0) | (unknown == 0)):

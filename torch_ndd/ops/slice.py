@@ -19,6 +19,7 @@ from ._columns import (
     first_failure,
     float32,
     holds,
+    in_sample,
     larger,
     nearest,
     real,
@@ -53,8 +54,9 @@ class _Limit(NamedTuple):
             column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
             if isinstance(value, float):
                 column = float32(value)
-            if not holds((column == column) & (abs(column) < 2.0**53)):
-                raise RuntimeError(f"{op}: argument {self.name!r} must be finite, got {shown(self.value)}")
+            finite = (column == column) & (abs(column) < 2.0**53)
+            if not holds(finite):
+                raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {shown(self.value)}")
             made.append(column * real(length) if self.relative else column)
         return made
 
@@ -89,7 +91,7 @@ def _window(
     for axis, length, first, last in zip(axes, lengths, starts, stops, strict=True):
         if is_shape and end:
             if not holds(last >= 0):
-                raise RuntimeError(f"{op}: argument {end.name!r} must not be negative, got {shown(end.value)}")
+                raise RuntimeError(f"{op}: {in_sample(last >= 0)}argument {end.name!r} must not be negative, got {shown(end.value)}")
             last = first + last
         at, size = nearest(first), nearest(last) - nearest(first)
         if not holds(size >= 0):
@@ -321,7 +323,7 @@ def _padded(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align:
     multiple = columns("align", align) if align is not None else [1] * len(axes)
     for axis, size, step in zip(axes, least, multiple, strict=True):
         if not holds(step > 0):
-            raise RuntimeError(f"pad: Values of `align` argument must be positive, got {shown(align)}")
+            raise RuntimeError(f"pad: {in_sample(step > 0)}Values of `align` argument must be positive, got {shown(align)}")
         extent = padded[axis]
         most = extent
         if largest is not None:

@@ -12,7 +12,7 @@ from .. import types
 from .._core.batch import Batch
 from .._core.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ._canvas import rotated_canvas
-from ._columns import extents_of
+from ._columns import extents_of, holds, in_sample
 from ._outputs import frames_of, like, resized
 from ._resize_plan import columns, single, spatial_axes
 
@@ -414,11 +414,11 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         frames = angle.numel() // max(1, angle.shape[0])
         if sequence and images._shapes is None and frames not in (1, images._values.shape[1]):
             raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images._values.shape[1]}")
-        finite = torch.compiler.is_compiling() or bool(torch.isfinite(angle.to(torch.float32)).all())
+        finite: bool | torch.Tensor = torch.compiler.is_compiling() or torch.isfinite(angle.to(torch.float32)).reshape(len(angle), -1).all(1)
     else:
         finite = abs(angle) < 3.4e38
-    if not finite:
-        raise RuntimeError("rotate: angle must be finite")
+    if not holds(finite):
+        raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
 
 
 def _interpolation(op: str, given: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
@@ -463,8 +463,9 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
         size = size.reshape(-1, 1).expand(-1, spatial)
     if size.numel() != size.shape[0] * spatial:
         raise RuntimeError(f"{op}: size has {size.numel() // max(1, size.shape[0])} elements, but there are {spatial} spatial axes")
-    if not torch.compiler.is_compiling() and not bool(((size.double() > 0) & (size.double() < 2**31)).all()):
-        raise RuntimeError(f"{op}: size must be positive and less than 2**31, got {size.tolist()}")
+    fits = ((size.double() > 0) & (size.double() < 2**31)).reshape(len(size), -1).all(1)
+    if not torch.compiler.is_compiling() and not bool(fits.all()):
+        raise RuntimeError(f"{op}: {in_sample(fits)}size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
     return list(rounded.unbind(1)) if len(rounded) != 1 or torch.compiler.is_compiling() else rounded[0].tolist()
 

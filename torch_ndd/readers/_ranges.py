@@ -2,8 +2,8 @@
 """Byte ranges of files, and whole files, read ahead by native threads into packed batches."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from .._core import native
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
+from .._core.sources import Sources as Sources
 from .._core.workers import tell_refused
 
 Path = str | os.PathLike[str]
@@ -191,29 +192,6 @@ class RecordRequest(RangeRequest):
         lengths = np.empty(self.samples, np.int64)
         native.record_bytes(self._handle, k, lengths.ctypes.data)
         return torch.ops.ndd.record_output(self._handle, k), lengths
-
-
-class Sources(Sequence[str]):
-    """The sources of a batch's samples, formatted on demand: formatting 64 texts takes longer than reading 64 small samples."""
-
-    def __init__(self, write: Callable[[int], str], numbers: np.ndarray) -> None:
-        self._write, self._numbers = write, numbers
-
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-    @overload
-    def __getitem__(self, key: slice) -> "Sources": ...
-    def __getitem__(self, key: Any) -> Any:
-        return Sources(self._write, self._numbers[key]) if isinstance(key, slice) else self._write(int(self._numbers[key]))
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
 
 def _address(array: np.ndarray) -> int:
