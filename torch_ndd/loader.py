@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import cached_property, partial
 from types import CoroutineType, GeneratorType
@@ -22,7 +22,7 @@ from ._core.diagnosis import Span, Stats, Stopwatch
 from ._core.html import image, table
 from ._core.modes import EvalMode
 from ._core.native import MOST_SAMPLES
-from ._core.pools import get_num_threads
+from ._core.pools import available_cpus, get_num_threads
 from ._core.rng import RNG, get_default_rng, using_rng
 from ._core.samples import Samples
 from ._core.states import anything, checked, equal, keys, whole
@@ -191,6 +191,7 @@ class DataLoader:
             before._replaced = True
         loop = _Loop(self)
         self._loop = weakref.ref(loop)
+        self._watch.begin_loop()
         return loop
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,7 +231,7 @@ class DataLoader:
         reader, watch = self.reader, self._watch
         try:
             with watch.reading():
-                generator = self._generator()
+                generator, (epoch, _) = self._generator(), self.reader._place()
                 outputs = next(batches, None)
             if outputs is None:
                 return None
@@ -239,6 +240,7 @@ class DataLoader:
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
             watch.samples += samples
+            watch.note_sources(epoch, _sources(outputs))
             # One stream for all batches: torch's allocator keeps the memory of each stream apart.
             stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
             context = EvalContext(thread_pool=caller._pool, device_id=caller.device_id, cuda_stream=stream)
@@ -251,7 +253,7 @@ class DataLoader:
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
                 if self.return_paths:
-                    result = _with_paths(result, _paths(outputs))
+                    result = _with_paths(result, list(_sources(outputs)))
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
@@ -291,8 +293,9 @@ class DataLoader:
             epoch = self.reader._length(1)
         except TypeError:  # a source without a length
             epoch = None
-        text = Diagnosis(self._watch.stats().diagnosis(get_num_threads(), self.reader._advice(), epoch))
-        text.stats, text._watch = self.stats, self._watch
+        stats = self.stats._replace(repeats=self._watch.repeats())
+        text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader._advice(), epoch, available_cpus()))
+        text.stats, text._watch = stats, self._watch
         if path is not None:
             _timeline.write(text.spans, os.fspath(path), text)
         return text
@@ -418,10 +421,11 @@ class _Loop(Iterator[Any]):
         self._waiting.clear()
 
 
-def _paths(outputs: Any) -> list[str]:
+def _sources(outputs: Any) -> Sequence[str]:
+    """Return where the samples of a reader's outputs come from."""
     if isinstance(outputs, Collated):
-        return list(outputs.sources)
-    return list(next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ()))
+        return outputs.sources
+    return next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ())
 
 
 def _with_paths(result: Any, paths: list[str]) -> Any:

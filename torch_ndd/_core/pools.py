@@ -19,6 +19,11 @@ def _default_threads() -> int:
             return checked_threads(int(text))
         except ValueError as error:
             raise ValueError(f"DALI_NUM_THREADS={text!r}: {error}") from None
+    return available_cpus()
+
+
+def available_cpus() -> int:
+    """Return this process's share of the CPUs."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cpus // _processes_here())
 

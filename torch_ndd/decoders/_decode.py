@@ -11,6 +11,7 @@ from .._core import native
 from .._core.bad_samples import Failures
 from .._core.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.cuda_work import recorded
+from .._core.diagnosis import note_decoding
 from .._core.dispatch import submit
 from .._core.extents import Fixed
 from .._core.operator import OPERATORS, launch
@@ -104,6 +105,8 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         _library.load_gpu()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
+    if not torch.compiler.is_compiling():
+        note_decoding(files._values, files.batch_size, given.at_least is not None)
     files, shapes, kinds = image_shapes(files, options, given.max_pixels, failures)
     least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
     if cache is not None:

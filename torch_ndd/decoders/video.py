@@ -9,6 +9,7 @@ import torch
 
 from .._core.arguments import NO_VALUE, VaryingShape
 from .._core.batch import Batch, empty_packed
+from .._core.diagnosis import Work
 from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.pools import get_num_threads
 from .._core.workers import Workers
@@ -74,6 +75,7 @@ def video(
     codec()
     encoded_files = [one._values for one in files]
     threads = get_num_threads()
+    work = Work(op, max(1, threads // max(1, len(encoded_files))))
 
     def decode(i: int) -> torch.Tensor:
         try:
@@ -89,11 +91,15 @@ def video(
         except Exception as error:  # torchcodec has several types
             raise RuntimeError(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
 
+    def timed(i: int) -> torch.Tensor:
+        with work.running():
+            return decode(i)
+
     if len(encoded_files) > 1 and threads > 1:
         with Workers(threads, "decoders.video") as pool:
-            made = list(pool.map(decode, range(len(encoded_files))))
+            made = list(pool.map(timed, range(len(encoded_files))))
     else:
-        made = [decode(i) for i in range(len(encoded_files))]
+        made = [timed(i) for i in range(len(encoded_files))]
     shapes = torch.tensor([one.shape for one in made], dtype=torch.int64).reshape(len(made), 4)
     out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC", (None, None, None, 3))
     out._sources = files._sources

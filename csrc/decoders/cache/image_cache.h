@@ -42,7 +42,7 @@ class ImageCache {
 // The cache with this number; null for 0, and for one that Python has dropped.
 std::shared_ptr<ImageCache> image_cache(int64_t number);
 
-// What all image decoders of the process have been asked for, and what came from a cache.
+// What image decoders have been asked for by the calls of this thread's owner, and what came from a cache.
 void count_images(int64_t images, int64_t values);
 void count_cached();
 

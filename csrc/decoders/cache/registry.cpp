@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "decoders/cache/image_cache.h"
+#include "ndd/stream/scheduler.h"
 
 namespace ndd {
 namespace {
@@ -28,22 +29,29 @@ void for_stores(F visit) {
   for (auto& [number, cache] : registry().caches) visit(cache->store());
 }
 
+struct Totals {
+  int64_t images = 0, values = 0, cached = 0;
+};
+std::mutex totals_mutex;
+std::map<int64_t, Totals> totals;  // by owner
+
 // When the library is loaded, so that this is done after the scheduler, whose handler is younger, has finished all that is queued: that needs the caches.
 [[maybe_unused]] const int at_fork = pthread_atfork(
     [] {
       registry().mutex.lock();
       for_stores([](ImageStore& store) { store.before_fork(); });
+      totals_mutex.lock();
     },
     [] {
+      totals_mutex.unlock();
       for_stores([](ImageStore& store) { store.after_fork(false); });
       registry().mutex.unlock();
     },
     [] {
+      totals_mutex.unlock();
       for_stores([](ImageStore& store) { store.after_fork(true); });
       registry().mutex.unlock();
     });
-
-std::atomic<int64_t> images_asked{0}, values_asked{0}, images_cached{0};
 
 thread_local std::string answer;
 
@@ -57,11 +65,15 @@ std::shared_ptr<ImageCache> image_cache(int64_t number) {
 }
 
 void count_images(int64_t images, int64_t values) {
-  images_asked.fetch_add(images, std::memory_order_relaxed);
-  values_asked.fetch_add(values, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(totals_mutex);
+  totals[work_owner].images += images;
+  totals[work_owner].values += values;
 }
 
-void count_cached() { images_cached.fetch_add(1, std::memory_order_relaxed); }
+void count_cached() {
+  std::lock_guard<std::mutex> lock(totals_mutex);
+  ++totals[work_owner].cached;
+}
 
 }  // namespace ndd
 
@@ -121,9 +133,11 @@ NDD_EXPORT const char* ndd_cache_trouble(int64_t number) {
 }
 NDD_EXPORT const char* ndd_cache_text() { return ndd::answer.c_str(); }
 
-// Images that the decoders of the process were asked for, the values of these images, whole, and the images that came from a cache.
-NDD_EXPORT void ndd_cache_totals(int64_t* out) {
-  out[0] = ndd::images_asked;
-  out[1] = ndd::values_asked;
-  out[2] = ndd::images_cached;
+// Images that decoders were asked for by a loader's calls, the values of these images, whole, and the images that came from a cache.
+NDD_EXPORT void ndd_cache_totals(int64_t owner, int64_t* out) {
+  std::lock_guard<std::mutex> lock(ndd::totals_mutex);
+  const ndd::Totals& one = ndd::totals[owner];
+  out[0] = one.images;
+  out[1] = one.values;
+  out[2] = one.cached;
 }

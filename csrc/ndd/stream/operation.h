@@ -54,7 +54,8 @@ struct Operation {
   std::map<int64_t, Failure> failures;  // by chunk; the first sample of a chunk that fails ends it
   bool failed_at_call = false;
   bool external = false;  // done by threads of Python, which report each sample
-  std::pair<const std::string, std::chrono::nanoseconds>* worked = nullptr;  // how long threads have worked for operators of this name
+  int64_t owner = 0;  // whose work it is: the number of a loader, 0 for none
+  std::pair<const std::string, std::chrono::nanoseconds>* worked = nullptr;  // how long threads have worked for the owner's operators of this name
   // Somebody waits for chunks of it besides those that read the same sample: a thread reports each as soon as it is done.
   std::atomic<bool> hurried{false};
 

@@ -118,7 +118,7 @@ void Scheduler::submit_due() {
 void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure,
                        std::chrono::nanoseconds took) {
   Lock lock = hold();
-  note(*worked_for(operation->op), std::chrono::steady_clock::now(), took);
+  note(*worked_for(operation->op, operation->owner), std::chrono::steady_clock::now(), took);
   if (failed && failure == nullptr) {
     for (const Dependency& d : operation->reads) {
       if (!d.operation->failures.empty()) failure = &d.operation->failures.begin()->second;
@@ -206,7 +206,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
   op.finished.assign(op.unfinished, 0);
   op.missing.assign(op.unfinished, 0);
   if (op.unfinished == 0) return complete(operation);
-  op.worked = worked_for(op.op);
+  op.worked = worked_for(op.op, op.owner);
   if (op.external) {
     external_.insert(operation);
     return;
@@ -306,9 +306,11 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
   std::exception_ptr error;
   std::array<Time, Links::most + 1> times;
   int done = 0;
+  const int64_t own = work_owner;
   times[0] = std::chrono::steady_clock::now();
   for (bool go_on = true; go_on;) {
     const Operation& op = *links.operations[done];
+    work_owner = op.owner;
     try {
       const int64_t end = std::min(op.samples, (links.chunk + 1) * op.grain);
       for (int64_t i = links.chunk * op.grain; i < end; ++i) op.work(i);
@@ -318,6 +320,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
     times[++done] = std::chrono::steady_clock::now();
     go_on = !error && done < links.count && !op.hurried.load(std::memory_order_relaxed) && times[done] - times[0] < kLinksTime;
   }
+  work_owner = own;
   take(lock);
   --running_;
   --pool.running;
@@ -348,7 +351,7 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
   Lock lock = hold();
   --running_;
   --pool->running;
-  note(*worked_for(op), ended, ended - begin);
+  note(*worked_for(op, work_owner), ended, ended - begin);
   room_ = true;
   let_go(lock, 1);
   if (error) std::rethrow_exception(error);

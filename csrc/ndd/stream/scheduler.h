@@ -52,6 +52,9 @@ struct Links {
   int64_t chunk = 0;
 };
 
+// Whose calls this thread makes, or whose chunk it runs: the number of a loader, 0 for none.
+extern thread_local int64_t work_owner;
+
 class Scheduler {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -84,7 +87,7 @@ class Scheduler {
   PoolPtr default_pool();
   void set_default_pool(const PoolPtr& pool);
   int most_running(const Pool& pool);
-  // How long all threads together have worked for each operator.
+  // How long all threads together have worked for each operator. A name with a NUL and a number behind it is that of an owner's operators.
   std::map<std::string, std::chrono::nanoseconds> worked();
   // What threads have done last, in order of the ends.
   std::vector<Span> spans();
@@ -128,7 +131,7 @@ class Scheduler {
   void run_links(Lock& lock, const Links& links, Pool& pool, int most_workers);
   void finish(const OperationPtr& operation, int64_t chunk, const Operation* goes_on);
   void complete(const OperationPtr& operation);
-  std::pair<const std::string, std::chrono::nanoseconds>* worked_for(std::string_view op);
+  std::pair<const std::string, std::chrono::nanoseconds>* worked_for(std::string_view op, int64_t owner);
   void note(std::pair<const std::string, std::chrono::nanoseconds>& worked, Time end, std::chrono::nanoseconds took);
   const Failure* inherited_failure(const Operation& operation, int64_t chunk) const;
   int most_threads() const;

@@ -13,7 +13,15 @@ constexpr size_t kSpans = 1 << 15;
 
 }  // namespace
 
-std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op) {
+thread_local int64_t work_owner = 0;
+
+// The owner stands behind a NUL, so that spans have the operator's name. There are as many owners as loaders that live at a time.
+std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op, int64_t owner) {
+  std::string of_owner;
+  if (owner) {
+    of_owner.append(op).append(1, '\0').append(std::to_string(owner));
+    op = of_owner;
+  }
   auto found = worked_.find(op);
   if (found == worked_.end()) found = worked_.emplace(op, 0).first;
   return &*found;

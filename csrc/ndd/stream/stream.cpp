@@ -64,6 +64,7 @@ OperationPtr make_operation(std::string_view op, int64_t samples, double nanosec
   operation->id = scheduler().next_id();
   operation->op = op;
   operation->pool = current_pool();
+  operation->owner = work_owner;
   operation->work = std::move(work);
   operation->inputs = inputs;
   operation->samples = samples;
@@ -245,11 +246,17 @@ NDD_EXPORT void ndd_pool_enter(void* pool) { ndd::entered_pool = pool ? *static_
 NDD_EXPORT void ndd_pool_set_default(void* pool) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
 // The largest number of chunks that ran at a time; for tests.
 NDD_EXPORT int ndd_pool_most_running(void* pool) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
-// How long all threads together have worked for each operator: lines of a name and nanoseconds. Valid until this thread asks again.
+// From now on this thread's calls belong to a loader, until this is called again; 0 for none. Returns the one of before.
+NDD_EXPORT int64_t ndd_set_owner(int64_t owner) { return std::exchange(ndd::work_owner, owner); }
+// How long all threads together have worked for each operator: lines of a name, an owner and nanoseconds. Valid until this thread asks again.
 NDD_EXPORT const char* ndd_worked() {
   thread_local std::string text;
   text.clear();
-  for (const auto& [op, time] : ndd::scheduler().worked()) text += op + " " + std::to_string(time.count()) + "\n";
+  for (const auto& [op, time] : ndd::scheduler().worked()) {
+    const size_t end = op.find('\0');
+    const std::string owner = end == std::string::npos ? "0" : op.substr(end + 1);
+    text += op.substr(0, end) + " " + owner + " " + std::to_string(time.count()) + "\n";
+  }
   return text.c_str();
 }
 // What threads have done last: lines of a name, a thread, and two times of the steady clock in nanoseconds.
