@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import torch_ndd as ndd
@@ -115,6 +116,20 @@ def test_error_of_a_python_function_names_the_file(images: ndd.Batch) -> None:
 
     with pytest.raises(ValueError, match=rf"sample {BAD} \(.*photo_{BAD}\.png\): ValueError: black"):
         ndd.python_function(failing, ndd.flip(images), shape="same").evaluate()
+
+
+def test_compiled_fn_of_a_loader_names_the_file(files: list[str]) -> None:
+    divided = torch.compile(lambda images: 5 // ndd.flip(images), backend="aot_eager")
+    loader = ndd.DataLoader(ndd.readers.File(files=files), lambda encoded, labels: divided(ndd.decoders.image(encoded).evaluate()), batch_size=4)
+    with pytest.raises(RuntimeError, match=rf"sample_idx={BAD}\)(?s:.*)sample {BAD} of the batch that fn was called with: .*photo_{BAD}\.png"):
+        list(loader)
+
+
+def test_pending_input_of_a_compiled_graph_names_the_file(images: ndd.Batch) -> None:
+    same = torch.compile(lambda divided: ndd.flip(divided), backend="aot_eager")
+    divided = 5 // ndd.flip(images)
+    with pytest.raises(ValueError, match=rf"photo_{BAD}\.png"):
+        same(divided)
 
 
 def test_samples_without_a_file_get_no_name(images: ndd.Batch) -> None:

@@ -25,6 +25,7 @@ from ._core.native import MOST_SAMPLES
 from ._core.pools import available_cpus, get_num_threads
 from ._core.rng import RNG, get_default_rng, using_rng
 from ._core.samples import Samples
+from ._core.sources import name_in_batch
 from ._core.states import anything, checked, equal, keys, whole
 from ._core.tensor import Tensor, new_tensor
 from ._core.upload import moved
@@ -228,7 +229,7 @@ class DataLoader:
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
         """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
-        reader, watch = self.reader, self._watch
+        reader, watch, outputs = self.reader, self._watch, None
         try:
             with watch.reading():
                 generator, (epoch, _) = self._generator(), self.reader._place()
@@ -264,6 +265,7 @@ class DataLoader:
             failed.__cause__ = error
             return _Prepared({}, None, failed, 0)
         except Exception as error:
+            name_in_batch(error, () if outputs is None else _sources(outputs))
             return _Prepared({}, None, error, 0)
 
     def _generator(self) -> RNG:

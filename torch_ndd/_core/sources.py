@@ -58,3 +58,10 @@ def name_source(error: Exception, sources: Sequence[str]) -> None:
     """Add the source of the sample that an error names to its text."""
     if sources is not UNKNOWN and len(error.args) == 1 and (text := with_source(str(error), sources)) != str(error):
         error.args = (text,)
+
+
+def name_in_batch(error: Exception, sources: Sequence[str]) -> None:
+    """Add to an error that names a sample without its source what that sample of a batch is: samples of compiled graphs have no sources."""
+    found = _SAMPLE.search(str(error))
+    if found is not None and len(error.args) == 1 and int(found[2]) < len(sources) and (source := sources[int(found[2])]):
+        error.args = (f"{error}\nsample {found[2]} of the batch that fn was called with: {source}",)
