@@ -103,8 +103,8 @@ class Call:
     """The state of a call in preparation."""
 
     __slots__ = (
-        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame"),
-        *("reads", "words"),
+        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
+        *("per_frame", "reads", "words"),
     )
 
     def __init__(self, name: str, compiling: bool | None = None) -> None:
@@ -112,6 +112,7 @@ class Call:
         self.batch_size = 1
         self.is_batch = False
         self.external = False
+        self.of_planes = False  # given to an operator of images, so that results of one channel are planes
         self.per_frame = False  # only marked arguments have values per frame; other dimensions of a vector have no meaning
         # The number of frames of the marked arguments: a number, int64 (N,) with one per sample, or None; and the argument it comes from.
         self.frames: Any = None

@@ -20,6 +20,7 @@ from .inputs import as_input, batched, check_on_host, converted, set_batch_size,
 from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from .planes import as_planes, image_layout
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
 from .suggestions import similar
@@ -213,11 +214,15 @@ def _body(
         check_on_host(op, values)
     batches = [None if value is None else batched(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
     if options.layouts is not None and batches and batches[0] is not None:
+        call.of_planes = image_layout(options.layouts, batches[0]) is not None
         batches[0] = with_layout(op.name, options.layouts, batches[0])
         if op.variadic:
             batches[1:] = [with_layout(op.name, options.layouts, one) for one in batches[1:] if one is not None]
     call.per_frame = options.per_frame
     arguments = _prepare(op, call, given, _count_frames(op, call, batches) or options.per_frame)
+    if call.of_planes and (wanted := arguments.get("output_layout")):
+        call.of_planes = "C" not in wanted
+        arguments["output_layout"] = wanted + "C" if call.of_planes else wanted
     if not op.inputs or not op.required:
         arguments["batch_size"] = call.batch_size
         arguments["device"] = target
@@ -285,6 +290,8 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
             out._pending = pending if out._values.device == target else None
     for out in outs:
         out._pending = pending
+    if call.of_planes:
+        outs = tuple(map(as_planes, outs))
     return _one_or_all([out if call.is_batch else _single(out) for out in (*outs, *launch.also)])
 
 

@@ -81,17 +81,32 @@ def boxes_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None
 
 
 def masks_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
-    """Return the masks of every image, with or without channels, and with frames if the images have them."""
+    """Return the masks of every image, with or without channels, and with frames if the images have them; masks of objects (M, H, W) as ``CHW``."""
     if given is None:
         return None
     made, allowed = belonging(op, "masks", given, images, is_batch), {images.ndim: images.layout, images.ndim - 1: (images.layout or "")[:-1]}
+    if _are_of_objects(made, images):
+        allowed[3] = made.layout if (made.layout or "").endswith("HW") else "CHW"
     if made.ndim not in allowed or made.layout not in (None, allowed[made.ndim]):
         known = " or ".join(map(str, allowed.values()))
-        raise ValueError(f"{op}: masks must be {known}, got {made.ndim} dimensions and the layout {made.layout!r}")
+        raise ValueError(f"{op}: masks must be {known}, or (objects, H, W), got {made.ndim} dimensions and the layout {made.layout!r}")
+    layout = allowed[made.ndim] or ""
+    first = layout.find("HW")
     for i, (mask, image) in enumerate(zip(made.shape, images.shape, strict=True)):
-        if mask[: images.ndim - 1] != image[:-1]:
+        leading = image[:-1] if first == images.ndim - 3 else image[-3:-1]
+        if mask[first - len(leading) + 2 : first + 2] != leading:
             raise ValueError(f"{op}: masks must have the height and width of their images, but in sample {i} {mask} meets {image}")
-    return as_batch(made, layout=allowed[made.ndim])
+    return as_batch(made, layout="CHW" if layout.endswith("HW") and made.ndim == images.ndim else layout)
+
+
+def _are_of_objects(masks: Batch, images: Batch) -> bool:
+    """Return whether each mask of an image (H, W, C) is a stack of masks, one for each object; without a layout by the shapes."""
+    if masks.ndim != 3 or images.ndim != 3:
+        return False
+    if masks.layout is not None:
+        return masks.layout.endswith("HW")
+    pairs = list(zip(masks.shape, images.shape, strict=True))
+    return all(mask[1:] == image[:2] for mask, image in pairs) and not all(mask[:2] == image[:2] for mask, image in pairs)
 
 
 def with_channels(masks: Batch, images: Batch) -> Batch:

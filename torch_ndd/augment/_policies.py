@@ -43,7 +43,7 @@ def trivial_augment(
             a video get the same augmentation. Color augmentations do nothing unless there are three channels.
         boxes: (M, 4) per image, floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, clipped
             to the image. None is dropped: a box outside the image has no area.
-        masks: (H, W) or (H, W, C) per image, with frames for a video, any type; they are sampled by nearest neighbor.
+        masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video, any type; they are sampled by nearest neighbor.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``TRIVIAL_AUGMENT_WIDE``.
         num_magnitude_bins: number of evenly spaced magnitudes.
         fill_value: value outside the image, one number or one per channel; by default 128, or 0.5 for floating-point images.
