@@ -85,6 +85,7 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
 class _Mixing(Batched):
     """A transform of a whole batch of images and its labels, which mixes each sample with the one before."""
 
+    _takes_tensors = False
     num_classes: int | None
     alpha: float
 
