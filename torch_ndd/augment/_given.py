@@ -36,6 +36,18 @@ def numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
     return drawn.torch().numpy().astype(np.float64)
 
 
+def one_per_sample(op: str, name: str, given: Any, samples: int) -> list[float]:
+    """Return a number for every sample, from one number or a Batch, Tensor, array or sequence with one each."""
+    values = given.torch() if isinstance(given, Batch | Tensor) else given
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{op}: {name} must be a number, or a Batch of them, got {given!r}") from None
+    if array.ndim and array.size != samples:
+        raise ValueError(f"{op}: {name} has {array.size} numbers for {samples} samples; give one number, or one for each sample in ndd.batch(...)")
+    return np.broadcast_to(array.reshape(-1), samples).tolist()
+
+
 def images_of(op: str, given: Any) -> tuple[Batch, bool]:
     """Return images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image becomes a batch of one."""
     if isinstance(given, Batch):
