@@ -109,8 +109,8 @@ def rand_augment(
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
         n: number of augmentations per sample.
-        m: their magnitude, from 0 to ``num_magnitude_bins - 1``; this, ``magnitude_std`` and ``probability`` also as a Batch or sequence with one number
-            per sample.
+        m: their magnitude, from 0 to ``num_magnitude_bins - 1``. This, ``magnitude_std`` and ``probability`` may be a Batch or a sequence with one
+            number per sample.
         magnitude_std: standard deviation of the magnitude, which is drawn for each augmentation from a normal distribution about ``m``, limited to
             its range. Infinity draws it uniformly from 0 to ``m``.
         probability: that an augmentation acts, each by itself.
