@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators of images take planes such as masks, ``HW``: the result is that of the image of one channel, without its channel."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -74,7 +76,7 @@ def test_result_is_that_of_one_channel(operator: str, ragged: bool) -> None:
 
 
 def _mask(*shape: int) -> torch.Tensor:
-    return torch.arange(np.prod(shape), dtype=torch.int32).reshape(shape)
+    return torch.arange(math.prod(shape), dtype=torch.int32).reshape(shape)
 
 
 def test_layout_is_kept_or_guessed_from_two_dimensions() -> None:

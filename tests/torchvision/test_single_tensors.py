@@ -161,6 +161,8 @@ def test_samples_without_an_image_are_refused(sample: Any) -> None:
 
 
 def test_mixtures_take_whole_batches() -> None:
+    mix: Any
+    function: Any
     for mix in (v2.MixUp(num_classes=3), v2.CutMix(num_classes=3), Mixup(num_classes=3)):
         with pytest.raises(TypeError, match="Batch"):
             mix(ndd.as_tensor(torch.zeros(2, 3, 4, 4)), torch.tensor([0, 1]))

@@ -50,8 +50,9 @@ def test_drawn_sizes(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("given", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
 def test_resized_sizes(given: dict[str, Any]) -> None:
     sizes = SIZES[:200]
-    points = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]  # type: ignore[call-overload]
-    expected = [tuple(R.resize(one, **given).canvas_size) for one in points]
+    points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]  # type: ignore[call-overload]
+    resized: list[Any] = [R.resize(one, **given) for one in points]
+    expected = [tuple(one.canvas_size) for one in resized]
     assert [tuple(F.resize(one, **given).canvas_size) for one in points] == expected
     batch = tv_tensors.KeyPoints(ndd.as_batch(torch.zeros(len(sizes), 1, 2)), canvas_size=sizes)
     assert F.resize(batch, **given).canvas_size == expected

@@ -141,8 +141,8 @@ def rand_augment(
     size = given[0].batch_size
     given_numbers = (("m", m), ("magnitude_std", magnitude_std), ("probability", probability))
     rows = list(zip(*(one_per_sample(op, name, value, size) for name, value in given_numbers), strict=True))
-    for row in rows:
-        _check_magnitude(op, *row, num_magnitude_bins)
+    for magnitude, std, acts in rows:
+        _check_magnitude(op, magnitude, std, acts, num_magnitude_bins)
     kinds = {row: [Operation(one, row[0], num_magnitude_bins - 1, row[2], row[1]) for one in among] for row in rows}
     operations = [kinds[row] for row in rows]
     steps = chosen_steps(op, operations, n, shares, rng)
