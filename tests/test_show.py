@@ -114,6 +114,15 @@ def test_masks_color_all_but_the_background() -> None:
     assert len({tuple(shown[k, 5]) for k in (0, 60, 95)}) == 3
 
 
+def test_masks_of_objects_have_a_color_each() -> None:
+    image, masks = torch.full((100, 90), 100, dtype=torch.uint8), torch.zeros(3, 100, 90, dtype=torch.uint8)
+    masks[0, :50], masks[1, 40:60], masks[2, 90:] = 1, 1, 1
+    shown = tile(ndd.show([image], masks=[masks]), 0, 0, 100, 90)
+    assert (shown[60:90] == 100).all()
+    assert len({tuple(shown[k, 5]) for k in (0, 45, 70, 95)}) == 4
+    assert tuple(shown[45, 5]) == tuple(shown[55, 5])
+
+
 def test_a_video_is_a_strip_of_frames() -> None:
     video = torch.arange(20, dtype=torch.uint8)[:, None, None, None].expand(20, 100, 60, 3).contiguous()
     picture = ndd.show(ndd.as_batch([ndd.tensor(video, layout="FHWC")]))

@@ -159,7 +159,7 @@ def test_repeats_with_its_seed(threads: int) -> None:
     first, second = (augment.mosaic(batch, output_size=[30, 30], rng=rng).torch() for _ in range(2))
     assert not torch.equal(first, second)
     assert torch.equal(augment.mosaic(batch, output_size=[30, 30], rng=ndd.random.RNG(4)).torch(), first)
-    other.advance(56)
+    other.advance(42)
     assert rng.state == other.state
 
 
@@ -184,3 +184,71 @@ def test_errors(error: type[Exception], text: str, given: dict[str, Any]) -> Non
     arguments = {"images": plain_images(True), "output_size": [8, 8], **given}
     with pytest.raises(error, match=f"(?s)mosaic: .*{text}"):
         augment.mosaic(arguments.pop("images"), **arguments)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+def test_images_of_a_mosaic_are_distinct(count: int) -> None:
+    batch = ndd.batch(torch.zeros(count, 8, 9, 3, dtype=torch.uint8), layout="HWC")
+    seen = set()
+    for seed in range(40):
+        sources = augment.mosaic(batch, output_size=[8, 8], return_params=True, rng=ndd.random.RNG(seed))[1]
+        assert all(len(set(row)) == min(4, count) for row in sources.tolist())
+        assert torch.bincount(sources.flatten(), minlength=count).tolist() == [4] * count
+        seen |= {tuple(row) for row in sources.tolist()}
+    if count >= 4:
+        assert len(seen) > 5 * count
+
+
+def _objects() -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
+    """Return images with as many objects as their number: a mask and a box for each."""
+    images = ndd.batch([torch.full((20 + 3 * k, 30 - k, 3), k, dtype=torch.uint8) for k in range(4)], layout="HWC")
+    masks = [torch.zeros(k, 20 + 3 * k, 30 - k, dtype=torch.uint8) for k in range(4)]
+    for k, planes in enumerate(masks):
+        for number, plane in enumerate(planes):
+            plane[4:16, 4 : 12 + 2 * number] = 10 * k + number
+    boxes = [torch.tensor([[4.0, 4, 12 + 2 * number, 16] for number in range(k)]).reshape(k, 4) for k in range(4)]
+    return images, ndd.batch(masks), ndd.batch(boxes)
+
+
+def test_masks_of_objects_follow_their_boxes(device: str) -> None:
+    images, masks, boxes = (one.to_device(device) for one in _objects())
+    _, made, labels, planes, sources, _ = augment.mosaic(
+        images, output_size=[48, 60], boxes=boxes, masks=masks, labels=[list(range(10 * k, 11 * k)) for k in range(4)], return_params=True
+    )
+    assert planes.layout == "CHW"
+    for rows, numbers, shown, row in zip(made.cpu(), labels.cpu(), planes.cpu(), sources.tolist(), strict=True):
+        assert len(rows) == len(numbers) == len(shown)
+        assert {int(one) // 10 for one in np.asarray(numbers)} <= set(row)
+        for box, number, mask in zip(np.asarray(rows), np.asarray(numbers), np.asarray(shown), strict=True):
+            assert set(np.unique(mask)) <= {0, number}
+            if number:
+                y, x = np.nonzero(mask)
+                np.testing.assert_allclose(box, (x.min(), y.min(), x.max() + 1, y.max() + 1), atol=1.01)
+
+
+def test_masks_of_objects_without_boxes_are_all_kept() -> None:
+    images, masks, _ = _objects()
+    made = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
+    assert made.shape == [(6, 48, 60)] * 4
+    with pytest.raises(ValueError, match="one for each box"):
+        augment.mosaic(images, output_size=[48, 60], masks=masks, boxes=[[[0, 0, 1, 1]]] * 4)
+
+
+def test_other_augmentations_move_masks_of_objects() -> None:
+    images, masks, _ = _objects()
+    right = augment.Augmentation("right", matrix=lambda parameter, height, width: [[1, 0, 2], [0, 1, 0]])
+    made = augment.rand_augment(images, n=1, augmentations=[right], masks=masks)[1]
+    assert (made.shape, made.layout) == (masks.shape, "CHW")
+    for one, old in zip(made, masks, strict=True):
+        assert np.array_equal(np.asarray(one)[:, :, 2:], np.asarray(old)[:, :, :-2])
+    deformed = augment.elastic(images, alpha=1e-6, masks=masks)[1]
+    assert all(np.array_equal(np.asarray(one), np.asarray(old)) for one, old in zip(deformed, masks, strict=True))
+
+
+def test_masks_of_a_mosaic_can_be_flipped() -> None:
+    images, _, _ = _objects()
+    masks = ndd.batch([torch.arange(shape[0] * shape[1]).reshape(shape[:2]) for shape in images.shape])
+    made = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
+    flipped = ndd.flip(made)
+    assert flipped.layout == made.layout == "HW"
+    assert torch.equal(flipped.torch(), made.torch().flip(2))

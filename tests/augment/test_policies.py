@@ -405,3 +405,30 @@ def test_augmentations_are_checked() -> None:
         Augmentation("both", values=lambda chosen, parameters: chosen, matrix=lambda parameter, height, width: [[1, 0, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match="two numbers"):
         Augmentation("one", (1.0,))  # type: ignore[arg-type]
+
+
+def test_magnitude_of_each_sample() -> None:
+    images = ndd.batch(torch.full((3, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
+    for m in (ndd.batch([0, 15, 30]), [0, 15, 30], torch.tensor([0, 15, 30]), np.array([0.0, 15.0, 30.0])):
+        made, done = augment.rand_augment(images, n=1, m=m, augmentations=["solarize"], return_params=True)
+        assert done == [[("solarize", 1.0)], [("solarize", 0.5)], [("solarize", 0.0)]]
+        assert made.torch()[:, 0, 0, 0].tolist() == [200, 55, 55]
+    done = augment.rand_augment(images, n=2, m=9, probability=[0.0, 1.0, 0.0], return_params=True)[1]
+    assert [len(steps) for steps in done] == [0, 2, 0]
+    done = augment.rand_augment(images, n=1, m=10, magnitude_std=[0.0, 0.0, float("inf")], augmentations=["solarize"], return_params=True)[1]
+    assert done[0] == done[1] != done[2]
+
+
+def test_severity_of_each_sample() -> None:
+    images = ndd.batch(torch.full((2, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
+    made = augment.aug_mix(images, augmentations=["posterize", "solarize"], severity=ndd.batch([1, 10]), rng=ndd.random.RNG(2))
+    assert made.torch()[0].eq(200).float().mean() > made.torch()[1].eq(200).float().mean()
+
+
+@pytest.mark.parametrize("name", ["m", "magnitude_std", "probability"])
+def test_numbers_for_other_samples(name: str) -> None:
+    images = ndd.batch(torch.zeros(3, 4, 6, 3, dtype=torch.uint8), layout="HWC")
+    with pytest.raises(ValueError, match=rf"{name} has 2 numbers for 3 samples.*ndd.batch"):
+        augment.rand_augment(images, **{name: [0.5, 0.5]})
+    with pytest.raises(TypeError, match=name):
+        augment.rand_augment(images, **{name: "high"})

@@ -339,7 +339,7 @@ def test_bad_arguments(image: np.ndarray, options: dict[str, Any], error: type[E
 
 def test_bad_layout() -> None:
     with pytest.raises(ValueError, match="resize"):
-        resized(np.zeros((4, 5), np.uint8), "HW", size=(2, 2))
+        resized(np.zeros((4, 5), np.uint8), "WH", size=(2, 2))
 
 
 def test_extents_of_the_input() -> None:

@@ -141,7 +141,7 @@ def test_torchvision_data_loader_refuses(folder: Path) -> None:
             ndd.torchvision.DataLoader(dataset, **{name: value})
     with pytest.raises(ValueError, match="batch_size"):
         ndd.torchvision.DataLoader(dataset, None)
-    with pytest.raises(TypeError, match="is no transform of torchvision"):
+    with pytest.raises(TypeError, match="is not a transform of torchvision"):
         ndd.torchvision.DataLoader(ImageFolder(folder, lambda image: image))
     loader = ndd.torchvision.DataLoader(ImageFolder(folder, lambda image: image[:, :4, :4]), batch_size=21, unknown="per_sample")
     assert next(iter(loader))[0].shape[-1] == 4

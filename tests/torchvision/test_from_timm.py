@@ -341,6 +341,8 @@ def test_mixup_mistakes() -> None:
     with pytest.raises(ValueError, match="for 2 images"):
         Mixup()(images, torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match="of equal shapes"):
+        Mixup()(ndd.batch([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)], layout="CHW"), torch.zeros(2))
+    with pytest.raises(TypeError, match="must be a Batch"):
         Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ from _torchvision import boxes_of, image_batch, joined, pixels
 from scipy import stats
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
+from torchvision.transforms.autoaugment import AutoAugmentPolicy
 
 import torch_ndd as ndd
 from torch_ndd.torchvision import v2
@@ -216,3 +217,35 @@ def test_rand_augment_makes_what_it_can_only() -> None:
     for one in made.evaluate():
         picture = one.torch().movedim(-1, -3).float()
         assert ((table - picture).abs() > 1).double().mean((1, 2, 3)).min() < 0.01
+
+
+@pytest.mark.parametrize("policy", list(AutoAugmentPolicy))
+def test_steps_of_autoaugment(policy: AutoAugmentPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    ndd.random.set_seed(17)
+    torch.manual_seed(17)
+    count = 3000
+    image, ours, theirs = pixels(*SIZE), v2.AutoAugment(policy), reference.AutoAugment(policy)
+    made: list[tuple[tuple[str, float], ...]] = []
+    expected: list[tuple[tuple[str, float], ...]] = []
+
+    def record(self: Any, batch: Any, *turns: Any) -> Any:
+        del self
+        rows = zip(*turns, strict=True)
+        made.extend(tuple((name, round(float(m), 3)) for name, m in row if name != "Identity") for row in rows)
+        return batch
+
+    def record_theirs(image: Any, name: str, magnitude: float, **given: Any) -> Any:
+        del given
+        expected[-1] += ((name, round(float(magnitude), 3)),)
+        return image
+
+    monkeypatch.setattr(type(ours), "_applied", record)
+    monkeypatch.setattr(theirs, "_apply_image_or_video_transform", record_theirs)
+    ours(image_batch([image] * count))
+    for _ in range(count):
+        expected.append(())
+        theirs(image)
+    common = [one for one in sorted({*made, *expected}) if made.count(one) + expected.count(one) >= 10]
+    table = [[one.count(steps) for steps in common] for one in (made, expected)]
+    assert min(map(sum, table)) > 0.9 * count
+    assert stats.chi2_contingency(table).pvalue > 1e-6

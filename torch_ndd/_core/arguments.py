@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .. import types
-from .batch import Batch
+from .batch import Batch, new_batch
 from .native import CPU
 from .operand import Operand
 from .pending import Pending
@@ -103,8 +103,8 @@ class Call:
     """The state of a call in preparation."""
 
     __slots__ = (
-        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "per_frame"),
-        *("reads", "words"),
+        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
+        *("per_frame", "reads", "words"),
     )
 
     def __init__(self, name: str, compiling: bool | None = None) -> None:
@@ -112,6 +112,7 @@ class Call:
         self.batch_size = 1
         self.is_batch = False
         self.external = False
+        self.of_planes = False  # given to an operator of images, so that results of one channel are planes
         self.per_frame = False  # only marked arguments have values per frame; other dimensions of a vector have no meaning
         # The number of frames of the marked arguments: a number, int64 (N,) with one per sample, or None; and the argument it comes from.
         self.frames: Any = None
@@ -203,6 +204,8 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
         return _draw(call, value)
     if value is None:
         return None
+    if call.is_batch and not isinstance(value, int | float | Batch | str) and (rows := _one_per_sample(call, argument, value)) is not None:
+        return _from_operand(call, argument, rows, has_frames)
     if isinstance(value, Operand):
         return _from_operand(call, argument, value, has_frames)
     if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
@@ -214,6 +217,38 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
         numbers = _numbers(call, argument, value)
         return numbers if argument.vector or not isinstance(numbers, list) else _only(call, argument, numbers)
     return _constant(call, argument, value)
+
+
+def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
+    """Return a list, an array or a Tensor with one value for each sample as a Batch; None if it may be a value for all samples.
+
+    Of an argument that takes one number these are N numbers, of one that takes several N rows of at least two.
+    """
+    size = call.batch_size
+    if argument.varying or argument.matrix or size < 2:
+        return None
+    if isinstance(value, list | tuple):
+        if len(value) != size or (argument.vector and not all(isinstance(row, list | tuple) and len(row) == len(value[0]) > 1 for row in value)):
+            return None
+        numbers = [list(row) if isinstance(row, tuple) else row for row in _numbers(call, argument, value)]
+        try:
+            return new_batch(torch.tensor(numbers, dtype=_DTYPE[argument.element]))
+        except (TypeError, ValueError):  # rows of different lengths
+            return None
+    if isinstance(value, Operand):
+        values = value._values
+        if not _has_rows(argument, values.shape, size) or (value._layout or "").startswith("F"):
+            return None
+        return new_batch(values, None, None, value._pending, value._external)
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+        return None
+    if isinstance(value, torch.Tensor | np.ndarray) and _has_rows(argument, value.shape, size):
+        return new_batch(torch.as_tensor(value).detach().cpu().clone())
+    return None
+
+
+def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:
+    return len(shape) == 1 + argument.vector and shape[0] == size and (not argument.vector or shape[1] > 1)
 
 
 def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
@@ -263,8 +298,12 @@ def _numbers(call: Call, argument: Argument, value: Any) -> Any:
 
 def _only(call: Call, argument: Argument, numbers: list[Any]) -> Any:
     if len(numbers) != 1 or isinstance(numbers[0], tuple):
-        raise TypeError(f"{call.name}: argument {argument.name!r} takes one number per sample, got {numbers}")
+        raise TypeError(f"{call.name}: argument {argument.name!r} takes one number per sample, got {numbers}{_per_sample_hint(call)}")
     return numbers[0]
+
+
+def _per_sample_hint(call: Call) -> str:
+    return f"; values for each of the {call.batch_size} samples are a Batch: wrap them in ndd.batch(...)" if call.is_batch else ""
 
 
 def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
@@ -324,14 +363,17 @@ def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
 
 def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
     if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
-        raise ValueError(f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {tuple(values.shape[1:])}")
+        shape = tuple(values.shape[1:])
+        raise ValueError(
+            f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {shape}{_per_sample_hint(call)}"
+        )
     stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2)
     if stacked and not argument.matrix:
         stacked = values[0].numel() not in values.shape[1:]  # a row or a column is one-dimensional too
     if stacked and argument.vector and not argument.varying and not per_frame:
         raise RuntimeError(
             f"{call.name}: argument {argument.name!r} takes {'a matrix' if argument.matrix else 'numbers in one dimension'} per sample, got an "
-            f"array of shape {tuple(values.shape[1:])}; values for the frames of a sequence are marked with per_frame"
+            f"array of shape {tuple(values.shape[1:])}; values for the frames of a sequence are marked with per_frame{_per_sample_hint(call)}"
         )
     if call.per_frame and argument.vector and not per_frame and values.dim() > 2:
         values = values.flatten(1)

@@ -21,6 +21,7 @@ from .native import CPU
 from .operand import Operand
 from .pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from .pipeline_values import unwrap
+from .planes import as_planes, image_layout
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
 from .sources import UNKNOWN, name_source
@@ -232,11 +233,15 @@ def _body(
         check_on_host(op, values)
     batches = [None if value is None else batched(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
     if options.layouts is not None and batches and batches[0] is not None:
+        call.of_planes = image_layout(options.layouts, batches[0]) is not None
         batches[0] = with_layout(op.name, options.layouts, batches[0])
         if op.variadic:
             batches[1:] = [with_layout(op.name, options.layouts, one) for one in batches[1:] if one is not None]
     call.per_frame = options.per_frame
     arguments = _prepare(op, call, given, _count_frames(op, call, batches) or options.per_frame)
+    if call.of_planes and (wanted := arguments.get("output_layout")):
+        call.of_planes = "C" not in wanted
+        arguments["output_layout"] = wanted + "C" if call.of_planes else wanted
     if not op.inputs or not op.required:
         arguments["batch_size"] = call.batch_size
         arguments["device"] = target
@@ -308,6 +313,8 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         for out in (*outs, *launch.also):
             if out._sources is UNKNOWN and out.batch_size == call.batch_size:
                 out._sources = sources
+    if call.of_planes:
+        outs = tuple(map(as_planes, outs))
     return _one_or_all([out if call.is_batch else _single(out) for out in (*outs, *launch.also)])
 
 

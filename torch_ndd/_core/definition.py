@@ -28,7 +28,8 @@ class Options:
 
     Attributes:
         name: Public name if it is not the function's: ``reductions.mean``.
-        layouts: Layouts allowed for the first input; an input without one gets the first that has its number of dimensions.
+        layouts: Layouts allowed for the first input; an input without one gets the first that has its number of dimensions. Where ``HWC`` is allowed,
+            planes ``HW`` are too: the body sees images of one channel, and the caller gets planes.
         kernel: None if there is nothing to compute: the body returns a view of the first input, as pending as that, or :func:`launch` with ``also``,
             which it has computed itself.
         formula: The kernel in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``. A number that all

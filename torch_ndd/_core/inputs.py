@@ -16,6 +16,7 @@ from .native import CPU
 from .operand import Operand
 from .pipeline_values import unwrap
 from .sources import UNKNOWN
+from .planes import as_images, image_layout
 from .tensor import Tensor, as_tensor
 from .traps import warn_of_planes
 
@@ -109,7 +110,9 @@ def _repeated(call: Call, values: torch.Tensor) -> torch.Tensor:
 
 
 def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
-    """Return a Batch with its own layout, which must be allowed, or with the allowed one that has its number of dimensions."""
+    """Return a Batch with its own layout, which must be allowed, or with the allowed one that has its number of dimensions; planes as images."""
+    if (of_images := image_layout(layouts, value)) is not None:
+        return as_images(value, of_images)
     if value._layout is not None:
         if value._layout not in layouts:
             raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')

@@ -137,7 +137,7 @@ class Repeated:
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
             elif name != "rng" or not op.draws:
-                key.append(name)
+                key += (name, operands[0].batch_size if operands else None)  # of which it may have one value for each
                 try:
                     freeze(key, value)
                 except UnknownValue:

@@ -16,7 +16,7 @@ from ..ops.generic import cast
 from ..ops.random import beta
 from ._applied import Step, applied
 from ._augmentations import RAND_AUGMENT, Augmentation, chosen
-from ._given import images_of, numbers, results, uncompiled
+from ._given import images_of, numbers, one_per_sample, results, uncompiled
 from ._policies import several
 from ._steps import drawn_magnitude
 
@@ -37,7 +37,7 @@ def aug_mix(
     magnitude_std: float | None = None,
     num_magnitude_bins: int = 10,
     rng: Any = None,
-    severity: float = 3,
+    severity: Any = 3,
     width: int = 3,
 ) -> Any:
     """Mix every image with chains of augmentations of it: AugMix (Hendrycks et al., arXiv:1912.02781).
@@ -50,7 +50,8 @@ def aug_mix(
         alpha: parameter of both distributions, positive.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``AUG_MIX``, which are torchvision's.
         depth: augmentations of a chain; None draws 1 to 3 for each chain.
-        severity: magnitudes are drawn from the lowest ``severity`` bins; with ``magnitude_std``, from 0 to ``severity`` or about it.
+        severity: magnitudes are drawn from the lowest ``severity`` bins; with ``magnitude_std``, from 0 to ``severity`` or about it. Also a Batch
+            or sequence with one number per sample.
         num_magnitude_bins: number of evenly spaced magnitudes.
         magnitude_std: standard deviation of the magnitudes about ``severity``; infinity draws them uniformly from 0 to ``severity``.
         width: number of chains.
@@ -77,13 +78,15 @@ def aug_mix(
     if depth is not None and depth < 1:
         raise ValueError(f"{op}: depth must be 1 or more, or None, got {depth}")
     least = 1 if magnitude_std is None else 0
-    if num_magnitude_bins < 2 or not least <= severity <= num_magnitude_bins:
-        raise ValueError(f"{op}: severity must be from {least} to num_magnitude_bins = {num_magnitude_bins}, got {severity}")
     batch, is_batch = images_of(op, images)
+    severities = one_per_sample(op, "severity", severity, batch.batch_size)
+    if num_magnitude_bins < 2 or not all(least <= one <= num_magnitude_bins for one in severities):
+        raise ValueError(f"{op}: severity must be from {least} to num_magnitude_bins = {num_magnitude_bins}, got {severity}")
     most = num_magnitude_bins - 1
 
-    def step(which: float, side: float, u: float, v: float) -> Step:
-        magnitude = int(u * severity) if magnitude_std is None else drawn_magnitude(severity, magnitude_std, most, u, v)
+    def step(sample: int, which: float, side: float, u: float, v: float) -> Step:
+        m = severities[sample]
+        magnitude = int(u * m) if magnitude_std is None else drawn_magnitude(m, magnitude_std, most, u, v)
         one = among[int(which * len(among))]
         return one, one.at(min(magnitude / most, 1.0), side)
 
@@ -102,19 +105,19 @@ def mixed_chains(
     rng: Any = None,
     per_step: int = 4,
 ) -> Batch:
-    """Return every image mixed with chains of steps, each of which ``step`` makes of ``per_step`` numbers from 0 to 1."""
+    """Return every image mixed with chains of steps, each of which ``step`` makes of the sample's index and ``per_step`` numbers from 0 to 1."""
     size, longest = batch.batch_size, depth or 3
     drawn = numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
 
-    def chain(row: np.ndarray) -> list[Step]:
+    def chain(sample: int, row: np.ndarray) -> list[Step]:
         turns = row[1 : 1 + per_step * (depth or 1 + int(row[0] * 3))].reshape(-1, per_step)
-        return [made for made in (step(*turn) for turn in turns) if made is not None]
+        return [made for made in (step(sample, *turn) for turn in turns) if made is not None]
 
     shares = _dirichlet(alpha, width, size, rng)
     part = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
     mixed = _weighted(batch, 1 - part)
     for k in range(width):
-        made, _, _ = applied(op, batch, [chain(row) for row in drawn[:, k]], None, None, fill_value, 0.0, interp_type)
+        made, _, _ = applied(op, batch, [chain(i, row) for i, row in enumerate(drawn[:, k])], None, None, fill_value, 0.0, interp_type)
         mixed = mixed + _weighted(made, part * shares[:, k])
     if not batch.dtype.is_floating_point:
         mixed = mixed - (0.5 - 1e-3)  # a cast rounds half up; sums of weights are 1 to seven digits

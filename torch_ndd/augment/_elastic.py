@@ -39,7 +39,7 @@ def elastic(
         sigma: smoothness in pixels; 0 moves each pixel for itself.
         fill_value: value outside the image, one number or one per channel.
         interp_type: interpolation of images, ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``.
-        masks: (H, W) or (H, W, C) per image, with frames for a video; they are sampled by nearest neighbor.
+        masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video; they are sampled by nearest neighbor.
         mask_fill_value: value outside the masks.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`.
 

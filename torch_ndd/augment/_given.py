@@ -37,6 +37,18 @@ def numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
     return drawn.torch().numpy().astype(np.float64)
 
 
+def one_per_sample(op: str, name: str, given: Any, samples: int) -> list[float]:
+    """Return a number for every sample, from one number or a Batch, Tensor, array or sequence with one each."""
+    values = given.torch() if isinstance(given, Batch | Tensor) else given
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{op}: {name} must be a number, or a Batch of them, got {given!r}") from None
+    if array.ndim and array.size != samples:
+        raise ValueError(f"{op}: {name} has {array.size} numbers for {samples} samples; give one number, or one for each sample in ndd.batch(...)")
+    return np.broadcast_to(array.reshape(-1), samples).tolist()
+
+
 def images_of(op: str, given: Any) -> tuple[Batch, bool]:
     """Return images ``HWC`` or videos ``FHWC`` as a batch, and whether they were one: a single image becomes a batch of one."""
     given = unwrap(given)
@@ -83,17 +95,32 @@ def boxes_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None
 
 
 def masks_of(op: str, given: Any, images: Batch, is_batch: bool) -> Batch | None:
-    """Return the masks of every image, with or without channels, and with frames if the images have them."""
+    """Return the masks of every image, with or without channels, and with frames if the images have them; masks of objects (M, H, W) as ``CHW``."""
     if given is None:
         return None
     made, allowed = belonging(op, "masks", given, images, is_batch), {images.ndim: images.layout, images.ndim - 1: (images.layout or "")[:-1]}
+    if _are_of_objects(made, images):
+        allowed[3] = made.layout if (made.layout or "").endswith("HW") else "CHW"
     if made.ndim not in allowed or made.layout not in (None, allowed[made.ndim]):
         known = " or ".join(map(str, allowed.values()))
-        raise ValueError(f"{op}: masks must be {known}, got {made.ndim} dimensions and the layout {made.layout!r}")
+        raise ValueError(f"{op}: masks must be {known}, or (objects, H, W), got {made.ndim} dimensions and the layout {made.layout!r}")
+    layout = allowed[made.ndim] or ""
+    first = layout.find("HW")
     for i, (mask, image) in enumerate(zip(made.shape, images.shape, strict=True)):
-        if mask[: images.ndim - 1] != image[:-1]:
+        leading = image[:-1] if first == images.ndim - 3 else image[-3:-1]
+        if mask[first - len(leading) + 2 : first + 2] != leading:
             raise ValueError(f"{op}: masks must have the height and width of their images, but in sample {i} {mask} meets {image}")
-    return as_batch(made, layout=allowed[made.ndim])
+    return as_batch(made, layout="CHW" if layout.endswith("HW") and made.ndim == images.ndim else layout)
+
+
+def _are_of_objects(masks: Batch, images: Batch) -> bool:
+    """Return whether each mask of an image (H, W, C) is a stack of masks, one for each object; without a layout by the shapes."""
+    if masks.ndim != 3 or images.ndim != 3:
+        return False
+    if masks.layout is not None:
+        return masks.layout.endswith("HW")
+    pairs = list(zip(masks.shape, images.shape, strict=True))
+    return all(mask[1:] == image[:2] for mask, image in pairs) and not all(mask[:2] == image[:2] for mask, image in pairs)
 
 
 def with_channels(masks: Batch, images: Batch) -> Batch:

@@ -2,7 +2,7 @@
 """Mosaics of four images."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ import torch
 from .. import types
 from .._core.batch import Batch, as_batch, new_batch
 from .._core.pipeline_values import unwrap
+from ..ops.join import cat
 from ..ops.paste import multi_paste
 from ..ops.permute import batch_permutation, permute_batch
 from ..ops.resize import resize
@@ -35,8 +36,8 @@ def mosaic(
 ) -> Any:
     """Combine four images around a random center, for each sample: the mosaic of YOLOv4 (Bochkovskiy et al., arXiv:2004.10934).
 
-    Sample i is the upper left part of mosaic i; the other three come from random permutations of the batch, so that every image occurs four times. An
-    image is scaled, keeping its aspect ratio, until it covers its part of the canvas; the rest is cropped on the side away from the center.
+    Sample i is the upper left part of mosaic i; the other three are other images of the batch, all different if it has four. Every image occurs four
+    times. An image is scaled, keeping its aspect ratio, until it covers its part of the canvas; the rest is cropped on the side away from the center.
 
     Args:
         images: a Batch of images ``HWC`` of any sizes with the same number of channels; uint8 or floating-point.
@@ -45,11 +46,12 @@ def mosaic(
         boxes: (M, 4) per image: left, top, right, bottom in pixels. They are scaled, moved and clipped to their image's part of the canvas.
         labels: (M, ...) per image, one entry per box, kept or dropped with it.
         min_visibility: drop a box if less than this part of its area remains, or nothing.
-        masks: (H, W) or (H, W, C) per image, any type; they are sampled by nearest neighbor.
+        masks: (H, W), (H, W, C), or one for each object, (M, H, W), per image, any type; they are sampled by nearest neighbor. Masks of objects are
+            those of the boxes, and are kept or dropped with them; they come back as ``CHW``.
         interp_type: interpolation of the images.
         return_params: also return the source images of each mosaic, int64 (N, 4): upper left, upper right, lower left, lower right; and the centers,
             int64 (N, 2): y, x.
-        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 28 words per call.
+        rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 21 words per call.
 
     Returns:
         The mosaics; with boxes, labels, masks or parameters a tuple of these, in this order. Boxes are read on the host.
@@ -77,18 +79,29 @@ def mosaic(
     low, high = center_range
     centers = np.rint((low + (high - low) * numbers(op, rng, size, 2)) * canvas).astype(np.int64)
     centers = np.clip(centers, 1, np.array(canvas) - 1)
-    others = [batch_permutation(batch_size=size, rng=rng).torch().numpy() for _ in _CORNERS[1:]]
-    sources = np.stack([np.arange(size), *others], 1).astype(np.int64)
+    sources = _sources(op, size, rng)
 
     parts = [_Part(given, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
     made: list[Any] = [_assembled(given, parts, canvas, interp_type)]
+    kept = None
     if given_boxes is not None:
-        made += _kept(parts, given_boxes, given_labels, min_visibility)
+        _check_objects(op, given_masks, given_boxes)
+        kept = [_visible(part, given_boxes, min_visibility) for part in parts]
+        made += _kept(kept, parts, given_boxes, given_labels)
     if given_masks is not None:
-        made.append(_assembled_masks(given_masks, given, parts, canvas))
+        made.append(_assembled_masks(given_masks, given, parts, canvas, kept))
     if return_params:
         made += [torch.from_numpy(sources), torch.from_numpy(centers)]
     return made[0] if len(made) == 1 else tuple(made)
+
+
+def _sources(op: str, size: int, rng: Any) -> np.ndarray:
+    """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch."""
+    cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
+    distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
+    chosen = [distances.pop(int(u * len(distances))) for u in numbers(op, rng, 1, 3)[0]]
+    place = np.argsort(cycle)
+    return np.stack([np.arange(size), *(cycle[(place + distance) % size] for distance in chosen)], 1)
 
 
 class _Part:
@@ -128,33 +141,63 @@ def _assembled(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], int
     return multi_paste(*[part.cut(images, interp_type) for part in parts], out_anchors=anchors, output_size=list(canvas))
 
 
-def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int]) -> Batch:
-    return as_given(_assembled(with_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_Kept"] | None) -> Batch:
+    if masks.layout != "CHW":
+        return as_given(_assembled(with_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+    placed = []
+    for part in parts:
+        cut = as_batch(part.cut(masks, types.INTERP_NN), layout="FHW")
+        anchors = _batch(part.start[:, None].astype(np.int32))
+        placed.append(multi_paste(cut, out_anchors=anchors, output_size=list(canvas)))
+    made = as_batch(cat(*placed, axis=0), layout="CHW")
+    if kept is None:
+        return made
+    keep = [torch.from_numpy(np.concatenate([one.keep[i] for one in kept])) for i in range(made.batch_size)]
+    samples = [one.torch() for one in made]
+    return as_batch([one[chosen.to(one.device)] for one, chosen in zip(samples, keep, strict=True)], layout="CHW")
 
 
-def _kept(parts: Sequence[_Part], boxes: Batch, labels: Batch | None, min_visibility: float) -> list[Batch]:
-    """Return the boxes of every mosaic, and their labels."""
-    device, dtype = boxes.device, boxes.dtype
+class _Kept(NamedTuple):
+    """The boxes of one part of every mosaic."""
+
+    boxes: list[np.ndarray]
+    keep: list[np.ndarray]  # which of the image's boxes these are
+
+
+def _visible(part: _Part, boxes: Batch, min_visibility: float) -> _Kept:
+    """Return the boxes of a part on the canvas, clipped to the part, and which of the image's they are."""
     old = [np.asarray(one, np.float64) for one in boxes.cpu()]
-    old_labels = None if labels is None else [one.torch() for one in labels.cpu()]
-    made, made_labels = [], []
-    for i in range(len(old)):
-        of_parts, labels_of_parts = [], []
-        for part in parts:
-            j = part.source[i]
-            (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
-            moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
-            shown = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
-            area, rest = _areas(moved), _areas(shown)
-            keep = (rest > 0) & (rest >= min_visibility * area)
-            of_parts.append(shown[keep])
-            if old_labels is not None:
-                labels_of_parts.append(old_labels[j][torch.from_numpy(keep)])
-        made.append(torch.from_numpy(np.concatenate(of_parts)))
-        if old_labels is not None:
-            made_labels.append(torch.cat(labels_of_parts))
-    kept = as_batch(made, dtype).to_device(device)
-    return [kept] if labels is None else [kept, as_batch(made_labels, labels.dtype).to_device(labels.device)]
+    made = _Kept([], [])
+    for i, j in enumerate(part.source):
+        (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
+        moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
+        shown = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
+        area, rest = _areas(moved), _areas(shown)
+        keep = (rest > 0) & (rest >= min_visibility * area)
+        made.boxes.append(shown[keep])
+        made.keep.append(keep)
+    return made
+
+
+def _kept(kept: Sequence[_Kept], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
+    """Return the boxes of every mosaic, and their labels."""
+    count = boxes.batch_size
+    made = [torch.from_numpy(np.concatenate([one.boxes[i] for one in kept])) for i in range(count)]
+    result = as_batch(made, boxes.dtype).to_device(boxes.device)
+    if labels is None:
+        return [result]
+    old = [one.torch() for one in labels.cpu()]
+    pairs = list(zip(kept, parts, strict=True))
+    made_labels = [torch.cat([old[part.source[i]][torch.from_numpy(one.keep[i])] for one, part in pairs]) for i in range(count)]
+    return [result, as_batch(made_labels, labels.dtype).to_device(labels.device)]
+
+
+def _check_objects(op: str, masks: Batch | None, boxes: Batch) -> None:
+    if masks is None or masks.layout != "CHW":
+        return
+    for i, (mask, box) in enumerate(zip(masks.shape, boxes.shape, strict=True)):
+        if mask[0] != box[0]:
+            raise ValueError(f"{op}: masks of objects must be one for each box, but in sample {i} {mask[0]} masks meet {box[0]} boxes")
 
 
 def _areas(boxes: np.ndarray) -> np.ndarray:

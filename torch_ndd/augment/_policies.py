@@ -11,7 +11,7 @@ from .._core.batch import Batch
 from .._core.operator import T
 from ._applied import Step, applied
 from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
-from ._given import boxes_of, images_of, masks_of, numbers, results, uncompiled
+from ._given import boxes_of, images_of, masks_of, numbers, one_per_sample, results, uncompiled
 from ._steps import Operation, chosen_steps, sequence_steps
 from ._tables import POLICIES
 
@@ -43,7 +43,7 @@ def trivial_augment(
             a video get the same augmentation. Color augmentations do nothing unless there are three channels.
         boxes: (M, 4) per image, floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, clipped
             to the image. None is dropped: a box outside the image has no area.
-        masks: (H, W) or (H, W, C) per image, with frames for a video, any type; they are sampled by nearest neighbor.
+        masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video, any type; they are sampled by nearest neighbor.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``TRIVIAL_AUGMENT_WIDE``.
         num_magnitude_bins: number of evenly spaced magnitudes.
         fill_value: value outside the image, one number or one per channel; by default 128, or 0.5 for floating-point images.
@@ -89,13 +89,13 @@ def rand_augment(
     boxes: Any = None,
     fill_value: float | Sequence[float] | None = None,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
-    m: float = 9,
-    magnitude_std: float = 0.0,
+    m: Any = 9,
+    magnitude_std: Any = 0.0,
     masks: Any = None,
     mask_fill_value: float = 0.0,
     n: int = 2,
     num_magnitude_bins: int = 31,
-    probability: float = 1.0,
+    probability: Any = 1.0,
     return_params: bool = False,
     rng: Any = None,
     weights: Sequence[float] | None = None,
@@ -109,7 +109,8 @@ def rand_augment(
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
         n: number of augmentations per sample.
-        m: their magnitude, from 0 to ``num_magnitude_bins - 1``.
+        m: their magnitude, from 0 to ``num_magnitude_bins - 1``. This, ``magnitude_std`` and ``probability`` may be a Batch or a sequence with one
+            number per sample.
         magnitude_std: standard deviation of the magnitude, which is drawn for each augmentation from a normal distribution about ``m``, limited to
             its range. Infinity draws it uniformly from 0 to ``m``.
         probability: that an augmentation acts, each by itself.
@@ -133,19 +134,28 @@ def rand_augment(
     among = several(op, chosen(op, augmentations, RAND_AUGMENT))
     if num_magnitude_bins < 2:
         raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
-    if not 0 <= m < num_magnitude_bins:
-        raise ValueError(f"{op}: m must be from 0 to num_magnitude_bins - 1 = {num_magnitude_bins - 1}, got {m}")
     if n < 0:
         raise ValueError(f"{op}: n must not be negative, got {n}")
-    if not 0 <= probability <= 1:
-        raise ValueError(f"{op}: probability must be from 0 to 1, got {probability}")
-    if not magnitude_std >= 0:
-        raise ValueError(f"{op}: magnitude_std must not be negative, got {magnitude_std}")
     shares = None if weights is None else _shares(op, weights, len(among), n)
     given = _given(op, images, boxes, masks)
-    operations = [Operation(one, m, num_magnitude_bins - 1, probability, magnitude_std) for one in among]
-    steps = chosen_steps(op, operations, n, shares, given[0].batch_size, rng)
+    size = given[0].batch_size
+    given_numbers = (("m", m), ("magnitude_std", magnitude_std), ("probability", probability))
+    rows = list(zip(*(one_per_sample(op, name, value, size) for name, value in given_numbers), strict=True))
+    for magnitude, std, acts in rows:
+        _check_magnitude(op, magnitude, std, acts, num_magnitude_bins)
+    kinds = {row: [Operation(one, row[0], num_magnitude_bins - 1, row[2], row[1]) for one in among] for row in rows}
+    operations = [kinds[row] for row in rows]
+    steps = chosen_steps(op, operations, n, shares, rng)
     return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+
+
+def _check_magnitude(op: str, m: float, std: float, probability: float, bins: int) -> None:
+    if not 0 <= m < bins:
+        raise ValueError(f"{op}: m must be from 0 to num_magnitude_bins - 1 = {bins - 1}, got {m:g}")
+    if not 0 <= probability <= 1:
+        raise ValueError(f"{op}: probability must be from 0 to 1, got {probability:g}")
+    if not std >= 0:
+        raise ValueError(f"{op}: magnitude_std must not be negative, got {std:g}")
 
 
 def _shares(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray:

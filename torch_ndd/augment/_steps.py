@@ -47,13 +47,13 @@ def drawn_magnitude(m: float, std: float, most: float, u: float, v: float) -> fl
     return min(max(m, 0.0), most)
 
 
-def chosen_steps(op: str, operations: Sequence[Operation], n: int, shares: np.ndarray | None, samples: int, rng: object = None) -> list[list[Step]]:
-    """Return ``n`` steps for every sample, of operations that are equally likely, or have these shares and do not occur twice."""
-    varied = any(one.std > 0 or one.probability < 1 for one in operations)
+def chosen_steps(op: str, operations_of: Sequence[Sequence[Operation]], n: int, shares: np.ndarray | None, rng: object = None) -> list[list[Step]]:
+    """Return ``n`` steps for every sample, of its operations, which are equally likely, or have these shares and do not occur twice."""
+    varied = any(one.std > 0 or one.probability < 1 for operations in operations_of for one in operations)
     per_step = 5 if varied else 2  # the choices of a seed stay what they were where there is nothing else to draw
-    drawn = numbers(op, rng, samples, per_step * n)
+    drawn = numbers(op, rng, len(operations_of), per_step * n)
 
-    def steps_of(row: np.ndarray) -> list[Step]:
+    def steps_of(operations: Sequence[Operation], row: np.ndarray) -> list[Step]:
         left = None if shares is None else shares.copy()
         made: list[Step] = []
         for which, side, *more in row[: per_step * n].reshape(n, per_step):
@@ -65,7 +65,7 @@ def chosen_steps(op: str, operations: Sequence[Operation], n: int, shares: np.nd
                 made.append(operations[index].step(side, u, v))
         return made
 
-    return [steps_of(row) for row in drawn]
+    return [steps_of(operations, row) for operations, row in zip(operations_of, drawn, strict=True)]
 
 
 def _drawn_index(u: float, shares: np.ndarray) -> int:

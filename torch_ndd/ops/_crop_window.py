@@ -71,7 +71,10 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
     layout = input._layout or ""
     if isinstance(arguments.crop, list):
         if any(isinstance(size, tuple) for size in arguments.crop):
-            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {arguments.crop}")
+            raise RuntimeError(
+                f"{op}: argument 'crop' takes height and width, or depth, height and width; got {arguments.crop}; sizes for each sample are a Batch: "
+                "wrap them in ndd.batch(...)"
+            )
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = extents_of(input)
     plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()

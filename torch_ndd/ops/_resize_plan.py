@@ -218,10 +218,13 @@ def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
         try:
             parts = [single(float(v)) for v in value] if isinstance(value, Sequence) and not isinstance(value, str) else [single(float(value))] * axes  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise TypeError(f"{op}: {argument} must be a number or a sequence of {axes} numbers, not {value!r}") from None
+            raise TypeError(
+                f"{op}: {argument} must be a number or a sequence of {axes} numbers, not {value!r}; values for each sample are a Batch: "
+                "wrap them in ndd.batch(...)"
+            ) from None
         finite = all(math.isfinite(p) for p in parts)
     if len(parts) != axes:
-        raise RuntimeError(f"{op}: {argument} has {len(parts)} elements, but it takes {axes}")
+        raise RuntimeError(f"{op}: {argument} has {len(parts)} elements, but it takes {axes}; values for each sample are a Batch: ndd.batch(...)")
     if not finite:
         where = in_sample(torch.isfinite(value).reshape(len(value), -1).all(1)) if isinstance(value, torch.Tensor) else ""
         raise ValueError(f"{op}: {where}{argument} must be finite")

@@ -224,7 +224,8 @@ def multi_paste(
     Every output sample consists of one region of each input, or of the samples of a single input listed in ``in_ids``.
 
     Args:
-        input_0, inputs: ``HWC``, or sequences ``FHWC``, which are pasted frame by frame; all of the same type.
+        input_0, inputs: ``HWC``, or sequences ``FHWC``, which are pasted frame by frame; all of the same type. Masks are ``HW``, and masks of objects
+            (M, H, W) have the layout ``FHW``.
         in_ids: the samples of the batch to paste, one number per region; in a Batch their number may differ between samples.
         in_anchors, shapes: start and extents of the regions in their inputs, (regions, 2): height and width. By default they start in the upper left
             corner and end in the lower right one.

@@ -49,7 +49,8 @@ def show(
         labels: one text or number per sample, written below it: a sequence, a torch tensor or a Batch.
         columns: samples per row; by default the grid is about square.
         boxes: boxes of every image, (boxes, 4) with left, top, right, bottom, in pixels, or as fractions of the image if none is larger than 1.
-        masks: masks of every image, integers of shape HW or HW1, drawn in one color per number; 0 is the background.
+        masks: masks of every image, integers of shape HW or HW1, drawn in one color per number, 0 being the background; or one mask for each object,
+            (objects, H, W), drawn in one color per object.
         sample_rate: samples per second of sounds, for the label of the time axis.
 
     Raises:

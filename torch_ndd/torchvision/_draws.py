@@ -67,14 +67,18 @@ class Draws:
         pairs = self.unit(2, *more)
         return torch.sqrt(-2.0 * torch.log1p(-pairs[:, 0])) * torch.cos(2.0 * torch.pi * pairs[:, 1])
 
+    def parts(self, count: int, limits: Sequence[float]) -> torch.Tensor:
+        """Return uniform numbers of float32, float64 (N, count)."""
+        return _as_float32(limits[0] + self.unit(count) * (limits[1] - limits[0]))
+
     def sides(self, area: torch.Tensor, ratio: Sequence[float]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``round(sqrt(area * a))`` and ``round(sqrt(area / a))`` of areas (N, K), for aspect ratios whose logarithms are uniform."""
-        exponents = math.log(ratio[0]) + self.unit(area.shape[1]) * (math.log(ratio[1]) - math.log(ratio[0]))
+        exponents = self.parts(area.shape[1], (math.log(ratio[0]), math.log(ratio[1])))
         if torch.compiler.is_compiling():
-            aspect = torch.exp(exponents)
+            aspect = _as_float32(torch.exp(exponents))
             return torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
         # torch has more than 100 exponentials or roots computed by its own threads, and waits for them up to 5 ms while all cores decode.
-        values, aspects = area.numpy(), np.exp(exponents.numpy())
+        values, aspects = area.numpy(), np.exp(exponents.numpy()).astype(np.float32).astype(np.float64)
         return torch.from_numpy(np.rint(np.sqrt(values * aspects))), torch.from_numpy(np.rint(np.sqrt(values / aspects)))
 
     def gamma(self, shape: float, *more: int) -> torch.Tensor:
@@ -97,6 +101,16 @@ class Draws:
         """Return weights of the symmetric Dirichlet distribution, float64 (N, count)."""
         drawn = self.gamma(concentration, count).clamp(min=1e-300)
         return drawn / drawn.sum(1, keepdim=True)
+
+
+def real(column: Column) -> torch.Tensor:
+    """Convert to double: torch multiplies whole numbers by a Python number in float32."""
+    return torch.as_tensor(column, dtype=torch.float64)
+
+
+def _as_float32(column: torch.Tensor) -> torch.Tensor:
+    """Round to float32, in which torchvision draws."""
+    return column.to(torch.float32).to(torch.float64)
 
 
 def to_int(column: Column) -> Any:

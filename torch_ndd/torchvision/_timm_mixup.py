@@ -69,8 +69,14 @@ class Mixup:
         Args:
             images: a Batch ``CHW`` or ``HWC`` of floats, of equal shapes.
             labels: a class per sample, integers (N,) or (N, 1).
+
+        Raises:
+            ValueError: another layout, different shapes, labels that do not fit.
+            TypeError: ``images`` that are not a Batch.
         """
-        if not isinstance(images, Batch) or images._shapes is not None or images.layout not in ("CHW", "HWC"):
+        if not isinstance(images, Batch):
+            raise TypeError(f"Mixup: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+        if images._shapes is not None or images.layout not in ("CHW", "HWC"):
             raise ValueError("Mixup: images must be a Batch CHW or HWC of equal shapes; resize or crop them first")
         size = images.batch_size
         soft = soft_labels("Mixup", labels, self.num_classes, size)

@@ -58,7 +58,7 @@ class RandAugment(_OnImages):
 
     def _images(self, images: Batch) -> Batch:
         shares = None if self.choice_weights is None else np.asarray(self.choice_weights, np.float64)
-        return self._done(images, chosen_steps("RandAugment", self.operations, self.num_layers, shares, images.batch_size))
+        return self._done(images, chosen_steps("RandAugment", [self.operations] * images.batch_size, self.num_layers, shares))
 
     def __repr__(self) -> str:
         return f"RandAugment(n={self.num_layers}, ops={[one.augmentation.name for one in self.operations]})"
@@ -83,7 +83,8 @@ class AugMixAugment(_OnImages):
         self.operations, self.alpha, self.width, self.depth = list(operations), alpha, width, depth
 
     def _images(self, images: Batch) -> Batch:
-        def step(which: float, side: float, u: float, v: float, coin: float) -> Step | None:
+        def step(sample: int, which: float, side: float, u: float, v: float, coin: float) -> Step | None:
+            del sample
             one = self.operations[int(which * len(self.operations))]
             return one.step(side, u, v) if coin < one.probability else None
 

@@ -22,6 +22,9 @@ from ._flips_crops import warn_of_passing
 from ._transform import Batched, RandomApplied, draws_for, query_chw, query_size
 from .functional._dispatch import as_images
 
+# torch.distributions.Beta is never 0 or 1: in float32 a small alpha gives the largest number below 1 often.
+_SMALLEST_WEIGHT, _LARGEST_WEIGHT = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
+
 
 class RandomErasing(RandomApplied, reference.RandomErasing):
     """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
@@ -50,7 +53,7 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
             raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
         rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
         tries = 10
-        area = (rows * columns)[:, None] * (self.scale[0] + draws.unit(tries) * (self.scale[1] - self.scale[0]))
+        area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
         h, w = (one.T for one in draws.sides(area, self.ratio))
         fits = (h < rows) & (w < columns)
         first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)
@@ -82,6 +85,7 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
 class _Mixing(Batched):
     """A transform of a whole batch of images and its labels, which mixes each sample with the one before."""
 
+    _takes_tensors = False
     num_classes: int | None
     alpha: float
 
@@ -154,7 +158,8 @@ class _Mixing(Batched):
     def _weight(self) -> float:
         draws = Draws(None)
         a, b = float(draws.gamma(self.alpha)), float(draws.gamma(self.alpha))
-        return a / (a + b) if a + b > 0 else 0.5
+        weight = np.float32(a / (a + b) if a + b > 0 else 0.5)
+        return float(np.clip(weight, _SMALLEST_WEIGHT, _LARGEST_WEIGHT))
 
 
 def _before(batch_size: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch
-from .._draws import Column, Draws, to_int
+from .._draws import Column, Draws, real, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any, kind_of
 from . import functional as F
@@ -96,7 +96,7 @@ def random_window(
     """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
     rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
     tries = 10
-    area = (rows * columns)[:, None] * (scale[0] + draws.unit(tries) * (scale[1] - scale[0]))
+    area = (rows * columns)[:, None] * draws.parts(tries, scale)
     w, h = (one.T for one in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
     first = fits.to(torch.int8).argmax(0, keepdim=True)
@@ -167,10 +167,10 @@ class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         ratio = draws.uniform(self.side_range[0], self.side_range[1])
-        canvas_width, canvas_height = to_int(width * ratio), to_int(height * ratio)
+        canvas_width, canvas_height = scaled_in_float32(width, ratio), scaled_in_float32(height, ratio)
         places = draws.unit(2)
-        left = to_int((canvas_width - width) * places[:, 0])
-        top = to_int((canvas_height - height) * places[:, 1])
+        left = scaled_in_float32(canvas_width - width, places[:, 0])
+        top = scaled_in_float32(canvas_height - height, places[:, 1])
         borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
         return {"padding": [draws.result(one, int) for one in borders]}
 
@@ -262,26 +262,21 @@ class ScaleJitter(_Resized, reference.ScaleJitter):
         """Draw a size."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        factor = draws.uniform(self.scale_range[0], self.scale_range[1])
+        factor = draws.uniform(self.scale_range[0], self.scale_range[1]).to(torch.float32)
         # torchvision divides its second number by the height
-        ratio = _smaller(self.target_size[1] / _real(height), self.target_size[0] / _real(width)) * factor
-        return {"size": (draws.result(to_int(height * ratio), int), draws.result(to_int(width * ratio), int))}
+        ratio = torch.minimum(_quotient(self.target_size[1], real(height)), _quotient(self.target_size[0], real(width)))
+        ratio = ratio.to(torch.float32) * factor
+        return {"size": tuple(draws.result(scaled_in_float32(one, ratio), int) for one in (height, width))}
 
 
-def _real(column: Column) -> Any:
-    return column.to(torch.float64) if isinstance(column, torch.Tensor) else column
+def scaled_in_float32(extent: Column, factor: torch.Tensor) -> torch.Tensor:
+    """Return ``int(extent * factor)`` as torchvision computes it with a number from ``torch.rand``; in double some sizes are a pixel different."""
+    return to_int(torch.as_tensor(extent).to(torch.float32) * factor.to(torch.float32))
 
 
-def _smaller(a: Column, b: Column) -> Any:
-    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
-        return torch.minimum(torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64))
-    return min(a, b)
-
-
-def _larger(a: Column, b: Column) -> Any:
-    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
-        return torch.maximum(torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64))
-    return max(a, b)
+def _quotient(number: float, by: torch.Tensor) -> torch.Tensor:
+    """Return ``number / by`` as Python computes it; torch would multiply by the reciprocal, which makes some sizes a pixel smaller."""
+    return torch.full_like(by, number) / by
 
 
 class RandomShortestSize(_Resized, reference.RandomShortestSize):
@@ -292,10 +287,11 @@ class RandomShortestSize(_Resized, reference.RandomShortestSize):
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         chosen = torch.tensor(self.min_size, dtype=torch.float64)[draws.integers(0, len(self.min_size))]
-        ratio = chosen / _smaller(height, width)
+        rows, columns = real(height), real(width)
+        ratio = chosen / torch.minimum(rows, columns)
         if self.max_size is not None:
-            ratio = _smaller(ratio, self.max_size / _larger(height, width))
-        return {"size": (draws.result(to_int(height * ratio), int), draws.result(to_int(width * ratio), int))}
+            ratio = torch.minimum(ratio, _quotient(self.max_size, torch.maximum(rows, columns)))
+        return {"size": (draws.result(to_int(rows * ratio), int), draws.result(to_int(columns * ratio), int))}
 
 
 class RandomResize(_Resized, reference.RandomResize):

@@ -11,7 +11,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.batch import Batch, new_batch
 from .. import tv_tensors
-from .._sample import check_type, has_any, is_pure_tensor, kind_of
+from .._sample import check_type, has_any, is_explicit_image, is_pure_tensor, kind_of
 from . import functional as F
 from ._transform import Batched, draws_for
 from .functional._conversion import tensor_of
@@ -145,9 +145,15 @@ class _Conversion(Batched):
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
         made = super()._needs_transform_list(flat_inputs)
-        return [
-            wanted or (isinstance(one, Batch) and kind_of(one) in (single.Image, single.Video)) for wanted, one in zip(made, flat_inputs, strict=True)
-        ]
+        alone = not any(map(is_explicit_image, flat_inputs))
+        return [wanted or _is_convertible(one, alone) for wanted, one in zip(made, flat_inputs, strict=True)]
+
+
+def _is_convertible(leaf: Any, alone: bool) -> bool:
+    """Return whether a leaf is a Batch of images, or of encoded files without images beside them, which the functional refuses."""
+    if not isinstance(leaf, Batch):
+        return False
+    return kind_of(leaf) in (single.Image, single.Video) or (alone and leaf.ndim == 1 and leaf.dtype is torch.uint8)
 
 
 class PILToTensor(_Conversion, reference.PILToTensor):

@@ -28,6 +28,7 @@ from .._sample import (
     selected,
     unflatten,
 )
+from ._of_tensors import holds_tensor, on_tensors
 from ._one_by_one import per_sample
 from .functional._dispatch import kernel_for
 from .functional._meta import channels_of, size_columns
@@ -41,6 +42,15 @@ class Transform(reference.Transform):
     """
 
     _takes_batches = False
+    _takes_tensors = True
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Transform a sample or a batch, given as one argument or several; a Tensor of torch_ndd as a batch of one."""
+        if not holds_tensor(inputs):
+            return super().__call__(*inputs)
+        if not self._takes_tensors:
+            raise TypeError(f"{self._name}: images must be a Batch, got a Tensor, which is one sample; as_batch(images, layout='CHW') makes one")
+        return on_tensors(self._name, super().__call__, inputs)
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)

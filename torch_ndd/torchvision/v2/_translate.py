@@ -4,8 +4,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import PIL.Image
 import torch
 from torch import nn
+from torchvision import tv_tensors as single
 
 from ..._core.batch import Batch, as_batch
 from ..._core.device import DeviceLike
@@ -13,6 +16,7 @@ from ...ops.shape import transpose
 from .._parameters import parameters_of
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
 from . import _classes as v2
+from ._of_tensors import holds_tensor, on_tensors
 from ._per_sample import PerSample
 from ._plan import CropDecoder, decoded, for_pillow, is_encoded, planned
 from ._timm_objects import of_timm
@@ -24,7 +28,8 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
     """Return what does to batches what a transform of torchvision does to a sample: the function of a :class:`torch_ndd.DataLoader`.
 
     It is called with what the loader gives it: encoded files, which it decodes, or images, and labels, boxes, masks and the like, in tuples and dicts
-    as torchvision's v2 takes them. Every sample draws its own random numbers, from torch_ndd's generators.
+    as torchvision's v2 takes them. A Tensor, one file or image, is transformed like a batch of one. Every sample draws its own random
+    numbers, from torch_ndd's generators.
 
     Equal or within a level of 255 of torchvision on tensors (uint8), as far as :mod:`torch_ndd.torchvision.v2` is. torchvision on PIL images differs
     from that by itself: bilinear warps at edges, grey and hue by some levels. Files and HWC images are resized as PIL images are, to the same
@@ -43,7 +48,8 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
         adjust_orientation: apply the EXIF orientation of encoded files, which torchvision's data sets do not.
 
     Raises:
-        TypeError: something that is no transform of torchvision; the message names its class and its place.
+        TypeError: something that is not a transform of torchvision, or a ``Lambda``; the message names its class and its place. The function that is
+            returned raises TypeError for samples without an image, such as ``bytes``.
         ValueError: another ``unknown``.
 
     >>> from torchvision.transforms import v2 as theirs
@@ -67,8 +73,17 @@ class Translated:
         self._device, self._orientation = device, adjust_orientation
 
     def __call__(self, *inputs: Any) -> Any:
-        """Transform a sample of batches: one input, or several as a tuple."""
+        """Transform a sample of batches, or one with a Tensor: one input, or several as a tuple."""
+        return on_tensors("from_torchvision", self._of_batches, inputs) if holds_tensor(inputs) else self._of_batches(*inputs)
+
+    def _of_batches(self, *inputs: Any) -> Any:
         leaves, spec = flatten(inputs[0] if len(inputs) == 1 else inputs)
+        if not any(map(_may_be_image, leaves)):
+            kinds = ", ".join(sorted({type(leaf).__name__ for leaf in leaves})) or "nothing"
+            raise TypeError(
+                f"from_torchvision: there is no image in the sample, but {kinds}; encoded files are given as a Batch or a Tensor: "
+                "ndd.as_tensor(np.frombuffer(file, np.uint8))"
+            )
         batches = [leaf for leaf in leaves if isinstance(leaf, Batch)]
         steps = self._planned if batches else self.transforms
         if any(is_encoded(leaf) or (leaf.layout or "").endswith("HWC") for leaf in batches):
@@ -91,14 +106,18 @@ class Translated:
         return "Translated(\n" + "".join(f"    {step!r}\n" for step in self._planned) + ")"
 
 
+def _may_be_image(leaf: Any) -> bool:
+    if isinstance(leaf, Batch | PIL.Image.Image | single.TVTensor):
+        return True
+    return isinstance(leaf, torch.Tensor | np.ndarray) and leaf.ndim > 1
+
+
 def _crops_first(step: Any) -> bool:
     return type(step).__name__ in ("RandomResizedCrop", "RandomResizedCropAndInterpolation")
 
 
 def _has_place(leaf: Any) -> bool:
     """Return whether a leaf moves with the image: another image, boxes, masks or points."""
-    from torchvision import tv_tensors as single
-
     return not is_pure_tensor(leaf) and check_type(leaf, (single.TVTensor,))
 
 
@@ -184,15 +203,20 @@ class _Translator:
 
     def _other(self, transform: Any, place: str) -> Any:
         if not callable(transform):
-            raise TypeError(f"from_torchvision: {place} is no transform but a {type(transform).__name__}")
+            raise TypeError(f"from_torchvision: {place} is not a transform but a {type(transform).__name__}")
         if self.unknown == "per_sample":
             return PerSample(transform)
+        if hasattr(transform, "lambd"):
+            raise TypeError(
+                f"from_torchvision: {place} is a Lambda, whose function cannot be translated; write it in fn with torch_ndd's operators, "
+                'or give unknown="per_sample" to call it for every sample'
+            )
         name = getattr(transform, "__name__", None) or type(transform).__name__
         wrapped = getattr(transform, "transforms", None)
         inner = f"give its attribute transforms, a {type(wrapped).__name__}," if wrapped is not None else "write it in fn with torch_ndd's operators,"
         raise TypeError(
-            f"from_torchvision: {place} ({name} of {getattr(transform, '__module__', type(transform).__module__)}) is no transform of torchvision; "
-            f'{inner} or give unknown="per_sample" to call it for every sample'
+            f"from_torchvision: {place} ({name} of {getattr(transform, '__module__', type(transform).__module__)}) is not a transform of "
+            f'torchvision; {inner} or give unknown="per_sample" to call it for every sample'
         )
 
 

@@ -13,7 +13,7 @@ from ..._core.batch import Batch, new_batch
 from ...augment._elastic import smooth_planes
 from ...ops.join import stack
 from .. import tv_tensors
-from .._draws import Column, Draws, rounded, to_int
+from .._draws import Column, Draws, real, rounded, to_int
 from .._numbers import batch_of
 from .._sample import get_bounding_boxes, has_all, has_any, is_pure_tensor, kind_of
 from . import functional as F
@@ -46,7 +46,7 @@ class RandomAffine(Batched, reference.RandomAffine):
         angle = draws.result(draws.uniform(self.degrees[0], self.degrees[1]))
         translate: tuple[Column, Column] = (0, 0)
         if self.translate is not None:
-            most = self.translate[0] * width, self.translate[1] * height
+            most = self.translate[0] * real(width), self.translate[1] * real(height)
             x, y = (rounded(draws.uniform(-one, one)) for one in most)
             translate = draws.result(x, int), draws.result(y, int)
         scale: Column = 1.0
@@ -70,8 +70,8 @@ class RandomPerspective(RandomApplied, reference.RandomPerspective):
         """Draw the coefficients of :func:`functional.perspective`."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        far_y = to_int(self.distortion_scale * (height // 2)) + 1
-        far_x = to_int(self.distortion_scale * (width // 2)) + 1
+        far_y = to_int(self.distortion_scale * real(height // 2)) + 1
+        far_x = to_int(self.distortion_scale * real(width // 2)) + 1
         end, start = [], []
         for right, low in ((False, False), (True, False), (True, True), (False, True)):
             x = draws.integers(width - far_x, width) if right else draws.integers(0, far_x)
@@ -167,10 +167,10 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
     def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, least: float) -> dict[str, Any] | None:
         """Return the window of the first trial that fits. All are tried at once: one by one they took 8 ms for each sample."""
         scales = self.min_scale + (self.max_scale - self.min_scale) * numbers[:, :2]
-        new_w, new_h = (width * scales[:, 0]).astype(np.int64), (height * scales[:, 1]).astype(np.int64)
+        new_w, new_h = _scaled(width, scales[:, 0]), _scaled(height, scales[:, 1])
         aspect = new_w / np.maximum(new_h, 1)
         fits = (new_w > 0) & (new_h > 0) & (self.min_aspect_ratio <= aspect) & (aspect <= self.max_aspect_ratio)
-        left, top = ((width - new_w) * numbers[:, 2]).astype(np.int64), ((height - new_h) * numbers[:, 3]).astype(np.int64)
+        left, top = _scaled(width - new_w, numbers[:, 2]), _scaled(height - new_h, numbers[:, 3])
         inside, overlap = _inside_and_overlap(corners, *(one[:, None] for one in (left, top, left + new_w, top + new_h)))
         found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= least))
         if not len(found):
@@ -193,6 +193,11 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         values = boxes._ready().clone()
         values.reshape(-1, tv_tensors.box_columns(boxes.format))[~params["is_within_crop_area"]] = 0
         return boxes.over(new_batch(values, boxes._shapes, boxes._layout))
+
+
+def _scaled(extent: Any, factors: np.ndarray) -> np.ndarray:
+    """Return extents times factors, truncated; in float32, as torchvision does."""
+    return (np.asarray(extent, np.float32) * factors.astype(np.float32)).astype(np.int64)
 
 
 def _inside_and_overlap(corners: np.ndarray, left: Any, top: Any, right: Any, bottom: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ from torchvision.transforms import functional as pillow
 from torchvision.transforms.v2 import functional as reference
 
 from ...._core.batch import Batch, as_batch
+from ...._core.tensor import Tensor as NddTensor
 from ....ops.shape import transpose
 from ... import tv_tensors
 from ._dispatch import as_images
@@ -26,6 +27,11 @@ def channels_first(images: Batch) -> Batch:
     return as_batch(made, layout=layout[:-3] + "CHW")
 
 
+def _of_one(image: NddTensor) -> Batch:
+    """Return a Tensor as a batch of one, with the channels first."""
+    return channels_first(as_batch([image], layout=image.layout))
+
+
 def to_image(inpt: Any) -> Any:
     """Return an ``Image`` ``(..., C, H, W)`` of a tensor, an array ``(H, W, C)`` or a PIL image; of a Batch one with the layout ``CHW``.
 
@@ -36,11 +42,15 @@ def to_image(inpt: Any) -> Any:
     if isinstance(inpt, Batch):
         made = channels_first(inpt)
         return inpt.over(made) if isinstance(inpt, tv_tensors.Image) else made
+    if isinstance(inpt, NddTensor):
+        return _of_one(inpt).select(0)
     return reference.to_image(inpt)
 
 
 def pil_to_tensor(pic: Any) -> Any:
     """Return the pixels of a PIL image as a tensor ``(C, H, W)``; of a Batch one with the layout ``CHW``."""
+    if isinstance(pic, NddTensor):
+        return _of_one(pic).select(0)
     return channels_first(pic) if isinstance(pic, Batch) else reference.pil_to_tensor(pic)
 
 
@@ -52,6 +62,8 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     """
     if isinstance(pic, Batch):
         return [reference.to_pil_image(one.torch(), mode) for one in channels_first(pic).evaluate()]
+    if isinstance(pic, NddTensor):
+        return reference.to_pil_image(_of_one(pic).select(0).torch(), mode)
     return reference.to_pil_image(pic, mode)
 
 
@@ -66,4 +78,6 @@ def tensor_of(inpt: Any) -> Any:
     if isinstance(inpt, Batch):
         images = channels_first(inpt)
         return converted(images, torch.float32, True) if images.dtype is torch.uint8 else images
+    if isinstance(inpt, NddTensor):
+        return tensor_of(_of_one(inpt)).select(0)
     return pillow.to_tensor(inpt)

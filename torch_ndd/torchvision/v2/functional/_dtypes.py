@@ -36,6 +36,8 @@ def to_dtype(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False)
 def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
     """Return images in another type."""
     old = images.dtype
+    if old is torch.uint8 and images.ndim == 1:
+        raise TypeError("to_dtype: images have the layout HWC or CHW, got a Batch of encoded files; decode them first")
     if old == dtype:
         return images
     if dtype.is_floating_point and (old.is_floating_point or (not scale and old in _BITS)):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic deformations."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,8 +116,8 @@ def _deformed_mask(masks: Batch, displacement: Any, fill: Any = None) -> Batch:
 elastic_mask = on_masks(elastic, _deformed_mask)
 
 
-def _moved(rows: Rows, points: torch.Tensor, displacement: Any) -> torch.Tensor:
-    """Return points (R, 2 k), read at whole pixels, moved against the displacement."""
+def _moved(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement: Any) -> torch.Tensor:
+    """Return points (R, 2 k) moved against the displacement, which is read at their ``pixels``."""
     height, width = rows.canvas
     if rows.owner is None:
         sizes = [(int(height), int(width))]
@@ -127,33 +128,23 @@ def _moved(rows: Rows, points: torch.Tensor, displacement: Any) -> torch.Tensor:
     for i, (h, w) in enumerate(sizes):
         chosen = slice(None) if rows.owner is None else rows.owner == i
         field = fields[i if len(fields) > 1 else 0].to(made.dtype)
-        part = points[chosen]
+        part, moved = pixels[chosen], made[chosen]
         x, y = part[:, 0::2].to(torch.int64).clamp(0, w - 1), part[:, 1::2].to(torch.int64).clamp(0, h - 1)
-        moved = torch.empty_like(part, dtype=made.dtype)
-        moved[:, 0::2] = x - field[y, x, 0] * (w * 0.5)
-        moved[:, 1::2] = y - field[y, x, 1] * (h * 0.5)
+        moved[:, 0::2] -= field[y, x, 0] * (w * 0.5)
+        moved[:, 1::2] -= field[y, x, 1] * (h * 0.5)
         made[chosen] = moved
     return made
 
 
 def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
-    if rows.rotated:
-        if isinstance(displacement, Batch):
-            fields = iter(_fields(displacement, list(zip(rows.canvas[0].tolist(), rows.canvas[1].tolist(), strict=True))))
-        else:
-            fields = iter(lambda: displacement[0], None)  # the same for every sample
-
-        def one(values: torch.Tensor, canvas: Any) -> Any:
-            return reference.elastic_bounding_boxes(values, rows.format, canvas, next(fields)[None], rows.mode)
-
-        return rows.each(one)
     if not rows.values.numel():
         if rows.owner is None:
             _fields(displacement, [(int(rows.canvas[0]), int(rows.canvas[1]))])
         return rows
-    boxes = rows.corners()
-    points = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-    made = _moved(rows, torch.ceil(points), displacement)
+    if rows.rotated:
+        return _deformed_rotated(rows, displacement)
+    points = rows.corners()[:, [0, 1, 2, 1, 2, 3, 0, 3]]
+    made = _moved(rows, points, torch.ceil(points), displacement)
     x, y = made[:, 0::2], made[:, 1::2]
     around = torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
     if not rows.values.dtype.is_floating_point:
@@ -161,10 +152,22 @@ def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
     return rows.changed(rows.from_corners(rows.within(around, 0) if rows.mode is not None else around))
 
 
+def _deformed_rotated(rows: Rows, displacement: Any) -> Rows:
+    """Return rotated boxes of which the centers have moved."""
+    boxes = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.CXCYWHR)
+    boxes = torch.cat([_moved(rows, boxes[:, :2], torch.ceil(boxes[:, :2]), displacement), boxes[:, 2:]], 1)
+    moved = replace(rows, values=boxes, format=BoundingBoxFormat.CXCYWHR)
+
+    def clamp(values: torch.Tensor, canvas: Any) -> torch.Tensor:
+        return reference.clamp_bounding_boxes(values, BoundingBoxFormat.CXCYWHR, canvas, rows.mode)
+
+    return rows.changed(reference.convert_bounding_box_format(moved.each(clamp).values, BoundingBoxFormat.CXCYWHR, rows.format))
+
+
 def _deformed_points(rows: Rows, displacement: Any) -> Rows:
     if not rows.values.numel() and rows.owner is not None:
         return rows
-    return rows.changed(_moved(rows, rows.values, displacement))
+    return rows.changed(_moved(rows, rows.values, rows.values, displacement))
 
 
 on_coordinates(elastic, _deformed_boxes, _deformed_points, drops=("interpolation", "fill"))

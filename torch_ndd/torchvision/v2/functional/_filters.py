@@ -12,6 +12,7 @@ from ...._core.tensor import as_tensor
 from ....ops import math, noise
 from ....ops.crop import crop_mirror_normalize
 from ....ops.filters import gaussian_blur as blurred
+from ....ops.generic import cast
 from ....random import normal
 from ..._numbers import first_failure, given, holds, number, numbers
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows, size_of
@@ -171,7 +172,7 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     center, width = given(shift * unit), given(spread * unit)
     if floats or clip:
         made = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
-        return math.clamp(made, 0.0, 1.0) if floats and clip else made
+        return cast(math.clamp(made, 0.0, 1.0), dtype=images.dtype) if floats and clip else made
     values = images._ready() + normal(images, mean=center, stddev=width, dtype=torch.float32)._ready().to(torch.int16)
     return new_batch(values.to(torch.uint8), images._shapes, images._layout, fixed=images._fixed)  # wraps around, which no operator does
 

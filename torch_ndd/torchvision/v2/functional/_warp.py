@@ -2,6 +2,7 @@
 """Warps: affine, rotate, perspective and elastic."""
 
 import numbers as abstract
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -154,18 +155,16 @@ def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
     return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
 
 
-def _canvas_after(rows: Rows, matrix: Matrix, inverse: Matrix) -> tuple[tuple[Any, Any], Number, Number]:
-    """Return the expanded canvas, and the smallest coordinates of the turned one, for each sample."""
-    height, width = rows.canvas
+def _smallest_after(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
+    """Return the smallest x and y of the turned canvas, for each sample."""
+    height, width = canvas
     a, b, c, d, e, f = matrix
     xs, ys = [], []
     for x, y in ((0, 0), (0, height), (width, height), (width, 0)):
         xs.append(torch.as_tensor(a * x + b * y + c, dtype=torch.float64))
         ys.append(torch.as_tensor(d * x + e * y + f, dtype=torch.float64))
     low_x, low_y = (torch.stack(torch.broadcast_tensors(*one)).amin(0) for one in (xs, ys))
-    # The map of an image is relative to centers, that of coordinates to the corner, and only the former's size counts.
-    size = turned_size(inverse, height, width)
-    return size, low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
+    return low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
 
 
 def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
@@ -272,9 +271,19 @@ def _rotated(
     quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or (not unknown and holds(height == width)))
     if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
         interpolation = _NEAREST  # pixels are copied
-    matrix = affine_matrix(_from_middle(fixed, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
+    matrix = _turning(fixed, turn, height, width)
     target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else None
     return _warped(images, matrix, target, interpolation, fill, "rotate")
+
+
+def _turning(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
+    """Return the map from the turned image to the image, relative to their middles."""
+    return affine_matrix(_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
+
+
+def _canvas_of_image(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
+    """Return the expanded canvas of a turned image of this size."""
+    return _turned_canvas(_turning(center, turn, *canvas), turn, *canvas, center is None)
 
 
 def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
@@ -304,21 +313,17 @@ rotate_mask = on_masks(rotate, _rotated_mask)
 def _rotated_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
     size = numbers_of(rows)
     turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
+    # torchvision has another canvas for boxes, often a pixel smaller than the image's, and none for no boxes.
+    canvas = _canvas_of_image(rows.canvas, turn % 360, fixed) if expand else rows.canvas
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, a: Any, *at: Any) -> Any:
+        def one(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
             middle = None if fixed is None else list(at)
-            return reference.rotate_bounding_boxes(values, rows.format, canvas, a, expand=expand, center=middle, clamping_mode=rows.mode)
+            return reference.rotate_bounding_boxes(values, rows.format, old, a, expand=expand, center=middle, clamping_mode=rows.mode)
 
-        return rows.each(one, turn, *(fixed or ()))
-    if not rows.values.numel() and rows.owner is None:
-        return rows
-    middle = _middle_of(rows, fixed)
-    matrix = affine_matrix(middle, -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
-    expanded = None
-    if expand:
-        expanded = _canvas_after(rows, matrix, affine_matrix(middle, -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True))
-    return _affine_rows(rows, matrix, expanded)
+        return replace(rows.each(one, turn, *(fixed or ())), canvas=canvas)
+    matrix = affine_matrix(_middle_of(rows, fixed), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
+    return _affine_rows(rows, matrix, (canvas, *_smallest_after(rows.canvas, matrix)) if expand else None)
 
 
 on_coordinates(rotate, _rotated_rows, _rotated_rows, drops=("interpolation", "fill"))

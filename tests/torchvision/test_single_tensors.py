@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Tensor of torch_ndd is one sample: every entry point that takes a Batch transforms it like a batch of one, or raises TypeError."""
+
+import io
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from _torchvision import pixels
+from torch import nn
+from torchvision import tv_tensors as single
+from torchvision.models import ResNet18_Weights
+from torchvision.transforms import v2 as reference
+
+import torch_ndd as ndd
+from torch_ndd import augment
+from torch_ndd.torchvision import Mixup, from_timm, from_torchvision, v2
+
+HEIGHT, WIDTH = 37, 53
+GIVEN: dict[str, tuple[Any, ...]] = {
+    "CenterCrop": (8,),
+    "ColorJitter": (0.4,),
+    "ConvertImageDtype": (torch.float32,),
+    "FiveCrop": (8,),
+    "GaussianBlur": (3,),
+    "JPEG": (50,),
+    "Pad": (2,),
+    "RandomAdjustSharpness": (2, 1.0),
+    "RandomAffine": (10,),
+    "RandomApply": ([v2.Resize(8)], 1.0),
+    "RandomChoice": ([v2.Resize(8)],),
+    "RandomOrder": ([v2.Resize(8)],),
+    "Compose": ([v2.Resize(8)],),
+    "RandomCrop": (8,),
+    "RandomPosterize": (3, 1.0),
+    "RandomResize": (8, 9),
+    "RandomResizedCrop": (8,),
+    "RandomRotation": (10,),
+    "RandomShortestSize": (8,),
+    "RandomSolarize": (10, 1.0),
+    "Resize": (8,),
+    "ScaleJitter": ((9, 9),),
+    "TenCrop": (8,),
+    "ToDtype": (torch.float32, True),
+    **{f"Random{name}": (1.0,) for name in ("HorizontalFlip", "VerticalFlip", "Invert", "Autocontrast", "Equalize", "Grayscale")},
+}
+# These change nothing, call a function, need boxes, points or videos, or take whole batches.
+OTHERS = {"Transform", "Identity", "Lambda", "Normalize", "LinearTransformation", "MixUp", "CutMix", "ConvertBoundingBoxFormat", "ClampBoundingBoxes"}
+OTHERS |= {
+    "ClampKeyPoints",
+    "SetClampingMode",
+    "SanitizeBoundingBoxes",
+    "SanitizeKeyPoints",
+    "RandomIoUCrop",
+    "ToPureTensor",
+    "UniformTemporalSubsample",
+}
+OTHERS |= {"RandomZoomOut", "RandomPerspective", "RandomPhotometricDistort", "RandomErasing", "RGB", "ToPILImage"}
+NAMES = sorted(name for name, one in vars(v2).items() if isinstance(one, type) and issubclass(one, nn.Module) and name not in OTHERS)
+
+
+def _image() -> ndd.Tensor:
+    return ndd.as_tensor(pixels(HEIGHT, WIDTH).permute(1, 2, 0).contiguous(), layout="HWC")
+
+
+def _encoded() -> bytes:
+    file = io.BytesIO()
+    PIL.Image.fromarray(_image().torch().numpy()).save(file, "PNG")
+    return file.getvalue()
+
+
+def _file() -> ndd.Tensor:
+    return ndd.as_tensor(np.frombuffer(_encoded(), np.uint8))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NAMES)
+def test_image_is_transformed_like_a_batch_of_one(name: str) -> None:
+    transform, image = getattr(v2, name)(*GIVEN.get(name, ())), _image()
+    ndd.random.set_seed(5)
+    made = transform(image)
+    ndd.random.set_seed(5)
+    expected = transform(ndd.as_batch([image]))
+    for one, other in zip(*((made, expected) if isinstance(made, tuple) else ((made,), (expected,))), strict=True):
+        assert isinstance(one, ndd.Tensor)
+        assert one.layout == other.layout
+        assert torch.equal(one.torch(), other.torch()[0])
+    with pytest.raises(TypeError, match=r"HWC or CHW|Found no image"):
+        transform(_file())
+
+
+def test_kinds_beside_a_tensor_keep_their_type() -> None:
+    boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))  # type: ignore[call-overload]
+    mask = single.Mask(torch.ones(HEIGHT, WIDTH, dtype=torch.uint8))
+    sample = {"image": _image(), "boxes": boxes, "mask": mask, "label": 7, "name": "a"}
+    made = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((20, 30))])(sample)
+    expected = reference.Compose([reference.RandomHorizontalFlip(1.0), reference.Resize((20, 30))])(boxes)
+    assert isinstance(made["image"], ndd.Tensor)
+    assert made["image"].shape == (20, 30, 3)
+    assert isinstance(made["boxes"], single.BoundingBoxes)
+    assert torch.allclose(made["boxes"], expected)
+    assert isinstance(made["mask"], single.Mask)
+    assert made["mask"].shape == (20, 30)
+    assert (made["label"], made["name"]) == (7, "a")
+
+
+def test_labels_pass_untouched() -> None:
+    labels = ndd.as_tensor(torch.tensor([3, 1]))
+    image, kept = v2.Resize(8)(_image(), labels)
+    assert image.shape == (8, 11, 3)
+    assert kept is labels
+
+
+def test_tensor_beside_a_batch_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot stand beside a Batch of 2"):
+        v2.Resize(8)(_image(), ndd.as_batch([_image(), _image()]))
+    labels = ndd.as_tensor(torch.tensor([3, 1]))
+    assert v2.Resize(8)(ndd.as_batch([_image(), _image()]), labels)[1] is labels
+
+
+def test_conversion_to_pillow() -> None:
+    assert np.array_equal(np.asarray(v2.ToPILImage()(_image())), _image().torch().numpy())
+    assert v2.functional.to_image(_image()).shape == (3, HEIGHT, WIDTH)
+
+
+def _transforms() -> dict[str, Any]:
+    size = {"crop_size": 32, "resize_size": 32}
+    return {
+        "preset": from_torchvision(ResNet18_Weights.DEFAULT.transforms(**size)),
+        "compose": from_torchvision(reference.Compose([reference.Resize(8)])),
+        "crop": from_torchvision(reference.Compose([reference.RandomResizedCrop(8), reference.ToImage()])),
+        "own": from_torchvision(v2.Resize(8)),
+        "timm": from_timm(16),
+        "timm training": from_timm(16, is_training=True, auto_augment="rand-m9"),
+    }
+
+
+@pytest.mark.parametrize("name", _transforms())
+def test_translated_transforms(name: str) -> None:
+    transform = _transforms()[name]
+    for given in (_image(), _file()):
+        ndd.random.set_seed(8)
+        made = transform(given)
+        ndd.random.set_seed(8)
+        expected = transform(ndd.as_batch([given]))
+        assert isinstance(made, ndd.Tensor)
+        assert made.layout == expected.layout
+        assert torch.equal(made.torch(), expected.torch()[0])
+    image, label = transform(_file(), torch.tensor([4]))
+    assert isinstance(image, ndd.Tensor)
+    assert label.tolist() == [4]
+
+
+@pytest.mark.parametrize("sample", [b"file", "file.jpg", [b"file"], np.zeros(9, np.uint8), 3, {"label": torch.zeros(3)}], ids=str)
+def test_samples_without_an_image_are_refused(sample: Any) -> None:
+    for transform in _transforms().values():
+        with pytest.raises(TypeError, match="no image in the sample"):
+            transform(sample)
+
+
+def test_mixtures_take_whole_batches() -> None:
+    mix: Any
+    function: Any
+    for mix in (v2.MixUp(num_classes=3), v2.CutMix(num_classes=3), Mixup(num_classes=3)):
+        with pytest.raises(TypeError, match="Batch"):
+            mix(ndd.as_tensor(torch.zeros(2, 3, 4, 4)), torch.tensor([0, 1]))
+    for function in (augment.mixup, augment.cutmix, augment.mixup_or_cutmix):
+        with pytest.raises(TypeError, match="Batch"):
+            function(_image())
+
+
+def test_lambda_is_named() -> None:
+    for transform in (reference.Lambda(lambda image: image), reference.Compose([reference.Resize(8), reference.Lambda(lambda image: image)])):
+        with pytest.raises(TypeError, match=r"transform(\[1\])? is a Lambda.*per_sample"):
+            from_torchvision(transform)
+    made = from_torchvision(reference.Compose([reference.Lambda(lambda image: image + 1)]), unknown="per_sample")(_image())
+    assert torch.equal(made.torch(), pixels(HEIGHT, WIDTH) + 1)
