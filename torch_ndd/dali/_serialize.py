@@ -6,11 +6,10 @@ Loading makes the operators again by the functions that made them, which check t
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from .._core.checkpoint import write_whole
 from .._core.elementwise import operand_count
+from .._core.files import read_regular, write_whole
 from .._core.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
 from . import _calls, _values, data_node
 from ._conditionals import _operations as conditions
@@ -131,7 +130,7 @@ def load(cls: type[P], data: bytes | None, filename: str | None, arguments: Mapp
     """
     if (data is None) == (filename is None):
         raise ValueError("Pipeline.deserialize: give either serialized_pipeline or filename")
-    content = _read(Path(filename).read_bytes() if filename is not None else data)
+    content = _read(read_regular(filename) if filename is not None else data)
     try:
         stored = {key: _values.decoded(value) for key, value in content["arguments"].items()}
         pipeline = cls(**{**stored, **arguments})

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from .._core.files import check_regular, open_regular, read_regular
 from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
@@ -188,7 +189,7 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
     """Open a file or URL for reading in binary. Raise RuntimeError naming the argument if it cannot be opened or read."""
     path = os.fsdecode(path)
     try:
-        with local_file(path, "file") as here, open(here, "rb") as file:
+        with local_file(path, "file") as here, open_regular(here) as file:
             yield file
     except OSError as error:
         raise RuntimeError(f'{op}: {argument} "{path}" cannot be read: {reason_of(error)}') from None
@@ -201,8 +202,7 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
 def read_all(path: str | bytes) -> bytes:
     """Return the contents of a file or URL. Raise OSError with the reason and the path if it cannot be read."""
     if not is_url(path):
-        with open(path, "rb") as file:
-            return file.read()
+        return read_regular(path)
     url = os.fsdecode(path)
     content = fetched([Range(url, 0, -1)])[0]
     if isinstance(content, Exception):
@@ -328,6 +328,7 @@ async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes:
 
 
 def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes:
+    _check_local(fs, name)
     if wanted.length >= 0:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
     parts: list[bytes] = []
@@ -335,6 +336,12 @@ def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes:
         file.seek(wanted.begin)
         _copy(file, parts.append)
     return b"".join(parts)
+
+
+def _check_local(fs: Any, name: str) -> None:
+    """Raise OSError for the URL of a device or a pipe of this machine, ``file:///dev/zero``."""
+    if "file" in fs.protocol:
+        check_regular(name)
 
 
 def _copy(file: Any, put: Callable[[bytes], Any]) -> None:
@@ -371,6 +378,7 @@ async def _copied(fs: Any, name: str, here: str) -> None:
 
 
 def _copied_at_once(fs: Any, name: str, here: str) -> None:
+    _check_local(fs, name)
     with fs.open(name, "rb") as file, open(here, "wb") as copy:
         _copy(file, copy.write)
 

@@ -34,7 +34,7 @@ class File(Reader):
     The files are given by one of
 
     - ``file_root``: the files in its subdirectories whose names match ``file_filters``. The subdirectories, sorted bytewise, have the labels 0, 1,
-      ...; they are not searched recursively.
+      ...; they are not searched recursively. Hidden ones (``.ipynb_checkpoints``) are classes too, as in DALI; ``dir_filters`` leaves them out.
     - ``files``: a list of paths, with ``labels`` or numbered from 0.
     - ``file_list``: a text file of lines ``path label``.
 
