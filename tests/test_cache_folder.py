@@ -356,7 +356,7 @@ def test_a_folder_that_others_may_write_is_refused(files: ndd.Batch, tmp_path: P
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
     path = tmp_path / "cache" if which == "given" else _place(tmp_path / "cache")
     path.chmod(mode)
-    with pytest.raises(RuntimeError, match="decoders.cache: .*other users may write into the folder"):
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write into the folder"):
         ndd.decoders.cache("20MB", tmp_path / "cache")
     path.chmod(0o755)
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
@@ -367,7 +367,7 @@ def test_a_folder_that_others_may_write_is_refused(files: ndd.Batch, tmp_path: P
 def test_a_folder_of_another_user_is_refused(files: ndd.Batch, tmp_path: Path, which: str) -> None:
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
     os.chown(tmp_path / "cache" if which == "given" else _place(tmp_path / "cache"), 12345, 12345)
-    with pytest.raises(RuntimeError, match="decoders.cache: .*belongs to another user"):
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*belongs to another user"):
         ndd.decoders.cache("20MB", tmp_path / "cache")
 
 
