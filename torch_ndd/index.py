@@ -12,13 +12,13 @@ from itertools import pairwise
 
 from ._core.files import whole_file
 from .readers._scan import RECORDIO, TAR, TFRECORD, Scan, scan
-from .readers.webdataset import split_name
+from .readers._tar_headers import split_name
 
 
 def wds(path: str, index: str) -> int:
     """Write the index (v1.2) of a tar archive and return the number of its samples. Raise RuntimeError if it is empty or damaged."""
     samples: list[list[bytes]] = []
-    last = None
+    last, extensions = None, set()
     found = _whole(TAR, path)
     for name, begin, length in zip(_names(found), found.begin.tolist(), found.length.tolist(), strict=True):
         base, ext = split_name(name)
@@ -27,6 +27,10 @@ def wds(path: str, index: str) -> int:
         if base != last:
             last = base
             samples.append([])
+            extensions = set()
+        if ext in extensions:
+            raise RuntimeError(f'"{path}" at byte {begin}: the sample {base.decode(errors="replace")!r} has several files with one extension')
+        extensions.add(ext)
         samples[-1].append(b"%b %d %d %b" % (ext, begin, length, name))
     if not samples:
         raise RuntimeError(f'"{path}": there are no samples in it')
