@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import stat
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch_ndd as ndd
 from torch_ndd import dali, index
 from torch_ndd._core.files import open_regular, read_regular, text_of, whole_file, write_whole
 from torch_ndd.checkpoint import Checkpoint
+from torch_ndd.pack._writers import Entry, write_tfrecord
 from torch_ndd.torchvision.datasets import default_loader
 
 
@@ -235,5 +237,62 @@ def test_texts_lose_their_byte_order_mark(encoding: str) -> None:
     if encoding == "utf-16-le":
         content = b"\xff\xfe" + content
     assert text_of(content).decode() == text
-    with pytest.raises(ValueError, match="utf-16"):
-        text_of(b"\xff\xfea")
+    assert text_of(b"\xff\xfea") == b"\xff\xfea"  # which is not UTF-16
+
+
+def _text_reads(folder: Path) -> dict[str, tuple[str, Callable[[Path], Any]]]:
+    """Return a text for each kind of file, and what reads it."""
+    for name in ("a.bin", "b.bin"):
+        (folder / name).write_bytes(name.encode())
+    np.save(folder / "a.npy", np.arange(3))
+    with open(folder / "a.tfrecord", "wb") as file:
+        places = write_tfrecord(file, [Entry("key", ".jpg", b"content", None, None)])
+
+    def arrays(path: Path) -> list[Any]:
+        return [np.asarray(each).tolist() for each in ndd.readers.Numpy(file_list=path, file_root=folder).next_epoch()]
+
+    def records(path: Path) -> int:
+        return len(list(ndd.readers.TFRecord(path=folder / "a.tfrecord", index_path=path, features=FEATURES).next_epoch()))
+
+    def texts(ext: str, content: bytes) -> list[Any]:
+        with tarfile.open(folder / "a.tar", "w") as archive:
+            header = tarfile.TarInfo(f"1.{ext}")
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+        reader = ndd.readers.Webdataset(1, paths=folder / "a.tar", ext=ext, decode=True)
+        return [one if isinstance(one, list) else one.torch().tolist() for (one,) in reader]
+
+    def contents(reader: Any) -> list[bytes]:
+        return [np.asarray(files).tobytes() for files, *_ in reader.next_epoch()]
+
+    annotations = {"images": [{"id": 1, "file_name": "a.bin"}], "annotations": [], "categories": []}
+    return {
+        "file list": ("a.bin 3\nb.bin 4\n", lambda path: contents(ndd.readers.File(file_list=path, file_root=folder))),
+        "list of arrays": (
+            "a.npy\n",
+            lambda path: [np.asarray(one).tolist() for one in ndd.readers.Numpy(file_list=path, file_root=folder).next_epoch()],
+        ),
+        "annotations": (json.dumps(annotations), lambda path: contents(ndd.readers.COCO(annotations_file=path, file_root=folder))),
+        "index": (
+            "0 20\n",
+            lambda path: len(list(ndd.readers.TFRecord(path=folder / "a.tfrecord", index_path=path, features=FEATURES).next_epoch())),
+        ),
+        "caption": ("a cat\n", lambda path: texts("txt", path.read_bytes())),
+        "label": ("17", lambda path: texts("cls", path.read_bytes())),
+        "object": ('{"a": 1}', lambda path: texts("json", path.read_bytes())),
+        "checkpoint": (
+            '{"version": 2, "states": {"a": {"state": "x"}}}',
+            lambda path: (loaded := Checkpoint(), loaded.load(str(path.with_name("{seq}"))), loaded._states["a"].state)[-1],
+        ),
+    }
+
+
+@pytest.mark.parametrize("what", ["file list", "list of arrays", "annotations", "index", "caption", "label", "object", "checkpoint"])
+def test_texts_may_have_a_byte_order_mark(what: str, tmp_path: Path) -> None:
+    text, read = _text_reads(tmp_path)[what]
+    (tmp_path / "1").write_text(text)
+    expected = read(tmp_path / "1")
+    assert expected
+    for encoding in ("utf-8-sig", "utf-16"):
+        (tmp_path / "1").write_text(text, encoding=encoding)
+        assert read(tmp_path / "1") == expected

@@ -83,11 +83,11 @@ def test_components(path: Path, indexed: str | None) -> None:
 def test_two_files_of_one_extension_are_an_error(names: list[str], options: dict[str, Any], good: int, indexed: bool, tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [(name, str(k).encode()) for k, name in enumerate(names)])
     if indexed:
-        try:
-            index.wds(str(path), str(path.with_suffix(".idx")))
-        except RuntimeError as error:
-            assert "several files with one extension" in str(error)
+        if (len(set(names)) < len(names) and good < 3) or "./1.jpg" in names:
+            with pytest.raises(RuntimeError, match="several files with one extension"):
+                index.wds(str(path), str(path.with_suffix(".idx")))
             return
+        index.wds(str(path), str(path.with_suffix(".idx")))
         options = {**options, "index_paths": path.with_suffix(".idx")}
     reader = ndd.readers.Webdataset(1, paths=path, on_error="skip", **options)
     assert len([*reader]) == good
@@ -148,7 +148,7 @@ def test_an_index_without_names_of_another_archive_is_an_error(tmp_path: Path) -
     path = write_tar(tmp_path / "a.tar", [("1.jpg", b"a"), ("1.cls", b"1"), ("2.jpg", b"b"), ("2.cls", b"2")])
     place = tmp_path / "a.idx"
     place.write_text("v1.1 1\njpg 512 1 cls 3584 1\n")  # of sample 1, and of sample 2
-    with pytest.raises(RuntimeError, match="there are files of the samples .*; the index is not that of this archive"):
+    with pytest.raises(RuntimeError, match=r"there are files of the samples .*; the index is not that of this archive"):
         read(["jpg", "cls"], path, index_paths=place)
     place.write_bytes(b"\xef\xbb\xbfv1.1 1\njpg 512 1 cls 1536 1\n")
     assert read(["jpg", "cls"], path, index_paths=place) == [(b"a", b"1")]

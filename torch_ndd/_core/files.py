@@ -132,13 +132,14 @@ def _sync_folder(folder: str, dir_fd: int | None) -> None:
 
 
 def text_of(content: bytes) -> bytes:
-    """Return a text in UTF-8 without a byte order mark; UTF-16, which Windows writes, is converted. Raise ValueError for damaged UTF-16.
+    """Return a text in UTF-8 without a byte order mark; UTF-16, which Windows writes, is converted, and what is neither is left as it is.
 
     >>> text_of("\\ufeffcat".encode()), text_of("cat".encode("utf-16"))
     (b'cat', b'cat')
     """
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16").encode()
+        with contextlib.suppress(UnicodeError):
+            return content.decode("utf-16").encode()
     return content.removeprefix(b"\xef\xbb\xbf")
 
 

@@ -35,6 +35,8 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
             "vertices_count": np.diff(found.vertex_offsets),
         }
     if ids:
+        if index.ids.dtype != np.int32:
+            raise RuntimeError(f"{op}: preprocessed annotations have image ids of 32 bits, and these need 64; leave image_ids out")
         arrays["original_ids"] = index.ids
     try:
         for name, one in arrays.items():

@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from .. import types
 from .._core.batch import Batch
 from .._core.device import DeviceLike
-from .._core.files import check_regular
+from .._core.files import check_regular, text_of
 from .._core.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
@@ -117,7 +117,7 @@ class NemoAsr(ThreadedReader):
                 with open_file(self._op, "manifest_filepaths", manifest) as file:
                     content = file.read()
                 try:
-                    text = content.decode()
+                    text = text_of(content).decode()
                 except UnicodeDecodeError as error:
                     raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is no text: {error}') from None
                 index.add(self._op, manifest, text, self._limits)

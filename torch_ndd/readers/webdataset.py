@@ -55,9 +55,9 @@ class Webdataset(Reader):
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, if an archive or its index cannot be read, and for invalid arguments; at any step, for a file that is damaged
-            does not have a whole number of elements, or is not what the index says, and for a sample with several files of one extension, with archive
-            and byte offset.
+        RuntimeError: at the first step, if an archive or its index cannot be read, and for invalid arguments; at any step, with archive and byte
+            offset, for a file that is damaged, does not have a whole number of elements, or is not what the index says, and for a sample with
+            several files of one extension.
 
     >>> import io, tarfile, tempfile
     >>> path = tempfile.mkdtemp() + "/shard.tar"
