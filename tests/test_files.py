@@ -273,10 +273,7 @@ def _text_reads(folder: Path) -> dict[str, tuple[str, Callable[[Path], Any]]]:
             lambda path: [np.asarray(one).tolist() for one in ndd.readers.Numpy(file_list=path, file_root=folder).next_epoch()],
         ),
         "annotations": (json.dumps(annotations), lambda path: contents(ndd.readers.COCO(annotations_file=path, file_root=folder))),
-        "index": (
-            "0 20\n",
-            lambda path: len(list(ndd.readers.TFRecord(path=folder / "a.tfrecord", index_path=path, features=FEATURES).next_epoch())),
-        ),
+        "index": (places.decode(), records),
         "caption": ("a cat\n", lambda path: texts("txt", path.read_bytes())),
         "label": ("17", lambda path: texts("cls", path.read_bytes())),
         "object": ('{"a": 1}', lambda path: texts("json", path.read_bytes())),
