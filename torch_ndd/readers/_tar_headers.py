@@ -35,10 +35,11 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
         names: The name of each; empty where the index has none.
         extensions: The extension of each.
     """
-    unsigned = headers.astype(np.int64)
-    sums = unsigned.sum(1) - unsigned[:, _CHECKSUM].sum(1) + 8 * ord(" ")
+    sums = headers.sum(1, dtype=np.int64) - headers[:, _CHECKSUM].sum(1, dtype=np.int64) + 8 * ord(" ")
+    sizes = np.asarray(lengths, np.int64)
     found = {}
-    for k, (total, length, name, extension) in enumerate(zip(sums.tolist(), lengths, names, extensions, strict=True)):
+    for k in np.flatnonzero(~_fit_plainly(headers, sums, sizes, names)).tolist():
+        total, length, name, extension = int(sums[k]), int(sizes[k]), names[k], extensions[k]
         header = headers[k].tobytes()
         if _octal(header[_CHECKSUM]) != total or header[_KIND] not in _FILES:
             found[k] = "there is no file of the archive"
@@ -47,6 +48,17 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
         elif not _fits(stored := name_of(header), name, extension):
             found[k] = f"there is the file {stored.decode(errors='replace')!r}"
     return found
+
+
+def _fit_plainly(headers: np.ndarray, sums: np.ndarray, sizes: np.ndarray, names: Sequence[bytes]) -> np.ndarray:
+    """Return which headers fit in the form that nearly all have: numbers of all digits, and a short name."""
+    stored = np.ascontiguousarray(headers[:, _NAME]).view("S100")[:, 0]
+    short = np.array([0 < len(name) <= _NAME.stop for name in names], bool) & (headers[:, _PREFIX.start] == 0)
+    fits = short & (stored == np.array(names, "S100")) & np.isin(headers[:, _KIND], np.frombuffer(_FILES, np.uint8))
+    for field, expected in ((slice(_SIZE.start, _SIZE.stop - 1), sizes), (slice(_CHECKSUM.start, _CHECKSUM.stop - 2), sums)):
+        digits = headers[:, field].astype(np.int64) - ord("0")
+        fits &= ((digits >= 0) & (digits < 8)).all(1) & (digits @ 8 ** np.arange(digits.shape[1])[::-1] == expected)
+    return fits
 
 
 def name_of(header: bytes) -> bytes:

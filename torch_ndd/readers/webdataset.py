@@ -101,7 +101,7 @@ class Webdataset(Reader):
         self._ranges: Ranges | None = None  # of the components
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
         self._names: _Names | None = None
-        self._files = 0
+        self._files, self._compared = 0, np.zeros(0, bool)  # the files, and which have been compared with their headers
         self._extensions: list[bytes] = []  # of the files, where there are indices
         self._damaged: dict[int, str] = {}
         self._places: dict[int, str] = {}  # where they are, for messages
@@ -152,7 +152,7 @@ class Webdataset(Reader):
         empty = np.empty(0, np.int64)
         file = np.repeat(np.arange(len(shards), dtype=np.int32), [len(shard.begin) for shard in shards])
         begin, length = (np.concatenate([empty, *parts]) for parts in ([one.begin for one in shards], [one.length for one in shards]))
-        self._files = len(begin)
+        self._files, self._compared = len(begin), np.zeros(len(begin), bool)
         if self._indices:  # the headers follow, in the order of their files
             file, begin, length = np.tile(file, 2), np.append(begin, begin - BLOCK), np.append(length, np.full(len(begin), BLOCK))
         found = ranges_of(b"", *pack_paths(self._paths), file, begin, length)
@@ -193,7 +193,8 @@ class Webdataset(Reader):
         assert self._ranges is not None
         numbers = self._components[:, samples]
         if self._indices:
-            numbers = np.concatenate([numbers, np.where(numbers < 0, -1, numbers + self._files)])
+            unknown = (numbers >= 0) & ~self._compared[numbers]
+            numbers = np.concatenate([numbers, np.where(unknown, numbers + self._files, -1)])
         return self._ranges.start(np.ascontiguousarray(numbers))
 
     def _first(self, outputs: Any) -> Any:
@@ -230,19 +231,22 @@ class Webdataset(Reader):
         assert self._names is not None
         bad: dict[int, str] = {}
         stems: dict[int, set[bytes]] = {}
-        for (values, _), sizes, row in zip(headers, lengths, components, strict=True):
-            there = np.flatnonzero(row >= 0).tolist()
+        for (values, found), sizes, row in zip(headers, lengths, components, strict=True):
+            there = np.flatnonzero(found).tolist()  # the others have been compared before
+            if not there:
+                continue
             files, blocks = row[there].tolist(), np.asarray(values).reshape(-1, BLOCK)
             known = [self._names.content(k) for k in files]
             wrong = mismatches(blocks, sizes[there].tolist(), known, [self._extensions[k] for k in files])
             bad |= {there[k]: why for k, why in wrong.items() if there[k] not in bad}
-            for sample, block in zip(there, blocks, strict=True):
-                if is_whole(stored := name_of(block.tobytes())):
+            for sample, block, name in zip(there, blocks, known, strict=True):
+                if not name and is_whole(stored := name_of(block.tobytes())):
                     stems.setdefault(sample, set()).add(split_name(stored)[0])
         bad |= {sample: f"there are files of the samples {b' and '.join(sorted(found))!r}" for sample, found in stems.items() if len(found) > 1}
         if bad:
             advice = "the index is not that of this archive; write it again: python -m torch_ndd.index wds ARCHIVE"
             raise UnreadableSamples({sample: f"{why}; {advice}" for sample, why in bad.items()})
+        self._compared[components[components >= 0]] = True
 
     def _written_source(self, component: int) -> str:
         """Return where a sample is in DALI's form: archive, byte and name of the file."""
