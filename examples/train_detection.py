@@ -103,7 +103,7 @@ class Detector(nn.Module):
 
 def augmented(jpegs: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
     """Return normalized images, and the boxes and labels that they still show; all boxes are relative to the image's size."""
-    images = ndd.decoders.image(jpegs)
+    images = ndd.decoders.image(jpegs, adjust_orientation=False)  # boxes are about the pixels as they are stored
 
     # A random window that shows some of the boxes; boxes of objects outside it are dropped.
     start, shape, boxes, labels = ndd.random_bbox_crop(
@@ -185,7 +185,7 @@ def evaluate(model: Detector, reader: ndd.readers.COCO, batch_size: int) -> floa
     model.eval()
     found = total = 0
     for jpegs, boxes, labels in reader.next_epoch(batch_size=batch_size):
-        images = ndd.resize(ndd.decoders.image(jpegs), size=[SIDE, SIDE])
+        images = ndd.resize(ndd.decoders.image(jpegs, adjust_orientation=False), size=[SIDE, SIDE])
         images = ndd.crop_mirror_normalize(images, mean=MEAN, std=STD)
         scores, differences = model(images.torch())
         surest, classes = scores.softmax(-1)[..., 1:].max(-1)

@@ -343,3 +343,129 @@ def test_folder_is_private(files: ndd.Batch, tmp_path: Path) -> None:
     (place,) = tmp_path.iterdir()
     assert place.stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in place.rglob("*"))
+
+
+def _place(folder: Path) -> Path:
+    (place,) = folder.iterdir()
+    return place
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+@pytest.mark.parametrize("which", ["of the format", "given"])
+def test_a_folder_that_others_may_write_is_refused(files: ndd.Batch, tmp_path: Path, which: str, mode: int) -> None:
+    check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
+    path = tmp_path / "cache" if which == "given" else _place(tmp_path / "cache")
+    path.chmod(mode)
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write into the folder"):
+        ndd.decoders.cache("20MB", tmp_path / "cache")
+    path.chmod(0o755)
+    check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("which", ["of the format", "given"])
+def test_a_folder_of_another_user_is_refused(files: ndd.Batch, tmp_path: Path, which: str) -> None:
+    check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
+    os.chown(tmp_path / "cache" if which == "given" else _place(tmp_path / "cache"), 12345, 12345)
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*belongs to another user"):
+        ndd.decoders.cache("20MB", tmp_path / "cache")
+
+
+def test_a_link_in_place_of_the_folder_is_refused(files: ndd.Batch, tmp_path: Path) -> None:
+    check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
+    place = _place(tmp_path / "cache")
+    place.rename(tmp_path / "moved")
+    place.symlink_to(tmp_path / "moved")
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .* is a symbolic link"):
+        ndd.decoders.cache("20MB", tmp_path / "cache")
+
+
+def test_a_folder_that_all_may_write_may_be_sticky(files: ndd.Batch, tmp_path: Path) -> None:
+    """As /dev/shm and /tmp are: nobody can exchange the folder of the cache in it."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    check(files, ndd.decoders.cache("20MB", tmp_path / "shared"))
+
+
+def test_clear_removes_only_images(files: ndd.Batch, tmp_path: Path) -> None:
+    cache = ndd.decoders.cache("20MB", tmp_path / "cache")
+    check(files, cache)
+    place = _place(tmp_path / "cache")
+    objects = tmp_path / "objects"
+    (objects / "ab").mkdir(parents=True)
+    kept = [objects / "ab" / ("0" * 32), objects / "ab" / ("0" * 38), place / "notes", next(place.glob("??")) / ("0" * 38)]
+    for path in kept:
+        path.write_text("mine")
+    inner = next(name for name in (f"{k:02x}" for k in range(256)) if not (place / name).exists())
+    (place / inner).symlink_to(objects / "ab")
+    cache.clear()
+    assert all(path.read_text() == "mine" for path in kept)
+    assert (cache.stats.images, cache.stats.bytes) == (0, 0)
+
+
+KILLED = """
+import sys, os, numpy as np, torch_ndd as ndd
+cache = ndd.decoders.cache(int(sys.argv[2]), sys.argv[1])
+file = np.fromfile(sys.argv[3], np.uint8)
+print("ready", flush=True)
+while True:
+    cache.clear()
+    ndd.decoders.image([file] * 8, cache=cache).evaluate()
+"""
+
+
+def test_room_of_killed_processes_is_free_while_another_one_lives(sources: Path, forks: Forks, tmp_path: Path, files: ndd.Batch) -> None:
+    size = 20_000_000
+    big = tmp_path / "big.jpg"
+    Image.fromarray(np.zeros((1800, 2000, 3), np.uint8)).save(big)  # 10.8 MB
+    mine = ndd.decoders.cache(size, tmp_path / "cache")
+    check(files, mine)
+    users = _place(tmp_path / "cache") / "users"
+    left = 0
+    for kill in range(200):
+        run = forks.run(KILLED, tmp_path / "cache", size, big)
+        run.wait_for("ready")
+        time.sleep(0.002 * (kill % 25))
+        run.kill()
+        run.wait()
+        slots = np.frombuffer(users.read_bytes(), np.int64).reshape(-1, 2)
+        left += int(slots[1:, 0].any())
+        if left >= 2:
+            break
+    assert left, "no process was killed while it had something reserved"
+    check(files, mine)  # which has room
+    mine.clear()
+    assert mine.stats.bytes == 0
+    check(files, mine)
+    assert mine.stats.images == IMAGES
+    assert mine.stats.bytes == on_disk(tmp_path / "cache")
+    assert not unfinished(tmp_path / "cache")
+
+
+HOLDS = """
+import fcntl, sys, time
+file = open(sys.argv[1], "r+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("name", ["use", "users"])
+def test_a_lock_that_is_not_released_does_not_stop_others(files: ndd.Batch, tmp_path: Path, forks: Forks, name: str) -> None:
+    cache = ndd.decoders.cache("20MB", tmp_path)
+    check(files.select(slice(0, 4)), cache)
+    run = forks.run(HOLDS, _place(tmp_path) / name)
+    run.wait_for("ready")
+    check(files, cache)  # without storing more
+    if name == "use":
+        with pytest.raises(RuntimeError, match="does not let go"):
+            cache.clear()
+    late = ndd.decoders.cache("20MB", tmp_path)
+    check(files, late)
+    run.kill()
+    run.wait()
+    check(files, late, 1)
+    check(files, cache, 1)
+    assert cache.stats.images == late.stats.images == IMAGES
+    assert cache.stats.bytes == on_disk(tmp_path)

@@ -314,10 +314,10 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     made.register(ndd.random.RNG(seed=1))
     made.collect()
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    for name in ("fsync", "replace"):
+    for name in ("fsync", "link"):
         with monkeypatch.context() as patch:
             patch.setattr(f"os.{name}", full)
             with pytest.raises(OSError, match="No space"):

@@ -17,7 +17,7 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.suggestions", "_core.version", "show"),
+    ("_core.files", "_core.suggestions", "_core.version", "show"),
     ("types",),
     ("_core",),
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),

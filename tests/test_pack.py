@@ -169,9 +169,14 @@ def test_wrong_arguments(source: Path, tmp_path: Path) -> None:
     pack(source, target)
     with pytest.raises(ValueError, match="was packed with other arguments"):
         pack(source, target, shorter=10)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
     with pytest.raises(ValueError, match="has files, and none of an earlier run"):
-        pack(source, source)
-    with pytest.raises(ValueError, match="is no complete packed data set"):
+        pack(source, tmp_path / "full")
+    for other in (source, source / "packed", tmp_path):
+        with pytest.raises(ValueError, match="are one folder, or one is in the other"):
+            pack(source, other)
+    with pytest.raises(ValueError, match="is not a complete packed data set"):
         shards_of(source)
     picture(9, 9, 0).save(source / "loose.png")
     with pytest.raises(ValueError, match="beside them images without a class"):
@@ -256,7 +261,7 @@ def test_coco_that_does_not_suit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"1 images of .* are not in .*, such as 'none.png'"):
         pack(tmp_path / "source", tmp_path / "other", annotations=annotations)
     annotations.write_text("[1]")
-    with pytest.raises(ValueError, match="is no file of COCO annotations"):
+    with pytest.raises(ValueError, match="is not a file of COCO annotations"):
         pack(tmp_path / "source", tmp_path / "other", annotations=annotations)
 
 

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
+from ._core.files import whole_file
 from .readers._scan import RECORDIO, TAR, TFRECORD, Scan, scan
-from .readers.webdataset import split_name
+from .readers._tar_headers import split_name
 
 
 def wds(path: str, index: str) -> int:
     """Write the index (v1.2) of a tar archive and return the number of its samples. Raise RuntimeError if it is empty or damaged."""
     samples: list[list[bytes]] = []
-    last = None
+    last, extensions = None, set()
     found = _whole(TAR, path)
     for name, begin, length in zip(_names(found), found.begin.tolist(), found.length.tolist(), strict=True):
         base, ext = split_name(name)
@@ -26,10 +27,14 @@ def wds(path: str, index: str) -> int:
         if base != last:
             last = base
             samples.append([])
+            extensions = set()
+        if ext in extensions:
+            raise RuntimeError(f'"{path}" at byte {begin}: the sample {base.decode(errors="replace")!r} has several files with one extension')
+        extensions.add(ext)
         samples[-1].append(b"%b %d %d %b" % (ext, begin, length, name))
     if not samples:
         raise RuntimeError(f'"{path}": there are no samples in it')
-    with open(index, "wb") as file:
+    with whole_file(index) as file:
         file.write(b"v1.2 %d\n" % len(samples))
         file.writelines(b" ".join(sample) + b"\n" for sample in samples)
     return len(samples)
@@ -38,16 +43,16 @@ def wds(path: str, index: str) -> int:
 def tfrecord(path: str, index: str) -> int:
     """Write the index of a TFRecord file, lines of offset and size, and return the number of its records. Raise RuntimeError if it is damaged."""
     found = _whole(TFRECORD, path)
-    with open(index, "w") as file:
-        file.writelines(f"{begin} {length}\n" for begin, length in zip(found.begin.tolist(), found.length.tolist(), strict=True))
+    with whole_file(index) as file:
+        file.writelines(b"%d %d\n" % (begin, length) for begin, length in zip(found.begin.tolist(), found.length.tolist(), strict=True))
     return len(found.begin)
 
 
 def recordio(path: str, index: str) -> int:
     """Write the index of a RecordIO file, lines of number and offset, and return the number of its records. Raise RuntimeError if it is damaged."""
     found = _whole(RECORDIO, path)
-    with open(index, "w") as file:
-        file.writelines(f"{k}\t{begin}\n" for k, begin in enumerate(found.begin.tolist()))
+    with whole_file(index) as file:
+        file.writelines(b"%d\t%d\n" % (k, begin) for k, begin in enumerate(found.begin.tolist()))
     return len(found.begin)
 
 

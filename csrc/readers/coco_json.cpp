@@ -74,7 +74,7 @@ class CocoParser {
         out_.names.resize(begin);
         out_.names += json_.text("file_name");
       } else if (name == "id") {
-        id = json_.integer("id of an image");
+        id = json_.long_integer("id of an image");
       } else if (name == "height") {
         height = extent("height");
       } else if (name == "width") {
@@ -98,7 +98,7 @@ class CocoParser {
 
   void category() {
     int64_t id = Json::missing();
-    json_.object("a category", [&](std::string_view name) { name == "id" ? void(id = json_.integer("id of a category")) : json_.skip(); });
+    json_.object("a category", [&](std::string_view name) { name == "id" ? void(id = json_.long_integer("id of a category")) : json_.skip(); });
     out_.categories.push_back(id);
   }
 
@@ -113,9 +113,10 @@ class CocoParser {
       if (name == "bbox") {
         box = read_box(box);
       } else if (name == "image_id") {
-        image = json_.integer("image_id");
+        image = json_.long_integer("image_id");
       } else if (name == "category_id") {
-        label = extent("category_id");
+        const int64_t category = json_.long_integer("category_id");
+        label = category == Json::missing() ? 0 : category;
       } else if (name == "iscrowd" && (flags_ & kReadCrowds)) {
         crowd = json_.truth();
       } else if (name == "segmentation" && (flags_ & (kReadPolygons | kReadMasks))) {

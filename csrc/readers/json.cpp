@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 namespace ndd {
 namespace {
@@ -266,18 +267,25 @@ double Json::number(bool* whole) {
 }
 
 int64_t Json::integer(const char* what) {
+  next();
+  const char* const begin = at_;
+  const int64_t value = long_integer(what);
+  if (value == missing() || (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max())) return value;
+  at_ = begin;
+  mismatch(std::string(what) + " must fit into 32 bits");
+}
+
+int64_t Json::long_integer(const char* what) {
   if (null()) return missing();
   const char c = next();
   const char* const begin = at_;
   if (c == '-' || is_digit(c)) {
     bool whole = false;
-    const double value = number(&whole);
-    if (whole) {
-      if (value >= -2147483648.0 && value <= 2147483647.0) return static_cast<int64_t>(value);
-      at_ = begin;
-      mismatch(std::string(what) + " must fit into 32 bits");
-    }
+    number(&whole);
+    int64_t value = 0;
+    if (whole && std::from_chars(begin, at_, value).ec == std::errc() && value != missing()) return value;
     at_ = begin;
+    if (whole) mismatch(std::string(what) + " must fit into 64 bits");
   }
   mismatch(std::string(what) + " must be an integer");
 }

@@ -32,8 +32,9 @@ class Json {
   bool truth();
   // `whole`: whether it has neither fraction nor exponent.
   double number(bool* whole = nullptr);
-  // An integer; missing() for null. JsonError for what does not fit into 32 bits.
+  // An integer; missing() for null. JsonError for what does not fit into 32 bits, or 64.
   int64_t integer(const char* what);
+  int64_t long_integer(const char* what);
   static constexpr int64_t missing() { return std::numeric_limits<int64_t>::min(); }
   std::string_view text(const char* what);  // valid until the next call
   void end();  // only blanks follow

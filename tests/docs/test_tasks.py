@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first tasks of the documentation: each page shows a script, and the scripts run."""
 
+import ast
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 from _forks import SCRIPT, Forks
 from PIL import Image
+
+import torch_ndd as ndd
 
 DOCS = Path(__file__).parents[2] / "docs"
 TASKS = Path(__file__).parent / "tasks"
@@ -114,3 +118,23 @@ def test_corrupt(data: Any, tmp_path: Path, run: Run) -> None:
     printed = run("corrupt", str(tmp_path))
     assert len(printed) == 1
     assert "3.jpg" in printed[0]
+
+
+def test_boxes_of_the_coco_task_follow_turned_images() -> None:
+    """Of images with an EXIF orientation, to which COCO's boxes do not refer."""
+    parsed = ast.parse((TASKS / "coco.py").read_text())
+    parsed.body = [one for one in parsed.body if isinstance(one, ast.FunctionDef)]
+    names: dict[str, Any] = {"ndd": ndd}
+    exec(compile(parsed, "coco.py", "exec"), names)
+    pixels = np.zeros((60, 120, 3), np.uint8)
+    pixels[10:30, 70:100] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", exif=exif, quality=95)
+    boxes = ndd.batch([np.array([[70 / 120, 10 / 60, 100 / 120, 30 / 60]], np.float32)] * 8)
+    images, boxes, _ = names["augment"](ndd.batch([np.frombuffer(file.getvalue(), np.uint8)] * 8), boxes, boxes)
+    for image, box in zip(images.tensors, boxes.tensors, strict=True):
+        rows, columns = np.nonzero(np.asarray(image)[:, :, 0] > 127)
+        found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        np.testing.assert_allclose(found, np.asarray(box)[0] * 96, atol=2)

@@ -93,7 +93,7 @@ def changed(**values: Any) -> dict[str, Any]:
         ({"images": [{"id": 1}]}, RuntimeError, "file_name"),
         ({"images": [{"file_name": "x"}]}, ValueError, "id is missing"),
         ({"images": [{"id": "1", "file_name": "x"}]}, RuntimeError, "id of an image must be an integer"),
-        ({"images": [{"id": 2**40, "file_name": "x"}]}, RuntimeError, "32 bits"),
+        ({"images": [{"id": 2**63, "file_name": "x"}]}, RuntimeError, "64 bits"),
         (changed(bbox=[1, 2, 3]), ValueError, "exactly 4"),
         (changed(bbox=[1, 2, 3, "x"]), RuntimeError, "no COCO"),
         (changed(bbox=5), RuntimeError, "no COCO"),
@@ -288,3 +288,26 @@ def test_damaged_preprocessed_annotations(coco: Callable[..., ndd.readers.COCO],
             with contextlib.suppress(RuntimeError):
                 list(ndd.readers.COCO(**options).next_epoch())
         path.write_bytes(content)
+
+
+def test_absolute_names_are_taken_as_they_are(coco: Callable[..., ndd.readers.COCO], tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.jpg").write_bytes(b"X")
+    content = {"images": [{"id": 1, "file_name": str(tmp_path / "elsewhere" / "x.jpg")}, {"id": 2, "file_name": "0.jpg"}], "annotations": []}
+    reader = coco({**content, "categories": []})
+    assert [bytes(np.asarray(image)) for image, *_ in reader.next_epoch()] == [b"X", b"\0"]
+
+
+def test_ids_may_have_64_bits(coco: Callable[..., ndd.readers.COCO]) -> None:
+    large = 2**53 + 1  # which no double holds
+    images = [{"id": large + 1, "file_name": "1.jpg"}, {"id": large, "file_name": "0.jpg"}, {"id": -large, "file_name": "2.jpg"}]
+    content = {"images": images, "annotations": [{"image_id": large, "category_id": 2**62, "bbox": [1, 2, 3, 4]}], "categories": [{"id": 2**62}]}
+    found = [[np.asarray(one) for one in sample] for sample in coco(content, image_ids=True).next_epoch()]
+    assert [len(image) for image, *_ in found] == [3, 1, 2]
+    assert [ids.tolist() for *_, ids in found] == [[-large], [large], [large + 1]]
+    assert {ids.dtype for *_, ids in found} == {np.dtype(np.int64)}
+    assert [labels.tolist() for _, _, labels, _ in found] == [[], [1], []]
+    with pytest.raises(ValueError, match="category_id does not fit into 32 bits"):
+        list(coco(content, avoid_class_remapping=True).next_epoch())
+    small = [np.asarray(sample[-1]).dtype for sample in coco(image_ids=True).next_epoch()]
+    assert set(small) == {np.dtype(np.int32)}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
 import pickle
 import struct
 import tarfile
@@ -28,7 +30,6 @@ FILES = [
     ("5.png", b"p5"),
     ("d/1.jpg", b"again"),
     ("8.jpg", b"first"),
-    ("8.jpg", b"second"),
 ]
 
 
@@ -64,6 +65,96 @@ def test_components(path: Path, indexed: str | None) -> None:
     assert read(["cls", "cls"], *twice, missing_component_behavior="Skip", **options)[:2] == [(b"0", b"0"), (b"11", b"11")]
     with pytest.raises(RuntimeError, match=r"a\.tar\": sample 1 has no file"):
         read(["jpg", "cls"], *twice, missing_component_behavior="error", **options)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize(
+    ("names", "options", "good"),
+    [
+        (["1.jpg", "1.cls", "1.jpg", "1.cls", "2.jpg", "2.cls"], {"ext": ["jpg", "cls"]}, 1),
+        (["2.jpg", "2.cls", "1.jpg", "1.cls", "./1.jpg"], {"ext": ["jpg", "cls"]}, 1),
+        (["1.jpg", "1.JPG", "2.jpg"], {"ext": "jpg", "case_sensitive_extensions": False}, 1),
+        (["1.jpg", "1.JPG", "2.jpg"], {"ext": "jpg"}, 2),
+        (["1.jpg", "1.txt", "1.txt"], {"ext": "jpg"}, 1),
+        (["1.jpg", "1.png", "2.png"], {"ext": "jpg;png"}, 2),
+        (["1.jpg", "1.cls", "2.jpg", "2.cls", "1.jpg", "1.cls"], {"ext": ["jpg", "cls"]}, 3),
+    ],
+)
+def test_two_files_of_one_extension_are_an_error(names: list[str], options: dict[str, Any], good: int, indexed: bool, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [(name, str(k).encode()) for k, name in enumerate(names)])
+    if indexed:
+        if (len(set(names)) < len(names) and good < 3) or "./1.jpg" in names:
+            with pytest.raises(RuntimeError, match="several files with one extension"):
+                index.wds(str(path), str(path.with_suffix(".idx")))
+            return
+        index.wds(str(path), str(path.with_suffix(".idx")))
+        options = {**options, "index_paths": path.with_suffix(".idx")}
+    reader = ndd.readers.Webdataset(1, paths=path, on_error="skip", **options)
+    assert len([*reader]) == good
+    wrong = len(reader.errors)
+    assert all("several files with one extension" in one.reason for one in reader.errors)
+    if wrong:
+        with pytest.raises(RuntimeError, match=r"a\.tar at byte \d+\): it has several files with one extension"):
+            [*ndd.readers.Webdataset(1, paths=path, **options)]
+
+
+def test_names_with_and_without_a_folder_before_them_are_one_sample(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("./1.jpg", b"J"), ("1.cls", b"3"), ("././a/2.jpg", b"K"), ("a/2.cls", b"4")])
+    assert read(["jpg", "cls"], path) == [(b"J", b"3"), (b"K", b"4")]
+    index.wds(str(path), str(path.with_suffix(".idx")))
+    assert read(["jpg", "cls"], path, index_paths=path.with_suffix(".idx")) == [(b"J", b"3"), (b"K", b"4")]
+
+
+LONG = "folder/" * 20
+ARCHIVES = {
+    "reordered": ["2.jpg", "2.cls", "1.jpg", "1.cls"],
+    "other extensions": ["1.png", "1.cls", "2.jpg", "2.cls"],
+    "other names": ["1.jpg", "2.cls", "1b.jpg", "2b.cls"],
+    "long names": [LONG + "1.jpg", LONG + "1.cls", "2.jpg", "2.cls"],
+    "letters": ["kätzchen/1.jpg", "kätzchen/1.cls", "2.jpg", "2.cls"],
+}
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_an_index_of_another_archive_is_an_error(name: str, form: int, tmp_path: Path) -> None:
+    def write(path: Path, names: list[str], size: int = 3) -> Path:
+        with tarfile.open(path, "w", format=form) as archive:
+            for member in names:
+                header = tarfile.TarInfo(member)
+                header.size = size
+                archive.addfile(header, io.BytesIO(member.rpartition(".")[2].encode().rjust(size)))
+        return path
+
+    try:
+        other = write(tmp_path / "b.tar", ARCHIVES[name])
+    except ValueError:
+        pytest.skip("this format has no such names")
+    index.wds(str(other), str(tmp_path / "b.idx"))
+    assert len(read(["jpg;png", "cls"], other, index_paths=tmp_path / "b.idx")) == (4 if name == "other names" else 2)
+    path = write(tmp_path / "a.tar", ["1.jpg", "1.cls", "2.jpg", "2.cls"])
+    longer = write(tmp_path / "c.tar", ["1.jpg", "1.cls", "2.jpg", "2.cls"], 4)
+    for archive in (path, longer):
+        reader = ndd.readers.Webdataset(1, paths=archive, ext=["jpg;png", "cls"], index_paths=tmp_path / "b.idx", on_error="skip")
+        with contextlib.suppress(RuntimeError):  # no sample can be read
+            for files, labels in reader:
+                assert np.asarray(files).tobytes() in (b"jpg", b"")
+                assert np.asarray(labels).tobytes() in (b"cls", b"")
+        assert reader.errors
+        assert all("the index is not that of this archive" in one.reason or "ends at byte" in one.reason for one in reader.errors)
+
+
+def test_an_index_without_names_of_another_archive_is_an_error(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("1.jpg", b"a"), ("1.cls", b"1"), ("2.jpg", b"b"), ("2.cls", b"2")])
+    place = tmp_path / "a.idx"
+    place.write_text("v1.1 1\njpg 512 1 cls 3584 1\n")  # of sample 1, and of sample 2
+    with pytest.raises(RuntimeError, match=r"there are files of the samples .*; the index is not that of this archive"):
+        read(["jpg", "cls"], path, index_paths=place)
+    place.write_bytes(b"\xef\xbb\xbfv1.1 1\njpg 512 1 cls 1536 1\n")
+    assert read(["jpg", "cls"], path, index_paths=place) == [(b"a", b"1")]
+    place.write_text("v1.1 1\ncls 512 1 jpg 1536 1\n")
+    with pytest.raises(RuntimeError, match=r"there is the file '1\.(jpg|cls)'"):
+        read(["jpg", "cls"], path, index_paths=place)
 
 
 def test_types(tmp_path: Path) -> None:

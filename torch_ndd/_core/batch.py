@@ -319,7 +319,8 @@ def _saved_shapes(shapes: Any, values: TorchTensor) -> TorchTensor | None:
     if shapes is None and values.dim():
         return None
     if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
-        rows = shapes.cpu().contiguous()
+        # A file, or a process that shares memory, could give shapes that are part of the values: kernels would change them.
+        rows = shapes.detach().cpu().clone(memory_format=torch.contiguous_format)
         if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
             return rows
     raise ValueError(f"Batch: the saved shapes do not fit {values.numel()} values: {shapes!r:.200}")

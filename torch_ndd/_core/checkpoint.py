@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .files import read_regular, text_of, write_whole
 from .states import checked, equal, keys, or_none, parsed, shown, text
 from .streams import context_stream
 
@@ -195,15 +196,20 @@ class Checkpoint:
         """Write the states to a new file, numbered after the existing ones, and return its path.
 
         ``pattern`` is the path with ``{seq}``, or for example ``{seq:04d}``, for the number. Raise ValueError without it. Folders are created.
+        Processes that save at the same time write a file each; a file is complete whenever it can be seen, and never overwritten.
         """
         text, family = self.serialize(), _Family(pattern)
         number = family.highest() + 1 if self._next is None else self._next
-        while os.path.exists(path := family.path(number)):
+        while True:
+            path = family.path(number)
             number += 1
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text)
-        self._next = number + 1
-        return path
+            if os.path.lexists(path):
+                continue
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # of another process that saves too
+                write_whole(path, text, replace=False)
+                self._next = number
+                return path
 
     def load(self, pattern: str) -> str:
         """Read the file with the highest number and return its path. Raise FileNotFoundError if there is none, ValueError without ``{seq}``."""
@@ -211,24 +217,9 @@ class Checkpoint:
         number = family.highest()
         if number < 0:
             raise FileNotFoundError(f"no checkpoint matches {pattern!r}")
-        self.deserialize(Path(family.path(number)).read_text(encoding="utf-8"))
+        self.deserialize(text_of(read_regular(family.path(number))).decode())
         self._next = number + 1
         return family.path(number)
-
-
-def write_whole(path: str, text: str) -> None:
-    """Write a file that is complete or as before, whenever the process or the machine stops."""
-    unfinished = path + ".tmp"
-    try:
-        with open(unfinished, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except BaseException:  # a full disk, or KeyboardInterrupt
-        with suppress(OSError):
-            os.remove(unfinished)
-        raise
 
 
 _ENTRY = keys({"type": or_none(text)}, state=text)

@@ -136,7 +136,7 @@ def checked(op: str, description: Description, state: Any) -> Any:
 def parsed(op: str, content: str | bytes) -> Any:
     """Return the value of a JSON text. Raise ValueError otherwise, json.JSONDecodeError if possible."""
     try:
-        return json.loads(content)
+        return json.loads(content.removeprefix("\ufeff") if isinstance(content, str) else content)
     except json.JSONDecodeError as error:
         raise json.JSONDecodeError(f"{op}: this is no state: {error.msg}", error.doc, error.pos) from None
     except (ValueError, RecursionError) as error:

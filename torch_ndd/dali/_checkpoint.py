@@ -4,7 +4,7 @@
 import json
 from typing import Any
 
-from .._core.checkpoint import write_whole
+from .._core.files import write_whole
 from .._core.states import anything, checked, equal, keys, one_of, or_none, parsed
 from ._executor import Executor
 from ._graph import Graph

@@ -2,9 +2,9 @@
 """Graphs as files for Graphviz."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from .._core.files import write_whole
 from ._graph import Node, Operation
 
 _COLORS = {"cpu": "lightblue", "gpu": "palegreen", "mixed": "khaki"}
@@ -27,7 +27,7 @@ def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[Node
     for k, node in enumerate(outputs):
         begin = _tensor(node) if show_tensors else _quoted(node.source.name if node.source else node.name)
         lines += [f'  "output {k}" [shape=ellipse, peripheries=2]', f'  {begin} -> "output {k}"']
-    Path(filename).write_text("\n".join([*lines, "}", ""]))
+    write_whole(filename, "\n".join([*lines, "}", ""]))
 
 
 def _tensor(node: Node) -> str:

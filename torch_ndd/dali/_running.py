@@ -251,7 +251,8 @@ class Running(Defining):
     def deserialize(cls, serialized_pipeline: bytes | None = None, filename: str | None = None, **kwargs: Any) -> Self:
         """Return a built pipeline of a serialized graph; ``kwargs`` override the constructor's arguments.
 
-        Raise ValueError unless either the bytes or a file is given.
+        Raise ValueError unless either the bytes or a file is given, RuntimeError for anything else than a result of :meth:`serialize` and for a graph
+        that cannot be built. Nothing in it is executed, and a graph that writes files is refused.
         """
         return _serialize.load(cls, serialized_pipeline, filename, kwargs)
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs of pipelines as JSON: ``Pipeline.serialize`` and ``Pipeline.deserialize``.
 
-Loading makes the operators again by the functions that made them, which check the arguments as in a program. Nothing in the text is executed.
+Loading makes the operators again by the functions that made them, which check the arguments as in a program. Nothing in the text is executed, and
+operators that write files are refused.
 """
 
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from .._core.checkpoint import write_whole
 from .._core.elementwise import operand_count
+from .._core.files import read_regular, write_whole
 from .._core.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
 from . import _calls, _values, data_node
 from ._conditionals import _operations as conditions
@@ -28,6 +29,11 @@ _KIND = "pipeline of torch_ndd.dali"
 _MOST = 1_000_000  # operators
 # Arguments of the constructor that belong to a run.
 _OF_A_RUN = ("checkpoint", "py_callback_pickler")
+_MAX_OF_A_RUN = 1 << 16  # threads, or iterations ahead
+# Arguments that make readers write files.
+_WRITING = ("save_preprocessed_annotations", "dump_meta_files")
+# What operators raise for arguments that they do not take.
+_REFUSALS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, OSError, AssertionError)
 
 
 def save(pipeline: Defining, define_graph: Callable[[], Any] | None = None, filename: str | None = None) -> bytes:
@@ -39,7 +45,7 @@ def save(pipeline: Defining, define_graph: Callable[[], Any] | None = None, file
         filename: The file.
 
     Raises:
-        RuntimeError: the graph has Python functions, or arguments that JSON cannot hold.
+        RuntimeError: the graph has Python functions, operators that write files, or arguments that JSON cannot hold.
     """
     if define_graph is not None:
         with pipeline:
@@ -73,6 +79,8 @@ def save(pipeline: Defining, define_graph: Callable[[], Any] | None = None, file
 def _described(operation: Operation, places: Mapping[int, int], reference: Callable[[Node], list[int]]) -> dict[str, Any]:
     if operation.schema not in _MAKERS and operation.schema not in schemas() and not operation.schema.startswith("arithmetic."):
         raise TypeError(f"{operation.title} ({operation.name!r}) cannot be serialized: it calls a Python function")
+    if (written := _written(operation.schema, {**operation.arguments, **operation.constants})) is not None:
+        raise TypeError(f"{operation.title} ({operation.name!r}) cannot be serialized: it writes files ({written}), which a loaded graph must not")
     try:
         constants = {key: _values.encoded(value, reference) for key, value in operation.constants.items()}
     except TypeError as error:
@@ -127,20 +135,17 @@ def load(cls: type[P], data: bytes | None, filename: str | None, arguments: Mapp
 
     Raises:
         ValueError: neither the bytes nor a file, or both.
-        RuntimeError: not a result of :func:`save`.
+        RuntimeError: not a result of :func:`save`, or a graph that cannot be built.
     """
     if (data is None) == (filename is None):
         raise ValueError("Pipeline.deserialize: give either serialized_pipeline or filename")
-    content = _read(Path(filename).read_bytes() if filename is not None else data)
+    content = _read(read_regular(filename) if filename is not None else data)
     try:
-        stored = {key: _values.decoded(value) for key, value in content["arguments"].items()}
-        pipeline = cls(**{**stored, **arguments})
-    except (TypeError, ValueError) as error:
-        if any(key not in content["arguments"] for key in arguments) and isinstance(error, TypeError):
-            raise
-        raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: 'arguments': {error}") from error
-    _define(pipeline, content)
-    pipeline.build()
+        pipeline = cls(**{**_arguments(content), **arguments})
+    except _REFUSALS as error:
+        cls(**arguments)  # raises again if they are what is wrong
+        raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: 'arguments': {_reason(error)}") from error
+    _define_and_build(pipeline, content, "deserialize")
     return pipeline
 
 
@@ -151,12 +156,37 @@ def load_into(pipeline: Defining, data: bytes) -> None:
     """
     content = _read(data)
     try:
-        stored = {key: _values.decoded(value) for key, value in content["arguments"].items()}
-        pipeline._configure(stored)
-    except (TypeError, ValueError) as error:
-        raise RuntimeError(f"Pipeline.deserialize_and_build: this is no pipeline: 'arguments': {error}") from error
+        pipeline._configure(_arguments(content))
+    except _REFUSALS as error:
+        raise RuntimeError(f"Pipeline.deserialize_and_build: this is no pipeline: 'arguments': {_reason(error)}") from error
+    _define_and_build(pipeline, content, "deserialize_and_build")
+
+
+def _arguments(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored arguments of the constructor."""
+    known = inspect.signature(Defining.__init__).parameters
+    for key in content["arguments"]:
+        if key in _OF_A_RUN or (key not in known and "batch_size" in known):
+            raise ValueError(f"{key!r:.60} is not an argument that is stored")
+    stored = {key: _values.decoded(value) for key, value in content["arguments"].items()}
+    for key in ("num_threads", "prefetch_queue_depth", "py_num_workers"):
+        for number in stored[key].values() if isinstance(stored.get(key), dict) else [stored.get(key)]:
+            or_none(whole(1, _MAX_OF_A_RUN))(number, key)
+    return stored
+
+
+def _define_and_build(pipeline: Defining, content: Mapping[str, Any], method: str) -> None:
     _define(pipeline, content)
-    pipeline.build()
+    try:
+        pipeline.build()
+    except RuntimeError:
+        raise
+    except _REFUSALS as error:
+        raise RuntimeError(f"Pipeline.{method}: the pipeline cannot be built: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _read(data: Any) -> dict[str, Any]:
@@ -182,14 +212,16 @@ def _define(pipeline: Defining, content: Mapping[str, Any]) -> None:
         for place, one in enumerate(content["operators"]):
             try:
                 made.append(_made(one, node, made))
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, NotImplementedError) as error:
-                raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: operator {place} ({one['schema']!r:.60}): {error}") from error
+            except _REFUSALS as error:
+                raise RuntimeError(
+                    f"Pipeline.deserialize: this is no pipeline: operator {place} ({one['schema']!r:.60}): {_reason(error)}"
+                ) from error
         try:
             pipeline.set_outputs(*(node(one) for one in content["outputs"]))
             for one in content["sinks"]:
                 pipeline.add_sink(node(one))
-        except ValueError as error:
-            raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: {error}") from None
+        except _REFUSALS as error:
+            raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: {_reason(error)}") from None
 
 
 def _made(one: Mapping[str, Any], node: Callable[[Any], DataNode], before: Sequence[list[DataNode]]) -> list[DataNode]:
@@ -198,6 +230,8 @@ def _made(one: Mapping[str, Any], node: Callable[[Any], DataNode], before: Seque
     arguments = {key: node(each) for key, each in one["arguments"].items()}
     constants = {key: _values.decoded(each, node) for key, each in one["constants"].items()}
     schema = one["schema"]
+    if (written := _written(schema, {**arguments, **constants})) is not None:
+        raise ValueError(f"it writes files ({written}), which a graph from a file must not")
     if schema.startswith("arithmetic."):
         maker: Callable[..., Any] = _arithmetic
     elif schema in _MAKERS:
@@ -216,6 +250,13 @@ def _made(one: Mapping[str, Any], node: Callable[[Any], DataNode], before: Seque
         if one["twin"] is not None:
             operation.twin = node([one["twin"], 0]).source
     return outputs
+
+
+def _written(schema: str, arguments: Mapping[str, Any]) -> str | None:
+    """Return what makes an operator write files; None if it does not."""
+    if schema in schemas() and schemas()[schema].name == "dump_image":
+        return "dump_image"
+    return next((key for key in _WRITING if not (isinstance(value := arguments.get(key), int | None) and not value)), None)
 
 
 def _operator(one: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:

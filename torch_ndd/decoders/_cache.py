@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import os
 import re
+import stat
 import sys
 import warnings
 from pathlib import Path
@@ -78,8 +79,9 @@ class Cache:
         return CacheStats(*counts)
 
     def clear(self) -> None:
-        """Remove all images, those of other processes in the folder too."""
-        native.cache_clear(self._number)
+        """Remove all images, those of other processes in the folder too. Raise RuntimeError if another process keeps the folder locked."""
+        if not native.cache_clear(self._number):
+            raise RuntimeError(native.cache_text().decode(errors="replace"))
 
     def warn_of_trouble(self) -> None:
         """Warn once when the folder takes no more images."""
@@ -105,7 +107,7 @@ def cache(
 
     In memory, the images belong to the process. A folder is for all processes of a machine and for later runs; ``/dev/shm`` shares memory. Each of
     its files is verified whenever it is read, and replaced if it is damaged; processes may be killed at any time. When the disk is full, the cache
-    stores no more images and warns once. The folder is private to its user and may be deleted between runs.
+    stores no more images and warns once. The folder is private to its user, who must own it, and may be deleted between runs.
 
     JPEG 2000 files are not kept, and nothing is with ``device="gpu"``.
 
@@ -121,7 +123,7 @@ def cache(
     Raises:
         ValueError: a size, threshold or length that is not positive, another admission.
         MemoryError: more than the machine's memory.
-        RuntimeError: a folder that cannot be made or written.
+        RuntimeError: a folder that cannot be made or written, that belongs to another user, or into which others may write.
 
     >>> import io
     >>> import numpy as np
@@ -149,10 +151,24 @@ def cache(
         return Cache(most, None, admission, threshold, shorter)
     place = Path(folder).absolute() / _FORMAT
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(place.parents), place):
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
+        _check_owner(place.parent)
     except OSError as error:
         raise RuntimeError(f"decoders.cache: cannot make the folder {place}: {error}") from None
     return Cache(most, place, admission, threshold, shorter)
+
+
+def _check_owner(folder: Path) -> None:
+    """Raise RuntimeError for a folder in which another user could exchange the cache for another one."""
+    status = folder.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        raise RuntimeError(f"decoders.cache: the folder {folder} belongs to another user; give another folder")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        raise RuntimeError(
+            f"decoders.cache: other users may write into the folder {folder}; take that right away, chmod go-w, or give a folder of your own"
+        )
 
 
 def _again(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:

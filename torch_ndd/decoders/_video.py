@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core.files import check_regular
 from ..io._url_files import RemoteFile
-from ..io._urls import is_url
+from ..io._urls import is_url, reason_of
 
 PAD_MODES = {
     "none": "none",
@@ -77,6 +78,11 @@ class Video:
 
     def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1) -> None:
         self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
+        if isinstance(source, str | Path) and self._remote is None:
+            try:  # FFmpeg takes "pipe:0" and "concat:a|b" for addresses, and waits for pipes
+                check_regular(source)
+            except OSError as error:
+                raise RuntimeError(reason_of(error)) from None
         options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact else "approximate"}
         with self._reading():
             self._decoder = codec().VideoDecoder(source if self._remote is None else self._remote, **options)

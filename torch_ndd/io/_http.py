@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 
+from ._body import Body, moved_bytes
 from ._limits import LimitError, Meter, meter
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -25,13 +26,17 @@ class _Counted:
     async def readany(self) -> bytes:
         return self._counted(await self._stream.readany())
 
-    async def read(self, n: int = -1) -> bytes:
+    async def read(self, n: int = -1) -> Any:
         if n >= 0:
             return self._counted(await self._stream.read(n))
-        parts = []
-        while part := await self.readany():
-            parts.append(part)
-        return b"".join(parts)
+        body = Body()
+        try:
+            while part := await self.readany():
+                body.append(part)
+        except BaseException:  # its traceback refers to the body, and may live long
+            body.clear()
+            raise
+        return body.content() if self._meter.takes_bodies else moved_bytes(body)
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         while part := await self.read(n):

@@ -85,6 +85,8 @@ class Meter:
         self._last = self._begin  # time of the latest byte, or the start of the attempt
         self.counts = False
         """Whether bytes are reported as they arrive, so that stalls are known."""
+        self.takes_bodies = False
+        """Whether the caller takes a body in blocks in place of its bytes."""
         self.ignored_range = False
         """Whether the server sent the whole file instead of a range."""
 

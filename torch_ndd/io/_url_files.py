@@ -5,10 +5,11 @@ import io
 from collections import OrderedDict
 
 from . import _limits
+from ._body import BLOCK, Body, moved_bytes
 from ._urls import Range, fetched, file_size
 
 # For videos: one block per request and few blocks in memory, because FFmpeg reads a video once sequentially and then seeks to some frames.
-_BLOCK, _BLOCKS = 4 * 1024 * 1024, 4
+_BLOCK, _BLOCKS = BLOCK, 4
 
 
 class RangeFile(io.RawIOBase):
@@ -55,7 +56,10 @@ class RangeFile(io.RawIOBase):
             (content,) = fetched([Range(self._url, begin, length)], self._as_sent)
         if isinstance(content, Exception):
             raise content
-        return content
+        return self._received(content)
+
+    def _received(self, content: bytes | Body) -> bytes:
+        return moved_bytes(content)
 
 
 class RemoteFile(RangeFile):
@@ -99,13 +103,20 @@ class RemoteFile(RangeFile):
             self.error = error
             return b""
 
+    def _received(self, content: bytes | Body) -> bytes:
+        if not isinstance(content, Body):
+            return content
+        # The whole file: from a web server without range requests.
+        self._size = len(content)
+        self._blocks = OrderedDict()
+        content.move_to(lambda part: self._blocks.setdefault(len(self._blocks), bytes(part)))
+        return b""
+
     def _block(self, number: int) -> bytes:
         if number not in self._blocks:
             begin = number * _BLOCK
             content = self._bytes(begin, _BLOCK)
-            if len(content) > _BLOCK:  # a web server without range requests
-                self._size = len(content)
-                self._blocks = OrderedDict((k // _BLOCK, content[k : k + _BLOCK]) for k in range(0, len(content), _BLOCK))
+            if number in self._blocks:
                 return self._blocks[number]
             if len(content) < _BLOCK and self._size is None:
                 self._size = begin + len(content)

@@ -12,9 +12,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from .._core.files import check_regular, open_regular, read_regular
+from ._body import Body, moved_bytes, part_of
 from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
@@ -22,6 +25,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 # Seconds before the next attempt, doubled each time: 3 s in total.
 _ATTEMPTS, _PAUSE = 6, 0.1
+# Bytes of one request to a file system that returns them at once.
+_STEP = 16 * 1024 * 1024
 # Files of a batch that are requested at the same time.
 _TOGETHER = 64
 # Bytes to read at once when copying.
@@ -144,21 +149,43 @@ def _cancel_all() -> None:
 threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # as concurrent.futures does, and before it
 
 
+class Download:
+    """What a thread is downloading for an object, which may go before the end."""
+
+    def __init__(self) -> None:
+        self.is_abandoned = False
+        self.futures: set[Future[Any]] = set()
+
+    def abandon(self) -> None:
+        """Stop, and free the memory."""
+        self.is_abandoned = True
+        for future in list(self.futures):
+            future.cancel()
+
+
+current_download: ContextVar[Download | None] = ContextVar("torch_ndd_download", default=None)
+"""The download of this thread, if it may be abandoned."""
+
+
 def _waited_for(fs: Any, action: Any) -> Any:
-    """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it."""
+    """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it, and so does the end of what it is for."""
     future = asyncio.run_coroutine_threadsafe(action, fs.loop)
+    download = current_download.get() or Download()
     _running.add(future)
+    download.futures.add(future)
     try:
-        if _exiting:
+        if _exiting or download.is_abandoned:
             future.cancel()
         return future.result()
     except CancelledError:
-        raise RuntimeError("nothing is read from URLs any more: the program ends") from None
+        why = "nobody waits for it any more" if download.is_abandoned else "nothing is read from URLs any more: the program ends"
+        raise RuntimeError(why) from None
     except BaseException:
         future.cancel()
         raise
     finally:
         _running.discard(future)
+        download.futures.discard(future)
 
 
 def asked(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
@@ -188,7 +215,7 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
     """Open a file or URL for reading in binary. Raise RuntimeError naming the argument if it cannot be opened or read."""
     path = os.fsdecode(path)
     try:
-        with local_file(path, "file") as here, open(here, "rb") as file:
+        with local_file(path, "file") as here, open_regular(here) as file:
             yield file
     except OSError as error:
         raise RuntimeError(f'{op}: {argument} "{path}" cannot be read: {reason_of(error)}') from None
@@ -201,13 +228,12 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
 def read_all(path: str | bytes) -> bytes:
     """Return the contents of a file or URL. Raise OSError with the reason and the path if it cannot be read."""
     if not is_url(path):
-        with open(path, "rb") as file:
-            return file.read()
+        return read_regular(path)
     url = os.fsdecode(path)
     content = fetched([Range(url, 0, -1)])[0]
     if isinstance(content, Exception):
         raise OSError(0, str(content).removeprefix(url + ": "), url)
-    return content
+    return moved_bytes(content)
 
 
 def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
@@ -249,12 +275,12 @@ class Range(NamedTuple):
         """The end, as fsspec takes it; None for the rest of the file."""
         return None if self.length < 0 else int(self.begin + self.length)
 
-    def of(self, whole: "Range", content: bytes) -> bytes | Exception:
+    def of(self, whole: "Range", content: bytes | Body) -> bytes | Body | Exception:
         """Return this part of fetched content."""
         first = int(self.begin - whole.begin)
-        if self.length < 0:
-            return content[first:]
-        part = content[first : first + int(self.length)]
+        if first == 0 and self.length in (-1, len(content)):
+            return content
+        part = part_of(content, first, None if self.length < 0 else first + int(self.length))
         if len(part) < self.length:
             return EOFError(f"{self.path}: it ends at byte {whole.begin + len(content)}, before byte {self.begin + self.length}")
         return part
@@ -271,14 +297,16 @@ def merged(wanted: Sequence[Range]) -> list[Range]:
     return [whole if whole.end is None or (one.end is not None and one.end <= whole.end) else one for one, whole in zip(wanted, made, strict=True)]
 
 
-def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Exception]:
+def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
     """Return the bytes of each range, or the error, after some attempts. Ranges are requested concurrently where the protocol can.
+
+    More than a few megabytes are a :class:`Body`.
 
     fsspec's ``cat_ranges`` has neither retries nor limits per range.
 
     ``as_sent``: return the whole file if a web server does not support ranges.
     """
-    results: list[bytes | Exception] = [EOFError()] * len(wanted)
+    results: list[bytes | Body | Exception] = [EOFError()] * len(wanted)
     groups: dict[Any, list[tuple[int, Any]]] = {}
     for k, one in enumerate(wanted):
         try:
@@ -307,44 +335,82 @@ async def _together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
     return await asyncio.gather(*(one(start) for start in starts), return_exceptions=True)
 
 
-async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes:
-    counts, web, begin, end = meter.get(), _by_http(fs), int(wanted.begin), wanted.end
+async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
+    counts, begin, end = meter.get(), int(wanted.begin), wanted.end
     assert counts is not None
-    if web and end is None:
-        content = await fs._cat_file(name, start=begin or None)
-    else:
-        try:  # a file system that does not count bytes is asked for no more than the limit
-            content = await fs._cat_file(name, start=begin, end=begin + counts.most + 1 if end is None else end)
-        except (FileNotFoundError, PermissionError, LimitError):
-            raise
-        except Exception:
-            # A range of an empty object is refused.
-            if begin or end is not None or await fs._size(name) != 0:
-                raise
-            content = b""
+    if not _by_http(fs):
+        return await _in_steps(fs, name, begin, end, counts)
+    counts.takes_bodies = True
+    content = await fs._cat_file(name, start=begin, end=end) if begin or end is not None else await fs._cat_file(name)
     if end is None:
         counts.check_size(len(content))
-    return content[begin:end] if counts.ignored_range and not as_sent else content
+    if counts.ignored_range and not as_sent:
+        part = part_of(content, begin, end)
+        if isinstance(content, Body):
+            content.clear()
+        return part
+    return content
 
 
-def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes:
-    if wanted.length >= 0:
+async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
+    """Return a range of a file system that does not count bytes, and holds what it reads twice: no more than a step at a time."""
+    body = Body()
+    try:
+        while end is None or begin < end:
+            stop = begin + _STEP if end is None else min(end, begin + _STEP)
+            try:
+                part = await fs._cat_file(name, start=begin, end=stop)
+            except (FileNotFoundError, PermissionError, LimitError):
+                raise
+            except Exception:
+                # A range at the end of a file, or of an empty one, is refused.
+                if end is not None or await fs._size(name) != begin:
+                    raise
+                break
+            body.append(part)
+            if wanted_all := end is None:
+                counts.check_size(len(body))
+            if len(part) < stop - begin or (not wanted_all and stop == end):
+                break
+            begin = stop
+        return body.content()
+    except BaseException:
+        body.clear()
+        raise
+
+
+def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes | Body:
+    _check_local(fs, name)
+    if 0 <= wanted.length <= _STEP:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
-    parts: list[bytes] = []
-    with fs.open(name, "rb") as file:
-        file.seek(wanted.begin)
-        _copy(file, parts.append)
-    return b"".join(parts)
+    body = Body()
+    try:
+        with fs.open(name, "rb") as file:
+            file.seek(wanted.begin)
+            _copy(file, body.append, None if wanted.length < 0 else int(wanted.length))
+        return body.content()
+    except BaseException:
+        body.clear()
+        raise
 
 
-def _copy(file: Any, put: Callable[[bytes], Any]) -> None:
-    """Yield the rest of a file in parts, within the limits."""
-    counts, size = meter.get(), 0
+def _check_local(fs: Any, name: str) -> None:
+    """Raise OSError for the URL of a device or a pipe of this machine, ``file:///dev/zero``."""
+    if "file" in fs.protocol:
+        check_regular(name)
+
+
+def _copy(file: Any, put: Callable[[bytes], Any], length: int | None = None) -> None:
+    """Give the rest of a file, or its first ``length`` bytes, to ``put`` in parts, within the limits."""
+    counts, download, size = meter.get(), current_download.get(), 0
     assert counts is not None
-    while part := file.read(_PART):
+    while part := file.read(_PART if length is None else min(_PART, length - size)):
         size += len(part)
-        counts.check_size(size)
+        if length is None:
+            counts.check_size(size)
         counts.check()
+        if download is not None and download.is_abandoned:
+            raise LimitError("nobody waits for it any more")
         put(part)
 
 
@@ -371,6 +437,7 @@ async def _copied(fs: Any, name: str, here: str) -> None:
 
 
 def _copied_at_once(fs: Any, name: str, here: str) -> None:
+    _check_local(fs, name)
     with fs.open(name, "rb") as file, open(here, "wb") as copy:
         _copy(file, copy.write)
 

@@ -9,6 +9,7 @@ from .._core import native
 from .._core.batch import Batch, empty_packed
 from .._core.dispatch import submit
 from .._core.operator import DeviceLike, Hint, T, launch, operator
+from ._body import fill
 from ._limits import UrlLimits, using
 from ._urls import Range, fetched, is_url, reason_of
 
@@ -81,6 +82,5 @@ def _downloaded(op: str, paths: Sequence[str]) -> Batch:
             raise RuntimeError(f'{op}: sample {k}: "{paths[k]}" cannot be read: {reason_of(content).removeprefix(paths[k] + ": ")}')
         contents.append(content)
     out = empty_packed(torch.tensor([[len(one)] for one in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
-    if whole := bytearray().join(contents):
-        out._values.view(-1).copy_(torch.frombuffer(whole, dtype=torch.uint8))
+    fill(out._values.view(-1).numpy().data, contents)
     return out

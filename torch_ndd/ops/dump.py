@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .._core.batch import Batch, new_batch
+from .._core.files import write_whole
 from .._core.operator import DeviceLike, T, operator
 from ._boxes import on_host
 
@@ -65,6 +66,6 @@ def dump_image(
 def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:
     """Encode as binary PPM, or PGM for one channel: https://netpbm.sourceforge.net/doc/ppm.html"""
     try:
-        path.write_bytes(b"P%d\n%d %d\n255\n" % (6 if channels == 3 else 5, width, height) + pixels.contiguous().numpy().tobytes())
+        write_whole(path, b"P%d\n%d %d\n255\n" % (6 if channels == 3 else 5, width, height) + pixels.contiguous().numpy().tobytes())
     except OSError as error:
         raise RuntimeError(f"dump_image: cannot write {path.absolute()}: {error}") from None

@@ -5,23 +5,22 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._core.files import read_regular
 from .._core.pools import get_num_threads, set_num_threads
 from ._images import encoder
 from ._plan import Options, Plan, plan
 from ._progress import Progress
-from ._shards import WORK, name_of, record_of, write_shard
-from ._writers import write_atomically
+from ._shards import name_of, read_record, write_shard
+from ._target import ANNOTATIONS, CLASSES, SUMMARY, WORK, Target
 
-_ANNOTATIONS = "annotations.json"
-_CLASSES = "classes.txt"
-_SUMMARY = "pack.json"
+_DIGEST = f"{WORK}/digest"
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Summary(NamedTuple):
@@ -56,7 +55,8 @@ def pack(
 
     A run that was stopped, or killed, continues where it ended when it is started again with the same arguments (``on_error`` may change). Each file
     appears under its name only when it is complete, and the result is the same, byte for byte. The target's ``pack.json`` says what was done;
-    ``.pack`` is there until then.
+    ``.pack`` is there until then. Nothing is written outside of the target. Symbolic links in the source are followed, but not those back to a folder
+    above; hidden folders are left out with a warning.
 
     Args:
         source: The folder of the images.
@@ -75,7 +75,8 @@ def pack(
         progress: Print the progress: a bar where tqdm is installed and the output is a terminal, a line now and then otherwise.
 
     Raises:
-        ValueError: a wrong argument, a source without images, a target that another run with other arguments has begun, or that has other files.
+        ValueError: a wrong argument, a source without images, a target that another run with other arguments has begun, that has other files, or that
+            is in the source; annotations of a file that is not below ``source`` (an absolute ``file_name``, or one with ``..``).
         RuntimeError: an image that cannot be packed, if they are not skipped; no encoder; a target in which another process is at work.
 
     >>> import tempfile
@@ -91,20 +92,20 @@ def pack(
     options = Options(format, shorter, quality, per_shard, on_error)
     if shorter is not None:
         encoder()
-    made = plan(Path(source), options, None if annotations is None else Path(annotations))
     where = Path(target)
+    _check_apart(Path(source), where)
+    made = plan(Path(source), options, None if annotations is None else Path(annotations))
     digest = made.digest()
     finished = _finished(where, digest)
     if finished is not None:
         return finished
-    with _at_work(where, digest):
+    with _at_work(where, digest) as folder:
         shards = made.shards()
         records: dict[int, dict[str, Any]] = {}
         for number in range(len(shards)):
-            with contextlib.suppress(FileNotFoundError):
-                found = json.loads(record_of(where, number).read_bytes())
-                if on_error == "skip" or not found["skipped"]:
-                    records[number] = found
+            found = read_record(folder, number)
+            if found is not None and (on_error == "skip" or not found["skipped"]):
+                records[number] = found
         resumed = len(records)
         left = [number for number in range(len(shards)) if number not in records]
         with Progress(len(made.samples), progress) as shown:
@@ -112,7 +113,7 @@ def pack(
             for number, record in _run(made, where, left, jobs, ray):
                 records[number] = record
                 shown.add(len(shards[number]))
-        return _finish(made, where, digest, [records[number] for number in range(len(shards))], resumed)
+        return _finish(made, folder, digest, [records[number] for number in range(len(shards))], resumed)
 
 
 def _run(made: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -143,51 +144,72 @@ def _run(made: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) 
         set_num_threads(before)
 
 
+def _check_apart(source: Path, target: Path) -> None:
+    """Raise ValueError if one of the folders is in the other: the source is not written, and what is written is not a part of it."""
+    here, there = Path(os.path.realpath(source)), Path(os.path.realpath(target))
+    if here == there or here in there.parents or there in here.parents:
+        raise ValueError(f"pack: {str(source)!r} and {str(target)!r} are one folder, or one is in the other; take a folder beside the source")
+
+
 @contextlib.contextmanager
-def _at_work(where: Path, digest: str) -> Iterator[None]:
+def _at_work(where: Path, digest: str) -> Iterator[Target]:
     """Prepare the target, and keep other processes away from it."""
-    work = where / WORK
-    if where.is_dir() and not work.is_dir() and any(where.iterdir()):
+    if where.is_dir() and not os.path.lexists(where / WORK) and any(where.iterdir()):
         raise ValueError(f"pack: {str(where)!r} has files, and none of an earlier run; take an empty folder")
-    work.mkdir(parents=True, exist_ok=True)
-    with open(work / "lock", "a") as lock:
+    with Target(where) as target, open(os.open("lock", _LOCK, 0o666, dir_fd=target.work), "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RuntimeError(f"pack: another process is at work in {str(where)!r}") from None
-        begun = work / "digest"
-        if begun.exists() and begun.read_text() != digest:
+        begun = target.read(_DIGEST)
+        if begun is not None and begun != digest.encode():
             raise ValueError(
                 f"pack: {str(where)!r} was begun with other arguments, or its source has changed since; delete it, or take another folder"
             )
-        for left_over in work.glob("*.part"):
-            left_over.unlink()
-        write_atomically(begun, digest.encode(), work / "digest.part")
-        yield
+        target.remove_unfinished()
+        target.write(_DIGEST, digest.encode())
+        yield target
+
+
+def _summary(where: Path) -> dict[str, Any] | None:
+    """Return what ``pack.json`` says; None without one. Raise ValueError if it is damaged."""
+    path = where / SUMMARY
+    try:
+        found = json.loads(read_regular(path))
+        Options(**found["options"])
+        if not all(isinstance(found[key], int) for key in ("images", "bytes", "shards")) or not all(len(each) == 2 for each in found["skipped"]):
+            raise ValueError("its numbers are not numbers")
+        if not 0 <= found["shards"] <= found["images"] + len(found["skipped"]) or not isinstance(found["digest"], str):
+            raise ValueError("its numbers do not fit")
+        return found
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OSError) as error:
+        raise ValueError(f"pack: {str(path)!r} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _finished(where: Path, digest: str) -> Summary | None:
     """Return the summary of a run that has come to its end before."""
-    try:
-        found = json.loads((where / _SUMMARY).read_bytes())
-    except FileNotFoundError:
+    found = _summary(where)
+    if found is None:
         return None
-    shutil.rmtree(where / WORK, ignore_errors=True)  # of a run that ended between its last two steps
     if found["digest"] != digest:
         raise ValueError(f"pack: {str(where)!r} was packed with other arguments, or its source has changed since; delete it, or take another folder")
+    if os.path.lexists(where / WORK):  # of a run that ended between its last two steps
+        with Target(where) as target:
+            target.remove_work()
     return Summary(found["images"], found["bytes"], found["shards"], [(path, why) for path, why in found["skipped"]], found["shards"])
 
 
-def _finish(made: Plan, where: Path, digest: str, records: list[dict[str, Any]], resumed: int) -> Summary:
-    temporary = where / WORK / "last.part"
+def _finish(made: Plan, target: Target, digest: str, records: list[dict[str, Any]], resumed: int) -> Summary:
     skipped = [(path, why) for record in records for path, why in record["skipped"]]
-    summary = Summary(sum(one["images"] for one in records), sum(one["bytes"] for one in records), len(records), skipped, resumed)
+    summary = Summary(sum(each["images"] for each in records), sum(each["bytes"] for each in records), len(records), skipped, resumed)
     if made.classes:
-        write_atomically(where / _CLASSES, "".join(f"{name}\n" for name in made.classes).encode(), temporary)
+        target.write(CLASSES, b"".join(os.fsencode(name) + b"\n" for name in made.classes))
     if made.coco is not None:
-        objects = [one for record in records for one in record["objects"]]
-        coco = {**made.coco, "images": [one["image"] for one in objects], "annotations": [a for one in objects for a in one["annotations"]]}
-        write_atomically(where / _ANNOTATIONS, json.dumps(coco).encode(), temporary)
+        objects = [each for record in records for each in record["objects"]]
+        coco = {**made.coco, "images": [each["image"] for each in objects], "annotations": [a for each in objects for a in each["annotations"]]}
+        target.write(ANNOTATIONS, json.dumps(coco).encode())
     about = {
         "digest": digest,
         "options": asdict(made.options),
@@ -196,20 +218,16 @@ def _finish(made: Plan, where: Path, digest: str, records: list[dict[str, Any]],
         "shards": summary.shards,
         "skipped": skipped,
     }
-    write_atomically(where / _SUMMARY, json.dumps(about, indent=1).encode(), temporary)
-    # From here on it is done; what follows is cleaning up.
-    for left_over in (where / WORK).iterdir():
-        left_over.unlink()
-    (where / WORK).rmdir()
+    target.write(SUMMARY, json.dumps(about, indent=1).encode())
+    target.remove_work()
     return summary
 
 
 def shards_of(target: str | os.PathLike[str]) -> list[str]:
     """Return the paths of the shards in a packed folder, for the ``paths`` or ``path`` of readers. Raise ValueError if it is not complete."""
-    try:
-        found = json.loads((Path(target) / _SUMMARY).read_bytes())
-    except FileNotFoundError:
-        raise ValueError(f"pack: {str(target)!r} is no complete packed data set: it has no {_SUMMARY}") from None
+    found = _summary(Path(target))
+    if found is None:
+        raise ValueError(f"pack: {str(target)!r} is not a complete packed data set: it has no {SUMMARY}")
     if found["options"]["format"] == "folder":
         raise ValueError(f"pack: {str(target)!r} is a folder of files, not of shards")
     return [str(Path(target) / name_of(number, Options(**found["options"]))) for number in range(found["shards"])]

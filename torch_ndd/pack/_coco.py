@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from .._core.states import shown
+
 Size = tuple[int, int]
+_MAX_NUMBER = 1e15  # larger coordinates are not pixels
+_MAX_SHIFT = 60
 
 
 def scaled_annotation(annotation: dict[str, Any], original: Size, size: Size) -> dict[str, Any]:
@@ -19,19 +23,34 @@ def scaled_annotation(annotation: dict[str, Any], original: Size, size: Size) ->
     if size == original:
         return annotation
     y, x = size[0] / original[0], size[1] / original[1]
-    made = dict(annotation)
-    if "bbox" in made:
-        made["bbox"] = [_short(value * scale) for value, scale in zip(made["bbox"], (x, y, x, y), strict=True)]
-    if "area" in made:
-        made["area"] = _short(made["area"] * x * y)
-    shape = made.get("segmentation")
+    scaled = dict(annotation)
+    if "bbox" in scaled:
+        scaled["bbox"] = [_short(value * scale) for value, scale in zip(_numbers(scaled["bbox"], "bbox", 4), (x, y, x, y), strict=True)]
+    if "area" in scaled:
+        scaled["area"] = _short(_numbers([scaled["area"]], "area", 1)[0] * x * y)
+    shape = scaled.get("segmentation")
     if isinstance(shape, dict):
-        made["segmentation"] = _scaled_runs(shape, original, size)
+        scaled["segmentation"] = _scaled_runs(shape, original, size)
     elif shape is not None:
-        made["segmentation"] = [[_short(value * (y if k % 2 else x)) for k, value in enumerate(polygon)] for polygon in shape]
-    if "keypoints" in made:
-        made["keypoints"] = [value if k % 3 == 2 else _short(value * (y if k % 3 else x)) for k, value in enumerate(made["keypoints"])]
-    return made
+        if not isinstance(shape, list):
+            raise ValueError(f"the segmentation of an annotation must be polygons or runs, got {shown(shape)}")
+        scaled["segmentation"] = [
+            [_short(value * (y if k % 2 else x)) for k, value in enumerate(_numbers(polygon, "segmentation"))] for polygon in shape
+        ]
+    if "keypoints" in scaled:
+        points = _numbers(scaled["keypoints"], "keypoints")
+        scaled["keypoints"] = [value if k % 3 == 2 else _short(value * (y if k % 3 else x)) for k, value in enumerate(points)]
+    return scaled
+
+
+def _numbers(value: Any, name: str, count: int | None = None) -> list[Any]:
+    """Return a list of finite numbers. Raise ValueError for anything else."""
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise ValueError(f"the {name} of an annotation must be a list of {count or 'numbers'}, got {shown(value)}")
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MAX_NUMBER:
+            raise ValueError(f"the {name} of an annotation must consist of numbers, got {shown(number)}")
+    return value
 
 
 def _short(value: float) -> float:
@@ -39,11 +58,13 @@ def _short(value: float) -> float:
 
 
 def _scaled_runs(runs: dict[str, Any], original: Size, size: Size) -> dict[str, Any]:
-    height, width = runs["size"]
+    height, width = _numbers(runs.get("size"), "mask's size", 2)
     if (height, width) != original:
         raise ValueError(f"a mask of {height}x{width} belongs to an image of {original[0]}x{original[1]}")
-    counts = runs["counts"]
-    counts = _counts_of(counts) if isinstance(counts, str) else counts
+    counts = runs.get("counts")
+    counts = _counts_of(counts) if isinstance(counts, str) else _numbers(counts, "mask's counts")
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise ValueError("the runs of a mask must be whole numbers that are not negative")
     if sum(counts) != height * width:
         raise ValueError(f"the runs of a mask cover {sum(counts)} pixels of {height}x{width}")
     mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(width, height).T
@@ -62,6 +83,8 @@ def _counts_of(text: str) -> list[int]:
         bits = ord(letter) - 48
         if not 0 <= bits < 64:
             raise ValueError(f"{letter!r} cannot stand in the text of a mask")
+        if shift > _MAX_SHIFT:
+            raise ValueError("a run of a mask has too many letters")
         value |= (bits & 31) << shift
         shift += 5
         if bits & 32:

@@ -4,10 +4,16 @@
 import hashlib
 import json
 import os
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
+
+from .._core.files import read_regular
+from .._core.states import shown
+from ..io._folders import is_hidden, subfolders, walk
+from ._target import OWN_FILES, WORK
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".webp", ".jp2")
 FORMATS = ("webdataset", "tfrecord", "folder")
@@ -80,11 +86,15 @@ def plan(source: Path, options: Options, annotations: Path | None) -> Plan:
         raise ValueError(f"pack: {str(source)!r} is not a folder")
     if annotations is not None:
         return _coco_plan(source, options, annotations)
-    classes = sorted((entry.name for entry in os.scandir(source) if entry.is_dir() and not entry.name.startswith(".")), key=os.fsencode)
-    classes = [name for name in classes if _images(source / name)]
-    found: list[tuple[str, int | None]] = [(f"{name}/{path}", label) for label, name in enumerate(classes) for path in _images(source / name)]
+    folders = sorted(subfolders(source), key=os.fsencode)
+    hidden = {name for name in folders if is_hidden(name)}
+    images = {name: _images(source / name, hidden) for name in folders if not is_hidden(name)}
+    classes = [name for name, paths in images.items() if paths]
+    found: list[tuple[str, int | None]] = [(f"{name}/{path}", label) for label, name in enumerate(classes) for path in images[name]]
+    if hidden:
+        warnings.warn(f"pack: hidden folders in {str(source)!r} are left out: {', '.join(sorted(hidden))}", UserWarning, stacklevel=3)
     if not classes:
-        found = [(path, None) for path in _images(source)]
+        found = [(path, None) for path in _images(source, hidden)]
     elif loose := [entry.name for entry in os.scandir(source) if entry.is_file() and entry.name.lower().endswith(ENDINGS)]:
         raise ValueError(
             f"pack: {str(source)!r} has folders of classes, and beside them images without a class, such as {loose[0]!r}; move them away"
@@ -96,13 +106,19 @@ def plan(source: Path, options: Options, annotations: Path | None) -> Plan:
     return Plan(source, options, classes, samples, None)
 
 
-def _images(folder: Path) -> list[str]:
-    """Return the images below a folder, hidden ones left out, in order of their bytes."""
+def _images(folder: Path, hidden: set[str]) -> list[str]:
+    """Return the images below a folder in order of their bytes, but not hidden ones and what is not a regular file; note the hidden folders."""
+
+    def enters(name: str) -> bool:
+        if is_hidden(name):
+            hidden.add(name)
+        return not is_hidden(name)
+
     found = []
-    for place, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    for place, files in walk(folder, enters):
         inside = Path(place).relative_to(folder)
-        found += [(inside / name).as_posix() for name in files if name.lower().endswith(ENDINGS) and not name.startswith(".")]
+        names = [name for name in files if name.lower().endswith(ENDINGS) and not name.startswith(".")]
+        found += [(inside / name).as_posix() for name in names if os.path.isfile(os.path.join(place, name))]
     return sorted(found, key=os.fsencode)
 
 
@@ -125,16 +141,34 @@ def _keys(paths: list[str]) -> list[str]:
     return keys
 
 
+def _check_name(path: Any) -> None:
+    """Raise ValueError for a name in annotations that does not stay in the source and in the target, whichever system unpacks it."""
+    if not isinstance(path, str) or not PurePosixPath(path).name or "\0" in path:
+        raise ValueError(f"an image has the file_name {shown(path)}, which does not name a file")
+    if path.startswith(("/", "\\")) or PureWindowsPath(path).drive:
+        raise ValueError(f"an image has the file_name {shown(path)}: it must be relative, below the folder of the images")
+    if ".." in path.replace("\\", "/").split("/"):
+        raise ValueError(f'an image has the file_name {shown(path)}, which leaves the folder of the images by ".."')
+    first, *others = PurePosixPath(path).parts
+    if first == WORK or (not others and first in OWN_FILES):
+        raise ValueError(f"an image has the file_name {shown(path)}, the name of a file of pack; rename it")
+
+
 def _coco_plan(source: Path, options: Options, annotations: Path) -> Plan:
     try:
-        coco = json.loads(annotations.read_text())
+        coco = json.loads(read_regular(annotations))
         images, objects = coco["images"], coco.get("annotations", [])
-        of_image: dict[Any, list[dict[str, Any]]] = {one["id"]: [] for one in images}
-        paths = [one["file_name"] for one in images]
-        for one in objects:
-            of_image[one["image_id"]].append(one)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise ValueError(f"pack: {str(annotations)!r} is no file of COCO annotations: {type(error).__name__}: {error}") from None
+        of_image: dict[Any, list[dict[str, Any]]] = {each["id"]: [] for each in images}
+        paths = [each["file_name"] for each in images]
+        for each in objects:
+            of_image[each["image_id"]].append(each)
+        for path in paths:
+            _check_name(path)
+    except OSError as error:
+        raise ValueError(f"pack: the annotations {str(annotations)!r} cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ValueError(f"pack: {str(annotations)!r} is not a file of COCO annotations: {reason}") from None
     if not images or len(of_image) != len(images):
         raise ValueError(f"pack: {str(annotations)!r} has {'two images of one id' if images else 'no images'}")
     keys = _keys(paths)
@@ -142,6 +176,6 @@ def _coco_plan(source: Path, options: Options, annotations: Path) -> Plan:
     if missing:
         raise ValueError(f"pack: {len(missing)} images of {str(annotations)!r} are not in {str(source)!r}, such as {missing[0]!r}")
     samples = [
-        Sample(path, key, None, {"image": one, "annotations": of_image[one["id"]]}) for path, key, one in zip(paths, keys, images, strict=True)
+        Sample(path, key, None, {"image": each, "annotations": of_image[each["id"]]}) for path, key, each in zip(paths, keys, images, strict=True)
     ]
     return Plan(source, options, [], samples, coco)

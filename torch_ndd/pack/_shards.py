@@ -3,17 +3,17 @@
 
 import json
 import os
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from .._core.files import read_regular
 from ._coco import scaled_annotation
 from ._images import Packed, packed
 from ._plan import Options, Sample
-from ._writers import Entry, whole_file, write_atomically, write_tar, write_tfrecord
+from ._target import WORK, Target
+from ._writers import Entry, write_tar, write_tfrecord
 
-WORK = ".pack"  # a folder in the target, for what is not done yet
 _SUFFIX = {"webdataset": ".tar", "tfrecord": ".tfrecord"}
 
 
@@ -22,12 +22,20 @@ def name_of(number: int, options: Options) -> str:
     return f"{number:06d}{_SUFFIX.get(options.format, '')}"
 
 
-def record_of(target: Path, number: int) -> Path:
-    """Return the file that says that a shard is done, and with which result."""
-    return target / WORK / f"{number:06d}.json"
+def read_record(target: Target, number: int) -> dict[str, Any] | None:
+    """Return what :func:`write_shard` returned for a shard that is done; None for another one."""
+    try:
+        record = json.loads(target.read(_record(number)) or b"{}")
+        return record if isinstance(record, dict) and record.keys() >= {"images", "bytes", "skipped", "objects"} else None
+    except (ValueError, RecursionError):
+        return None
 
 
-def write_shard(source: Path, target: Path, options: Options, number: int, samples: list[Sample]) -> dict[str, Any]:
+def _record(number: int) -> str:
+    return f"{WORK}/{number:06d}.json"
+
+
+def write_shard(source: Path, path: Path, options: Options, number: int, samples: list[Sample]) -> dict[str, Any]:
     """Write the files of a shard, then the record of its result, which is returned: ``images``, ``bytes``, ``skipped``, and COCO's ``objects``.
 
     Raises:
@@ -35,19 +43,19 @@ def write_shard(source: Path, target: Path, options: Options, number: int, sampl
     """
     record: dict[str, Any] = {"images": 0, "bytes": 0, "skipped": [], "objects": []}
     entries = _entries(source, options, samples, record)
-    temporary = target / WORK / f"{number:06d}-{uuid.uuid4().hex}.part"
-    path = target / name_of(number, options)
-    if options.format == "folder":
-        for entry in entries:
-            write_atomically(target / (entry.key + entry.ending), entry.content, temporary)
-    elif options.format == "webdataset":
-        with whole_file(path, temporary) as file:
-            write_tar(file, entries)
-    else:
-        with whole_file(path, temporary) as file:
-            index = write_tfrecord(file, entries)
-        write_atomically(path.with_suffix(".idx"), index, temporary)
-    write_atomically(record_of(target, number), json.dumps(record).encode(), temporary)
+    name = name_of(number, options)
+    with Target(path) as target:
+        if options.format == "folder":
+            for entry in entries:
+                target.write(entry.key + entry.ending, entry.content)
+        elif options.format == "webdataset":
+            with target.file(name) as file:
+                write_tar(file, entries)
+        else:
+            with target.file(name) as file:
+                index = write_tfrecord(file, entries)
+            target.write(str(PurePosixPath(name).with_suffix(".idx")), index)
+        target.write(_record(number), json.dumps(record).encode())
     return record
 
 
@@ -70,7 +78,7 @@ def _entries(source: Path, options: Options, samples: list[Sample], record: dict
 
 
 def _entry(source: Path, options: Options, sample: Sample) -> Entry:
-    content = (source / sample.path).read_bytes()
+    content = read_regular(source / sample.path)
     ending = os.path.splitext(sample.path)[1].lower()
     if sample.objects is None:
         made = packed(content, ending, options.shorter, options.quality, True)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of the packed data set. Each is complete under its name, or not there: it is written under another one, and renamed."""
+"""Formats of the packed data set: tar archives and TFRecord files."""
 
-import contextlib
 import io
 import json
 import os
 import struct
 import tarfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, BinaryIO, NamedTuple
 
 from .._core import native
@@ -22,30 +20,6 @@ class Entry(NamedTuple):
     content: bytes
     label: int | None
     objects: dict[str, Any] | None  # its COCO image and annotations
-
-
-@contextlib.contextmanager
-def whole_file(path: Path, temporary: Path) -> Iterator[BinaryIO]:
-    """Open a file that after a crash is there as a whole or not at all. ``temporary`` lies in the same file system."""
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.filename is None:
-            error.filename = os.fspath(path)  # of a full disk there is no name
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: bytes, temporary: Path) -> None:
-    """Write a file at once, see :func:`whole_file`."""
-    with whole_file(path, temporary) as file:
-        file.write(content)
 
 
 def write_tar(file: BinaryIO, entries: Iterable[Entry]) -> None:
@@ -67,7 +41,7 @@ def write_tfrecord(file: BinaryIO, entries: Iterable[Entry]) -> bytes:
     """Write a TFRecord file and return its index. The features are called as in ImageNet's records; ``image/object/json`` has COCO annotations."""
     lines, begin = [], 0
     for entry in entries:
-        features = {"image/encoded": _bytes(entry.content), "image/filename": _bytes((entry.key + entry.ending).encode())}
+        features = {"image/encoded": _bytes(entry.content), "image/filename": _bytes(os.fsencode(entry.key + entry.ending))}
         if entry.label is not None:
             features["image/class/label"] = _field(3, _field(1, _varint(entry.label)))
         if entry.objects is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core import native
+from .._core.files import text_of
 from ..io._urls import open_file
 
 # Kinds of masks: none, run lengths as numbers, run lengths in COCO's compressed text, polygons.
@@ -20,7 +21,7 @@ class CocoIndex:
     """Images in reading order, with the annotations of each: rows ``offsets[i]`` to ``offsets[i + 1]``."""
 
     names: list[bytes]
-    ids: np.ndarray  # int32 (images,)
+    ids: np.ndarray  # int32 (images,), or int64 where they do not fit
     sizes: np.ndarray  # int32 (images, 2): height, width; 0 where the file does not give them
     offsets: np.ndarray  # int64 (images + 1,)
     boxes: np.ndarray  # float32 (annotations, 4)
@@ -108,7 +109,7 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
     flags = _READ_POLYGONS * wanted.polygons | _READ_MASKS * wanted.pixelwise
     flags |= _READ_CATEGORIES * (not wanted.avoid_class_remapping) | _READ_CROWDS * (not wanted.include_iscrowd)
     with open_file(op, "annotations_file", path) as file:
-        content = file.read()
+        content = text_of(file.read())
     handle = native.coco_parse(content, len(content), flags)
     try:
         kind, reason = native.coco_error_kind(handle), native.coco_error(handle).decode(errors="replace")
@@ -180,7 +181,7 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
     owner = np.repeat(np.arange(len(order)), np.diff(offsets))
     made = CocoIndex(
         [names[k] for k in order.tolist()],
-        ids[order].astype(np.int32),
+        ids[order].astype(np.int32 if _fit_32_bits(ids[order]) else np.int64),
         sizes.astype(np.int32),
         offsets,
         _converted(boxes[rows], sizes[owner], wanted),
@@ -197,8 +198,15 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
     return made
 
 
+def _fit_32_bits(values: np.ndarray) -> bool:
+    limits = np.iinfo(np.int32)
+    return not len(values) or (values.min() >= limits.min and values.max() <= limits.max)
+
+
 def _labels(columns: _Columns, wanted: Wanted) -> np.ndarray:
     if wanted.avoid_class_remapping:
+        if not _fit_32_bits(columns.labels):
+            raise _Invalid("category_id does not fit into 32 bits; with avoid_class_remapping=False labels are counted")
         return columns.labels
     if (columns.categories == _MISSING).any():
         raise _Invalid("id is missing in a category")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.files import write_whole
 from ..io._urls import open_file
 from ._coco_index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Polygons, Wanted, begins_of, gathered, polygons_of
 
@@ -34,14 +35,16 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
             "vertices_count": np.diff(found.vertex_offsets),
         }
     if ids:
+        if index.ids.dtype != np.int32:
+            raise RuntimeError(f"{op}: preprocessed annotations have image ids of 32 bits, and these need 64; leave image_ids out")
         arrays["original_ids"] = index.ids
     try:
         for name, one in arrays.items():
             length = one.size if name == "boxes" else len(one)
-            _write(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + one.tobytes())
+            write_whole(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + one.tobytes())
         if index.masks is not None:
-            _write(os.path.join(folder, "masks_rles.dat"), _run_lengths(index, index.masks))
-        _write(os.path.join(folder, "filenames.dat"), b"".join(name + b"\n" for name in index.names))
+            write_whole(os.path.join(folder, "masks_rles.dat"), _run_lengths(index, index.masks))
+        write_whole(os.path.join(folder, "filenames.dat"), b"".join(name + b"\n" for name in index.names))
     except OSError as error:
         raise RuntimeError(f'{op}: the preprocessed annotations cannot be written to "{folder}": {error.strerror}') from None
 
@@ -71,11 +74,6 @@ def _run_lengths(index: CocoIndex, masks: Masks) -> bytes:
         counts = masks.lengths(row)
         parts += [np.array([*masks.sizes[row], len(counts)], np.int64).tobytes(), (counts & _LARGEST).astype(np.uint32).tobytes()]
     return b"".join(parts)
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
 
 
 def load(op: str, folder: str, wanted: Wanted, ids: bool) -> CocoIndex:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from .._core.batch import Batch, new_batch
+from .._core.files import text_of
 
 
 def _number(content: bytes) -> int:
-    text = content.decode("ascii").strip()
+    text = text_of(content).decode("ascii").strip()
     value = int(text) if len(text) < 20 else 2**63
     if not -(2**63) <= value < 2**63:
         raise ValueError("it is no number of 64 bits")
@@ -20,7 +21,7 @@ def _number(content: bytes) -> int:
 
 
 def _text(content: bytes) -> str:
-    return content.decode()
+    return text_of(content).decode()
 
 
 def _parsed(content: bytes) -> Any:

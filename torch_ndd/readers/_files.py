@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from .._core.files import text_of
 from ..io._urls import is_url, names_in, read_all
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of
@@ -25,7 +26,7 @@ def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges
 def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
     """Return the files named in a text, one per line; relative paths start at ``root`` or at the text's folder. Raise RuntimeError if none."""
     try:
-        names = [line for line in (line.rstrip(b"\r") for line in read_all(path).split(b"\n")) if line]
+        names = [line for line in (line.rstrip(b"\r") for line in text_of(read_all(path)).split(b"\n")) if line]
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     if not names:

@@ -2,7 +2,7 @@
 """Byte ranges of data at URLs."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
@@ -11,8 +11,9 @@ import torch
 
 from .._core import native
 from .._core.bad_samples import UnreadableSamples
-from .._core.workers import Workers
-from ..io._urls import Range, fetched, is_url, merged, reason_of
+from .._core.workers import Workers, when_gone
+from ..io._body import Body, fill
+from ..io._urls import Download, Range, current_download, fetched, is_url, merged, reason_of
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
 
 # A batch is one fsspec call, which requests its ranges concurrently where the protocol can; the threads serve batches that are read ahead.
@@ -44,13 +45,13 @@ class RemoteRanges(Ranges):
         """Start fetching some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
         return RemoteRequest(self, numbers)
 
-    def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Exception]]":
+    def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Body | Exception]]":
         """Fetch some ranges on a thread; return the bytes of each or the error."""
         if self._executor is None or self._process != os.getpid():
             self._executor, self._process = Workers(_THREADS, "torch_ndd fsspec", self), os.getpid()
         return self._executor.submit(self._fetch, numbers.ravel())
 
-    def _fetch(self, numbers: np.ndarray) -> list[bytes | Exception]:
+    def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
         known: dict[Range, int] = {}
         place = [known.setdefault(whole, len(known)) if one.path else -1 for one, whole in zip(wanted, merged(wanted), strict=True)]
@@ -77,12 +78,21 @@ class RemoteRequest(Parts):
 
     def __init__(self, ranges: RemoteRanges, numbers: np.ndarray) -> None:
         self._ranges, self._numbers = ranges, numbers
-        self._future, self._process = ranges.fetch(numbers), os.getpid()
+        self._future, self._process = self._started(), os.getpid()
 
-    def contents(self) -> list[bytes]:
-        """Wait for the bytes of all ranges. Raise UnreadableSamples for ranges that could not be fetched."""
+    def _started(self) -> "Future[list[bytes | Body | Exception]]":
+        download = Download()
+        when_gone(self, download.abandon)
+        token = current_download.set(download)
+        try:
+            return self._ranges.fetch(self._numbers)
+        finally:
+            current_download.reset(token)
+
+    def contents(self) -> list[bytes | Body]:
+        """Wait for the bytes of all ranges. Call once. Raise UnreadableSamples for ranges that could not be fetched."""
         if self._process != os.getpid():  # the fetching threads are in the parent
-            self._future, self._process = self._ranges.fetch(self._numbers), os.getpid()
+            self._future, self._process = self._started(), os.getpid()
         fetched = self._future.result()
         samples = self._numbers.shape[-1]
         reasons: dict[int, str] = {}
@@ -98,8 +108,10 @@ class RemoteRequest(Parts):
         contents, samples, made = self.contents(), self._numbers.shape[-1], []
         for first in range(0, len(contents), max(samples, 1)):
             component = contents[first : first + samples]
-            values = np.frombuffer(bytearray().join(component), np.uint8) if any(component) else np.zeros(0, np.uint8)
-            made.append((torch.from_numpy(values), np.array([len(one) for one in component], np.int64)))
+            lengths = np.array([len(each) for each in component], np.int64)
+            values = np.empty(lengths.sum(), np.uint8)
+            fill(values.data, component)
+            made.append((torch.from_numpy(values), lengths))
         return made
 
 
@@ -125,7 +137,7 @@ class RemoteNative(Generic[R]):
         """Wait for the bytes and for the native request. Raise UnreadableSamples for what could not be read."""
         contents = self._fetching.contents()
         lengths = np.array([len(one) for one in contents], np.int64)
-        parts = contents if self._whole else [b"".join(contents)]
+        parts = [[content] for content in contents] if self._whole else [contents]
         self._files = [_InMemory(part) for part in parts]
         paths = pack_paths([file.path for file in self._files])
         numbers = np.arange(len(contents))
@@ -135,6 +147,7 @@ class RemoteNative(Generic[R]):
             local = Ranges(b"", *paths, np.zeros(len(contents), np.int32), np.cumsum(lengths) - lengths, lengths)
         self._request = self._make(local, numbers)
         self._request.wait()
+        self._files = []  # all is read
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -147,9 +160,16 @@ class RemoteNative(Generic[R]):
 class _InMemory:
     """A file in memory, closed with this object."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, contents: Sequence[bytes | Body]) -> None:
         descriptor = os.memfd_create("torch_ndd")
         self._owner = native.owned(descriptor, native.OF_DESCRIPTOR)
         self.path = f"/proc/self/fd/{descriptor}"
         with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
+            for content in contents:
+                if isinstance(content, bytes):
+                    file.write(content)
+                else:
+                    content.copy_to(file.write)
+        for content in contents:  # of which some may be one object
+            if isinstance(content, Body):
+                content.clear()

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._core import native
 from .._core.bad_samples import UnreadableSamples
+from .._core.files import text_of
 from ..io._urls import file_size, local_file, read_all
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of
@@ -63,7 +64,7 @@ def record_ranges(
     for k, path in enumerate(paths):
         try:
             if indices:
-                begin, length = parse(read_all(indices[k]), file_size(path))
+                begin, length = parse(text_of(read_all(indices[k])), file_size(path))
             else:
                 found = scan(kind, path)
                 begin, length = found.begin, found.length

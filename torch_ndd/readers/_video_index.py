@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._core.files import text_of
 from .._core.workers import Workers
 from ..decoders._video import Video, reason
 from ..io._urls import is_url, names_in, read_all
@@ -117,7 +118,7 @@ def from_list(op: str, path: str) -> list[Listed]:
     folder = path.rpartition("/")[0] if is_url(path) else ""
     made = []
     try:
-        lines = io.StringIO(read_all(path).decode(), newline=None).readlines()
+        lines = io.StringIO(text_of(read_all(path)).decode(), newline=None).readlines()
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{path}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):

@@ -19,8 +19,8 @@ from ..decoders._decode import MAX_PIXELS
 from ._base import LoaderOptions, Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
+from ._files import whole_files
 from ._ranges import Path, Ranges, Sources, pack_paths
-from ._remote import ranges_of
 from ._threads import packed
 
 _MOST_MASK_BYTES = 2 << 30  # of one image
@@ -33,8 +33,8 @@ class COCO(Reader):
     Outputs: image bytes, uint8 (length,); boxes, float32 (M, 4): x, y, width, height, or left, top, right, bottom with ``ltrb``; labels, int32 (M,).
     With ``polygon_masks`` also polygons, int32 (P, 3): index of the box, first and last vertex, and vertices, float32 (V, 2): x, y. With
     ``pixelwise_masks`` instead a label map, int32 (H, W, 1), 0 where there is no object and the highest label where several overlap. With
-    ``object_masks`` instead a mask for each box, uint8 (M, H, W), 1 where the object is. With ``image_ids`` also the id, last, int32 (1,). Images are
-    sorted by id; boxes are in file order.
+    ``object_masks`` instead a mask for each box, uint8 (M, H, W), 1 where the object is.
+    With ``image_ids`` also the id, last, int32 (1,), or int64 if the ids need it. Images are sorted by id; boxes are in file order.
 
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
@@ -43,7 +43,7 @@ class COCO(Reader):
         annotations_file: The JSON file (path or URL).
         avoid_class_remapping: Use the category ids as labels. By default labels count from 1 in the order of ``categories``; 0 is a category that is
             not listed there.
-        file_root: The folder of the images.
+        file_root: The folder of the images; an absolute ``file_name`` is taken as it is.
         image_ids: Add the ids to the outputs; ``save_img_ids`` is an older name.
         images: Read only these images, named as in the annotations, in this order.
         include_iscrowd: Keep annotations with ``iscrowd``; True by default.
@@ -153,8 +153,7 @@ class COCO(Reader):
             if self._save:
                 assert self._save_to is not None
                 save(self._op, self._save_to, index, self._ids)
-            root = os.fsencode(self._root)
-            self._ranges = ranges_of(root if root.endswith(b"/") else root + b"/", *pack_paths(index.names))
+            self._ranges = whole_files(os.fsencode(self._root), *pack_paths(index.names))
             index.names = []
             if self._legacy:
                 index.polygons = index.polygons * np.array([1, 2, 2], np.int32)

@@ -2,7 +2,6 @@
 """Whole files, each with a label."""
 
 import fnmatch
-import io
 import os
 import re
 from array import array
@@ -16,6 +15,7 @@ from typing_extensions import Unpack
 
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
+from .._core.files import opened_text
 from ..io._urls import names_in, read_all
 from ._base import LoaderOptions, Reader
 from ._files import whole_files
@@ -34,7 +34,7 @@ class File(Reader):
     The files are given by one of
 
     - ``file_root``: the files in its subdirectories whose names match ``file_filters``. The subdirectories, sorted bytewise, have the labels 0, 1,
-      ...; they are not searched recursively.
+      ...; they are not searched recursively. Hidden ones (``.ipynb_checkpoints``) are classes too, as in DALI; ``dir_filters`` leaves them out.
     - ``files``: a list of paths, with ``labels`` or numbered from 0.
     - ``file_list``: a text file of lines ``path label``.
 
@@ -197,7 +197,7 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
     # Keeps no object per line: ten million of them would take gigabytes.
     names, offsets, labels = bytearray(), array("q", [0]), array("i")
     try:
-        lines = io.BytesIO(read_all(path))
+        lines = opened_text(read_all(path))
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):

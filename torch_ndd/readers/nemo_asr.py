@@ -19,6 +19,7 @@ from typing_extensions import Unpack
 from .. import types
 from .._core.batch import Batch
 from .._core.device import DeviceLike
+from .._core.files import check_regular, text_of
 from .._core.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
@@ -116,7 +117,7 @@ class NemoAsr(ThreadedReader):
                 with open_file(self._op, "manifest_filepaths", manifest) as file:
                     content = file.read()
                 try:
-                    text = content.decode()
+                    text = text_of(content).decode()
                 except UnicodeDecodeError as error:
                     raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is no text: {error}') from None
                 index.add(self._op, manifest, text, self._limits)
@@ -191,6 +192,8 @@ class NemoAsr(ThreadedReader):
         index = self._index
         assert index is not None
         path = index.path(sample)
+        if not is_url(path):
+            check_regular(path)
         source = io.BytesIO(read_all(path)) if is_url(path) else path  # a single request
         sound, rate = self._sound(source, index.offsets[sample], index.durations[sample])
         return sound, *self._others(sample, rate)

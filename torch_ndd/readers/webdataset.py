@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of several files each, from tar archives."""
 
-import io
 import os
 import re
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing_extensions import Unpack
 from .. import types
 from .._core.bad_samples import UnreadableSamples
 from .._core.device import DeviceLike
+from .._core.files import opened_text
 from ..io._urls import read_all
 from ._archive_paths import expanded
 from ._base import LoaderOptions, Reader
@@ -21,8 +21,8 @@ from ._decoded import decoded, decoder_of
 from ._ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
 from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
+from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
 
-_BLOCK = 512
 _DTYPES = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
     torch.float64,
@@ -49,14 +49,15 @@ class Webdataset(Reader):
             and sounds remain bytes, for the decoders.
         dtypes: Dtypes of the outputs, by default uint8.
         index_paths: Indices of the archives, written by ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds``. Without indices, the files
-            are found by their headers, in 1 us per file.
+            are found by their headers, in 1 us per file. A file whose header is not what the index says is an error.
         missing_component_behavior: What to do with samples without a file for one of the outputs: ``"empty"`` delivers no elements, ``"skip"`` leaves
             them out, ``"error"`` raises RuntimeError.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        RuntimeError: at the first step, if an archive or its index cannot be read, and for invalid arguments; at any step, for a file that is damaged
-            or does not have a whole number of elements, with archive and byte offset.
+        RuntimeError: at the first step, if an archive or its index cannot be read, and for invalid arguments; at any step, with archive and byte
+            offset, for a file that is damaged, does not have a whole number of elements, or is not what the index says, and for a sample with
+            several files of one extension.
 
     >>> import io, tarfile, tempfile
     >>> path = tempfile.mkdtemp() + "/shard.tar"
@@ -100,6 +101,8 @@ class Webdataset(Reader):
         self._ranges: Ranges | None = None  # of the components
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
         self._names: _Names | None = None
+        self._files, self._compared = 0, np.zeros(0, bool)  # the files, and which have been compared with their headers
+        self._extensions: list[bytes] = []  # of the files, where there are indices
         self._damaged: dict[int, str] = {}
         self._places: dict[int, str] = {}  # where they are, for messages
 
@@ -131,12 +134,13 @@ class Webdataset(Reader):
                 shard = _indexed(self._indices[k]) if self._indices else _scanned(path)
             except RuntimeError as error:
                 raise RuntimeError(f"{self._op}: {error}") from None
-            table = self._table(shard)
+            table, twice = self._table(shard)
             if self._missing != "empty" and table.size:
                 whole = (table >= 0).all(0)
                 if self._missing == "error" and not whole.all():
                     raise RuntimeError(f'{self._op}: "{path}": sample {int(np.argmin(whole))} has no file for one of the outputs')
-                table = table[:, whole]
+                table, twice = table[:, whole], twice[whole]
+            damaged |= dict.fromkeys((samples + np.flatnonzero(twice)).tolist(), "it has several files with one extension")
             if shard.reason:
                 number = samples + table.shape[1]
                 damaged[number], self._places[number] = shard.reason, f"{path} at byte {shard.damaged}"
@@ -148,11 +152,15 @@ class Webdataset(Reader):
         empty = np.empty(0, np.int64)
         file = np.repeat(np.arange(len(shards), dtype=np.int32), [len(shard.begin) for shard in shards])
         begin, length = (np.concatenate([empty, *parts]) for parts in ([one.begin for one in shards], [one.length for one in shards]))
+        self._files, self._compared = len(begin), np.zeros(len(begin), bool)
+        if self._indices:  # the headers follow, in the order of their files
+            file, begin, length = np.tile(file, 2), np.append(begin, begin - BLOCK), np.append(length, np.full(len(begin), BLOCK))
         found = ranges_of(b"", *pack_paths(self._paths), file, begin, length)
+        self._extensions = [shard.extensions[k] for shard in shards for k in shard.extension.tolist()] if self._indices else []
         return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _joined(shards), damaged
 
-    def _table(self, shard: "_Shard") -> np.ndarray:
-        """Return the component of each output and sample, or -1: int64 (outputs, samples)."""
+    def _table(self, shard: "_Shard") -> tuple[np.ndarray, np.ndarray]:
+        """Return the component of each output and sample, or -1, int64 (outputs, samples), and which samples have several with one extension."""
 
         def folded(ext: bytes) -> bytes:
             return ext if self._case_sensitive else ext.lower()
@@ -161,13 +169,18 @@ class Webdataset(Reader):
         for k, ext in enumerate(shard.extensions):
             numbers.setdefault(folded(ext), []).append(k)
         table = np.full((len(self._ext), shard.samples), -1, np.int64)
+        twice = np.zeros(shard.samples, bool)
         for row, alternatives in zip(table, self._ext, strict=True):
-            wanted = [k for one in alternatives.split(";") for k in numbers.get(folded(os.fsencode(one)), [])]
+            choices = [numbers.get(folded(os.fsencode(each)), []) for each in alternatives.split(";")]
+            for choice in choices:
+                counts = np.bincount(shard.sample[np.isin(shard.extension, choice)], minlength=shard.samples) if choice else twice
+                twice |= counts > 1
+            wanted = [k for choice in choices for k in choice]
             fits = np.zeros(len(shard.extensions), bool)
             fits[wanted] = True
             chosen = np.flatnonzero(fits[shard.extension])[::-1]  # written last, the first file of a sample wins
             row[shard.sample[chosen]] = chosen
-        return table
+        return table, twice
 
     def _source(self, sample: int) -> str:
         for component in self._components[:, sample].tolist():
@@ -178,7 +191,11 @@ class Webdataset(Reader):
 
     def _start(self, samples: np.ndarray) -> Any:
         assert self._ranges is not None
-        return self._ranges.start(np.ascontiguousarray(self._components[:, samples]))
+        numbers = self._components[:, samples]
+        if self._indices:
+            unknown = (numbers >= 0) & ~self._compared[numbers]
+            numbers = np.concatenate([numbers, np.where(unknown, numbers + self._files, -1)])
+        return self._ranges.start(np.ascontiguousarray(numbers))
 
     def _first(self, outputs: Any) -> Any:
         return tuple(one[0] if isinstance(one, list) else one._nth(0) for one in outputs)
@@ -187,7 +204,11 @@ class Webdataset(Reader):
         refuse(self._damaged, samples)
         outputs: list[Any] = []
         bad: dict[int, str] = {}
-        for k, (values, lengths) in enumerate(request.parts()):
+        parts = request.parts()
+        if self._indices:
+            parts, headers = parts[: len(self._ext)], parts[len(self._ext) :]
+            self._compare(headers, [lengths for _, lengths in parts], self._components[:, samples])
+        for k, (values, lengths) in enumerate(parts):
             if (decoder := self._decoders[k]) is not None:
                 outputs.append(decoded(decoder, np.asarray(values), np.asarray(lengths), bad, self._ext[k]))
                 continue
@@ -205,6 +226,28 @@ class Webdataset(Reader):
             raise UnreadableSamples(bad)
         return tuple(outputs)
 
+    def _compare(self, headers: Sequence[tuple[torch.Tensor, np.ndarray]], lengths: Sequence[np.ndarray], components: np.ndarray) -> None:
+        """Raise UnreadableSamples for samples whose files are not what the index says."""
+        assert self._names is not None
+        bad: dict[int, str] = {}
+        stems: dict[int, set[bytes]] = {}
+        for (values, found), sizes, row in zip(headers, lengths, components, strict=True):
+            there = np.flatnonzero(found).tolist()  # the others have been compared before
+            if not there:
+                continue
+            files, blocks = row[there].tolist(), np.asarray(values).reshape(-1, BLOCK)
+            known = [self._names.content(k) for k in files]
+            wrong = mismatches(blocks, sizes[there].tolist(), known, [self._extensions[k] for k in files])
+            bad |= {there[k]: why for k, why in wrong.items() if there[k] not in bad}
+            for sample, block, name in zip(there, blocks, known, strict=True):
+                if not name and is_whole(stored := name_of(block.tobytes())):
+                    stems.setdefault(sample, set()).add(split_name(stored)[0])
+        bad |= {sample: f"there are files of the samples {b' and '.join(sorted(found))!r}" for sample, found in stems.items() if len(found) > 1}
+        if bad:
+            advice = "the index is not that of this archive; write it again: python -m torch_ndd.index wds ARCHIVE"
+            raise UnreadableSamples({sample: f"{why}; {advice}" for sample, why in bad.items()})
+        self._compared[components[components >= 0]] = True
+
     def _written_source(self, component: int) -> str:
         """Return where a sample is in DALI's form: archive, byte and name of the file."""
         if component < 0:
@@ -218,8 +261,11 @@ class _Names(NamedTuple):
     packed: bytes
     offsets: np.ndarray
 
+    def content(self, k: int) -> bytes:
+        return self.packed[self.offsets[k] : self.offsets[k + 1]]
+
     def text(self, k: int) -> str:
-        return self.packed[self.offsets[k] : self.offsets[k + 1]].decode(errors="replace")
+        return self.content(k).decode(errors="replace")
 
 
 class _Shard(NamedTuple):
@@ -240,12 +286,6 @@ def _joined(shards: Sequence[_Shard]) -> _Names:
     counts = np.cumsum([0, *(len(shard.names.packed) for shard in shards)])
     offsets = [shard.names.offsets[:-1] + count for shard, count in zip(shards, counts, strict=False)]
     return _Names(b"".join(shard.names.packed for shard in shards), np.concatenate([*offsets, counts[-1:]]))
-
-
-def split_name(path: bytes) -> tuple[bytes, bytes]:
-    """Split a name into the sample's common part and the extension. Names without a dot lose their last letter, as in wds2idx."""
-    dot = path.find(b".", path.rfind(b"/") + 1)
-    return path[:dot], path[dot + 1 :]
 
 
 def _scanned(path: str) -> _Shard:
@@ -277,7 +317,7 @@ def _indexed(path: str) -> _Shard:
         return RuntimeError(f'the index "{path}" is damaged: {what}')
 
     try:
-        with io.BytesIO(read_all(path)) as file:
+        with opened_text(read_all(path)) as file:
             header = file.readline().split()
             if len(header) != 2 or header[0] not in (b"v1.1", b"v1.2") or not header[1].isdigit():
                 raise damaged("its first line is not of version v1.1 or v1.2")
@@ -293,8 +333,8 @@ def _indexed(path: str) -> _Shard:
                     ext, first, size = words[k : k + 3]
                     if not (first.isdigit() and size.isdigit()) or len(first) > 18 or len(size) > 18:
                         raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
-                    if int(first) % _BLOCK:
-                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {_BLOCK}")
+                    if int(first) % BLOCK or not int(first):
+                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {BLOCK}")
                     sample.append(samples)
                     extension.append(known.setdefault(ext, len(known)))
                     begin.append(int(first))

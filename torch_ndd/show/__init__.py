@@ -10,6 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ._grid import grid
+from ._saving import save_picture
 from ._tiles import next_batch, tiles
 
 if TYPE_CHECKING:
@@ -66,5 +67,5 @@ def show(
     made = tiles(value, boxes=boxes, masks=masks, sample_rate=sample_rate)
     picture = grid(made, labels, columns)
     if path is not None:
-        picture.save(path)
+        save_picture(picture, path)
     return picture

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._core.diagnosis import Span
+from .._core.files import write_whole
+from ._saving import save_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,9 +24,9 @@ _STAGES = {"model": (0, 158, 115), "wait": (213, 94, 0), "read": (86, 180, 233),
 def write(spans: Sequence[Span], path: str | Path, title: str) -> None:
     """Write a timeline: a trace for https://ui.perfetto.dev or chrome://tracing (``.json``), or a picture."""
     if Path(path).suffix == ".json":
-        Path(path).write_text(json.dumps(trace(spans)))
+        write_whole(path, json.dumps(trace(spans)))
     else:
-        picture(spans, title).save(path)
+        save_picture(picture(spans, title), path)
 
 
 def trace(spans: Sequence[Span]) -> dict[str, object]:

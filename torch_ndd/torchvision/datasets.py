@@ -2,6 +2,7 @@
 """Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes by native threads."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from torch.utils.data import Dataset
 
 from .. import readers
 from .._core.batch import Batch
+from .._core.files import open_regular
 from ..decoders.image import image as decode
+from ..io._folders import is_hidden, subfolders, walk
 from ..ops.generic import cast
 from ..ops.shape import squeeze
 from ..readers._choice import OfTorch, dataset_reader, with_order
@@ -27,12 +30,12 @@ def default_loader(path: str) -> Any:
     """Return an image file as a PIL image in RGB."""
     from PIL import Image
 
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return Image.open(file).convert("RGB")
 
 
 class ImageFolder(Dataset[tuple[Any, Any]]):
-    """Images in one subfolder per class; subfolders of these are searched too.
+    """Images in one subfolder per class; subfolders of these are searched too, hidden ones (``.ipynb_checkpoints``) are left out with a warning.
 
     ``dataset[i]`` is an image and its class like torchvision's. :class:`torch_ndd.DataLoader` does not call it: it reads the files natively, gives
     ``fn`` the encoded images, uint8 (length,), and the classes, int64 (N,), or, with a ``transform``, what the same transform makes of whole batches
@@ -88,7 +91,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     def find_classes(self, directory: PathLike) -> tuple[list[str], dict[str, int]]:
         """Return the names of the classes and their numbers. Raise FileNotFoundError if there are none."""
-        classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+        classes = [name for name in subfolders(directory) if not is_hidden(name)]
         if not classes:
             raise FileNotFoundError(f"ImageFolder: {os.fspath(directory)} has no subfolder; each class is one")
         return classes, {name: number for number, name in enumerate(classes)}
@@ -103,16 +106,26 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
     ) -> list[tuple[str, int]]:
         """Return path and class of all files. Raise FileNotFoundError for classes without any."""
         endings = tuple(extensions or ())
+        hidden = [name for name in subfolders(directory) if is_hidden(name) and name not in class_to_idx]
+
+        def enters(name: str) -> bool:
+            if is_hidden(name):
+                hidden.append(name)
+            return not is_hidden(name)
+
         valid = is_valid_file or (lambda path: path.lower().endswith(endings))
         found: list[tuple[str, int]] = []
         empty = []
         for name in sorted(class_to_idx):
             before = len(found)
-            for folder, _, files in sorted(os.walk(os.path.join(directory, name), followlinks=True)):
+            for folder, files in sorted(walk(os.path.join(directory, name), enters)):
                 paths = (os.path.join(folder, file) for file in sorted(files))
                 found += [(path, class_to_idx[name]) for path in paths if valid(path)]
             if len(found) == before:
                 empty.append(name)
+        if hidden:
+            names = ", ".join(sorted(set(hidden)))
+            warnings.warn(f"ImageFolder: hidden folders in {os.fspath(directory)} are left out: {names}", UserWarning, stacklevel=3)
         if empty and not allow_empty:
             wanted = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
             raise FileNotFoundError(f"ImageFolder: there is no file{wanted} for the classes {', '.join(empty)}; allow_empty=True accepts them")

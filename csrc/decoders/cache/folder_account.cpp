@@ -8,8 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <set>
+#include <vector>
 
 #include "decoders/cache/image_file.h"
 #include "ndd/error.h"
@@ -24,6 +29,17 @@ struct Record {
 };
 
 constexpr char kMagic[8] = {'N', 'D', 'D', 'U', 'S', 'E', '1', '\n'};
+constexpr char kUnfinished[] = ".new-";
+constexpr size_t kNameLength = 32;  // of an image: its hash in hexadecimal digits
+// About 0.2 s and 3 s, see locked().
+constexpr int kShortTries = 200, kLongTries = 3000;
+constexpr int64_t kMaxSlots = 4096;
+
+struct UserSlot {
+  int64_t reserved;
+  uint64_t token;
+};
+
 constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
 
 uint64_t check_of(const Record& record) {
@@ -34,7 +50,8 @@ bool read_record(int file, FolderUse& use) {
   Record record;
   if (pread(file, &record, sizeof record, 0) != static_cast<ssize_t>(sizeof record)) return false;
   if (std::memcmp(record.magic, kMagic, sizeof kMagic) != 0 || record.check != check_of(record) || record.bytes < 0 || record.files < 0) return false;
-  use = {record.bytes, record.files};
+  use.bytes = record.bytes;
+  use.files = record.files;
   return true;
 }
 
@@ -45,8 +62,10 @@ bool write_record(int file, const FolderUse& use) {
   return pwrite(file, &record, sizeof record, 0) == static_cast<ssize_t>(sizeof record);
 }
 
-int opened(int root, const char* name) {
-  const int file = openat(root, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+int try_open(int root, const char* name) { return openat(root, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }
+
+int open_or_fail(int root, const char* name) {
+  const int file = try_open(root, name);
   if (file < 0) fail("decoders.cache: cannot open ", name, " in the cache's folder: ", strerror(errno));
   return file;
 }
@@ -56,26 +75,44 @@ void pause(int64_t microseconds) {
   nanosleep(&time, nullptr);
 }
 
-// A process that was stopped must not stop the others: they go on without storing.
-bool locked(int file, int tries) {
-  for (int i = 0; i < tries; ++i) {
-    if (flock(file, LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK && errno != EINTR) return false;
-    pause(i < 20 ? 100 : 1000);
-  }
-  return false;
+// Locks belong to the open file and not to the process, so that several caches of a process do not share them.
+struct flock slot_lock(int64_t slot, short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot * static_cast<int64_t>(sizeof(UserSlot));
+  lock.l_len = sizeof(UserSlot);
+  return lock;
 }
 
-FolderUse counted(int root) {
-  FolderUse use{0, 0};
-  for_files(root, [&](const std::string&, const std::string& name, int64_t bytes) {
-    use.bytes += bytes;
-    use.files += name.compare(0, sizeof kUnfinished - 1, kUnfinished) != 0;
-  });
-  return use;
+std::vector<UserSlot> read_slots(int file) {
+  struct stat info;
+  if (fstat(file, &info) != 0) return {};
+  const int64_t count = std::min<int64_t>(info.st_size / static_cast<int64_t>(sizeof(UserSlot)), kMaxSlots);
+  std::vector<UserSlot> slots(static_cast<size_t>(count));
+  const ssize_t got = pread(file, slots.data(), slots.size() * sizeof(UserSlot), 0);
+  slots.resize(got > 0 ? static_cast<size_t>(got) / sizeof(UserSlot) : 0);
+  return slots;
 }
+
+bool write_slot(int file, int64_t slot, const UserSlot& content) {
+  return pwrite(file, &content, sizeof content, slot * static_cast<int64_t>(sizeof content)) == static_cast<ssize_t>(sizeof content);
+}
+
+bool is_image_name(const std::string& name) { return name.size() == kNameLength && name.find_first_not_of("0123456789abcdef") == std::string::npos; }
+
+// The token in the name of an unfinished file; 0 where there is none.
+uint64_t token_of(const std::string& name) { return std::strtoull(name.c_str() + sizeof kUnfinished - 1, nullptr, 16); }
 
 }  // namespace
+
+std::string unfinished_name(uint64_t token, int64_t number) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s%016" PRIx64 "-%" PRId64, kUnfinished, token, number);
+  return text;
+}
+
+bool is_unfinished(const std::string& name) { return name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0; }
 
 void for_files(int root, const std::function<void(const std::string&, const std::string&, int64_t)>& visit) {
   for (int i = 0; i < 256; ++i) {
@@ -90,62 +127,134 @@ void for_files(int root, const std::function<void(const std::string&, const std:
     while (const dirent* entry = readdir(entries)) {
       const std::string name = entry->d_name;
       struct stat info;
-      if (name == "." || name == ".." || fstatat(number, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      if (!is_image_name(name) && !is_unfinished(name)) continue;
+      if (fstatat(number, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(info.st_mode)) continue;
       visit(folder, name, in_disk_blocks(info.st_size));
     }
     closedir(entries);
   }
 }
 
-FolderAccount::FolderAccount(int root) : root_(root) {
-  record_ = opened(root, "use");
+FolderAccount::FolderAccount(int root, uint64_t token) : root_(root), token_(token) {
+  record_ = open_or_fail(root, "use");
   try {
-    users_ = opened(root, "users");
+    users_ = open_or_fail(root, "users");
+    // Where another process counts a large folder, this one goes on without storing until it has a slot.
+    change([&](FolderUse& use) {
+      if (only_user() || has_reservations_of_ended_processes()) count(use);
+    });
   } catch (...) {
+    if (users_ >= 0) close(users_);
     close(record_);
     throw;
   }
-  const bool only = alone([&] {
-    for_files(root_, [&](const std::string& folder, const std::string& name, int64_t) {
-      if (name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0) unlinkat(root_, (folder + "/" + name).c_str(), 0);
-    });
-    write_record(record_, counted(root_));
-  });
-  if (!only) flock(users_, LOCK_SH);  // waits for another process that counts
 }
 
 FolderAccount::~FolderAccount() {
-  close(users_);
-  close(record_);
+  if (users_ >= 0) close(users_);
+  if (record_ >= 0) close(record_);
 }
 
-bool FolderAccount::change(const std::function<void(FolderUse&)>& change) {
-  if (!locked(record_, 200)) return false;
-  FolderUse use;
-  if (!read_record(record_, use)) use = counted(root_);
-  change(use);
-  const bool written = write_record(record_, use);
+// A process that was stopped must not stop the others: they go on without storing.
+bool FolderAccount::locked(int tries) const {
+  for (int i = 0; i < tries; ++i) {
+    if (flock(record_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    pause(i < 20 ? 100 : 1000);
+  }
+  return false;
+}
+
+bool FolderAccount::is_taken(int64_t slot) const {
+  struct flock lock = slot_lock(slot, F_WRLCK);
+  return fcntl(users_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+bool FolderAccount::take_slot() {
+  for (int64_t slot = 0; slot < kMaxSlots; ++slot) {
+    const struct flock lock = slot_lock(slot, F_WRLCK);
+    if (fcntl(users_, F_OFD_SETLK, &lock) != 0) continue;
+    // What an ended process had reserved is counted before its slot is lost.
+    UserSlot before{0, 0};
+    const bool left = pread(users_, &before, sizeof before, slot * static_cast<int64_t>(sizeof before)) == sizeof before && before.reserved != 0;
+    slot_ = slot;
+    reserved_ = 0;
+    if (!write_slot(users_, slot_, {0, token_})) return false;
+    must_count_ = left;
+    return true;
+  }
+  return false;
+}
+
+bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patience patience) {
+  if (record_ < 0 || users_ < 0 || !locked(patience == Patience::long_wait ? kLongTries : kShortTries)) return false;
+  bool written = false;
+  if (slot_ >= 0 || take_slot()) {
+    FolderUse use{0, 0, reserved_};
+    if (!read_record(record_, use) || must_count_) count(use);
+    must_count_ = false;
+    change(use);
+    reserved_ = use.reserved;
+    written = write_slot(users_, slot_, {reserved_, token_}) && write_record(record_, use);
+  }
   flock(record_, LOCK_UN);
   return written;
 }
 
 FolderUse FolderAccount::look() const {
-  FolderUse use;
-  return read_record(record_, use) ? use : FolderUse{0, 0};
+  FolderUse use{0, 0, 0};
+  return read_record(record_, use) ? use : FolderUse{0, 0, 0};
 }
 
-bool FolderAccount::alone(const std::function<void()>& work) {
-  const bool is = flock(users_, LOCK_EX | LOCK_NB) == 0;
-  if (is) work();
-  flock(users_, LOCK_SH);
-  return is;
+bool FolderAccount::only_user() const {
+  for (int64_t slot = 0, count = static_cast<int64_t>(read_slots(users_).size()); slot < count; ++slot) {
+    if (slot != slot_ && is_taken(slot)) return false;
+  }
+  return true;
 }
 
-void FolderAccount::reopen() {
-  const int file = openat(root_, "use", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return;
-  dup2(file, record_);
-  close(file);
+bool FolderAccount::has_reservations_of_ended_processes() const {
+  const auto slots = read_slots(users_);
+  for (size_t k = 0; k < slots.size(); ++k) {
+    const auto slot = static_cast<int64_t>(k);
+    if (slot != slot_ && slots[k].reserved != 0 && !is_taken(slot)) return true;
+  }
+  return false;
+}
+
+void FolderAccount::count(FolderUse& use) {
+  use.bytes = use.reserved;
+  use.files = 0;
+  std::set<uint64_t> tokens{token_};
+  const auto slots = read_slots(users_);
+  for (size_t k = 0; k < slots.size(); ++k) {
+    const auto slot = static_cast<int64_t>(k);
+    if (slot == slot_) continue;
+    if (is_taken(slot)) {
+      use.bytes += std::max<int64_t>(0, slots[k].reserved);
+      tokens.insert(slots[k].token);
+    } else if (slots[k].reserved != 0) {
+      write_slot(users_, slot, {0, 0});
+    }
+  }
+  for_files(root_, [&](const std::string& folder, const std::string& name, int64_t bytes) {
+    if (!is_unfinished(name)) {
+      use.bytes += bytes;
+      ++use.files;
+    } else if (!tokens.count(token_of(name))) {
+      unlinkat(root_, (folder + "/" + name).c_str(), 0);
+    }
+  });
+}
+
+void FolderAccount::reopen(uint64_t token) {
+  token_ = token;
+  slot_ = -1;
+  reserved_ = 0;
+  close(record_);
+  close(users_);
+  record_ = try_open(root_, "use");
+  users_ = try_open(root_, "users");
 }
 
 }  // namespace ndd

@@ -33,10 +33,17 @@ std::string hexadecimal(uint64_t value) {
 std::string folder_of(const ContentHash& key) { return hexadecimal(key.high).substr(0, 2); }
 std::string path_of(const ContentHash& key) { return folder_of(key) + "/" + hexadecimal(key.high) + hexadecimal(key.low); }
 
+// Its files are pixels that are believed, and clear() deletes them: nobody else may have made it or may write into it.
 int open_folder(const std::string& folder) {
-  const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  struct stat info;
+  if (root < 0 && lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) fail("decoders.cache: ", folder, " is a symbolic link; remove it");
   if (root < 0) fail("decoders.cache: cannot open the folder ", folder, ": ", strerror(errno));
-  return root;
+  const bool known = fstat(root, &info) == 0;
+  if (known && info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return root;
+  close(root);
+  if (known && info.st_uid != geteuid()) fail("decoders.cache: the folder ", folder, " belongs to another user; give another folder");
+  fail("decoders.cache: other users may write into the folder ", folder, "; delete it, or take that right away: chmod go-w");
 }
 
 struct SecretFile {
@@ -82,7 +89,7 @@ class FolderStore : public ImageStore {
  public:
   FolderStore(const std::string& folder, int64_t bytes, Admission admission)
       : folder_(folder), limit_(bytes), admission_(admission), root_(open_folder(folder)), secret_(folder_secret(root_.number)),
-        account_(root_.number) {}
+        account_(root_.number, token_) {}
 
   bool copy(const ContentHash& key, const CachedPart& part, void* out) override {
     const std::string path = path_of(key);
@@ -90,7 +97,7 @@ class FolderStore : public ImageStore {
     const FileState state = read_image_file(root_.number, path, secret_, key, part, out, version);
     if (state == FileState::damaged) {
       std::lock_guard<std::mutex> lock(mutex_);
-      account_.change([&](FolderUse& use) {
+      change([&](FolderUse& use) {
         // Another thread may have found it too, and stored the image again.
         struct stat info;
         if (fstatat(root_.number, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !(FileVersion(info) == version)) return;
@@ -118,13 +125,17 @@ class FolderStore : public ImageStore {
 
   void clear() override {
     std::lock_guard<std::mutex> lock(mutex_);
-    account_.change([&](FolderUse& use) {
-      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
-        if (name.compare(0, sizeof kUnfinished - 1, kUnfinished) != 0) remove(use, folder + "/" + name);
-      });
-    });
+    const bool cleared = change(
+        [&](FolderUse& use) {
+          for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+            if (!is_unfinished(name)) remove(use, folder + "/" + name);
+          });
+          account_.count(use);
+        },
+        FolderAccount::Patience::long_wait);
     by_size_.clear();
     refused_bytes_ = -1;
+    if (!cleared) fail("decoders.cache: another process does not let go of the folder ", folder_, ", which is not cleared");
   }
 
   StoreCounts counts() override {
@@ -143,7 +154,9 @@ class FolderStore : public ImageStore {
   void after_fork(bool child) override {
     if (child) {
       decoding_.clear();
-      account_.reopen();
+      owed_ = {0, 0, 0};
+      token_ = random_secret().words[0];
+      account_.reopen(token_);
     }
     mutex_.unlock();
   }
@@ -160,9 +173,9 @@ class FolderStore : public ImageStore {
     FolderSlot(FolderStore& store, const ContentHash& key, const ImageShape& shape, int64_t item_bytes, int64_t bytes)
         : store_(store), key_(key), shape_(shape), item_bytes_(item_bytes), bytes_(bytes),
           pixels_(new uint8_t[static_cast<size_t>(bytes_of(shape, item_bytes))]) {}
-    ~FolderSlot() override { store_.ended(key_, bytes_, stored_); }
+    ~FolderSlot() override { store_.end(key_, bytes_, stored_); }
     uint8_t* data() override { return pixels_.get(); }
-    void commit() override { stored_ = store_.write(key_, shape_, item_bytes_, pixels_.get()); }
+    void commit() override { stored_ = store_.write(key_, shape_, item_bytes_, pixels_.get(), bytes_); }
 
    private:
     FolderStore& store_;
@@ -172,6 +185,19 @@ class FolderStore : public ImageStore {
     const std::unique_ptr<uint8_t[]> pixels_;
     bool stored_ = false;
   };
+
+  // Changes the account, and settles what could not be changed before.
+  bool change(const std::function<void(FolderUse&)>& change, FolderAccount::Patience patience = FolderAccount::Patience::short_wait) {
+    const bool changed = account_.change(
+        [&](FolderUse& use) {
+          use.bytes = std::max<int64_t>(0, use.bytes + owed_.bytes);
+          use.reserved += owed_.reserved;
+          change(use);
+        },
+        patience);
+    if (changed) owed_ = {0, 0, 0};
+    return changed;
+  }
 
   // Takes a file away, and what it counted, unless another process has.
   bool remove(FolderUse& use, const std::string& path) {
@@ -189,11 +215,14 @@ class FolderStore : public ImageStore {
     bool taken = false;
     const auto take = [&](FolderUse& use) {
       if (admission_ == Admission::largest && use.bytes + bytes > limit_) remove_smaller(use, bytes);
+      if (use.bytes + bytes > limit_ && account_.has_reservations_of_ended_processes()) account_.count(use);
       taken = use.bytes + bytes <= limit_;
-      if (taken) use.bytes += bytes;
+      if (!taken) return;
+      use.bytes += bytes;
+      use.reserved += bytes;
     };
     if (!known_full || admission_ == Admission::largest) {
-      if (!account_.change(take)) return false;
+      if (!change(take)) return false;
       if (taken) return true;
       refused_bytes_ = bytes;
       refused_until_ = now + std::chrono::seconds(1);
@@ -206,14 +235,14 @@ class FolderStore : public ImageStore {
     if (event != EpochWatch::over) return false;
     watching_ = false;
     drop_unused();
-    return account_.change(take) && taken;
+    return change(take) && taken;
   }
 
   // Only as many as are needed, and none unless they are enough.
   void remove_smaller(FolderUse& use, int64_t bytes) {
     if (!listed_) {
       for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t size) {
-        if (name.compare(0, sizeof kUnfinished - 1, kUnfinished) != 0) by_size_.emplace(size, folder + "/" + name);
+        if (!is_unfinished(name)) by_size_.emplace(size, folder + "/" + name);
       });
       listed_ = true;
     }
@@ -229,15 +258,13 @@ class FolderStore : public ImageStore {
 
   // Other processes may use what this one does not.
   void drop_unused() {
-    account_.alone([&] {
-      account_.change([&](FolderUse& use) {
-        std::unordered_set<std::string> paths;
-        for (const ContentHash& key : used_) paths.insert(path_of(key));
-        for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
-          const std::string path = folder + "/" + name;
-          const bool unfinished = name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0;
-          if (!unfinished && !paths.count(path)) evicted_ += remove(use, path);
-        });
+    change([&](FolderUse& use) {
+      if (!account_.only_user()) return;
+      std::unordered_set<std::string> paths;
+      for (const ContentHash& key : used_) paths.insert(path_of(key));
+      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+        const std::string path = folder + "/" + name;
+        if (!is_unfinished(name) && !paths.count(path)) evicted_ += remove(use, path);
       });
     });
     used_.clear();
@@ -245,16 +272,25 @@ class FolderStore : public ImageStore {
   }
 
   // False where the file is not there by this call.
-  bool write(const ContentHash& key, const ImageShape& shape, int64_t item_bytes, const uint8_t* pixels) {
+  bool write(const ContentHash& key, const ImageShape& shape, int64_t item_bytes, const uint8_t* pixels, int64_t reserved) {
     const std::string path = path_of(key);
-    const std::string unfinished =
-        folder_of(key) + "/" + kUnfinished + std::to_string(getpid()) + "-" + hexadecimal(token_) + "-" + std::to_string(++files_);
+    const std::string unfinished = folder_of(key) + "/" + unfinished_name(token_, ++files_);
     int error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
     if (error == ENOENT && (mkdirat(root_.number, folder_of(key).c_str(), 0700) == 0 || errno == EEXIST)) {
       error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
     }
-    if (error == 0) error = renamed(unfinished, path);
-    if (error == 0) return true;
+    if (error == 0) {
+      // While nobody counts, who would count the file and what was reserved for it.
+      std::lock_guard<std::mutex> lock(mutex_);
+      const bool changed = change([&](FolderUse& use) {
+        error = renamed(unfinished, path);
+        if (error != 0) return;
+        use.reserved -= reserved;
+        ++use.files;
+      });
+      if (changed && error == 0) return true;
+      if (!changed) error = EEXIST;
+    }
     unlinkat(root_.number, unfinished.c_str(), 0);
     if (error == EEXIST || error == EMFILE || error == ENFILE) return false;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -270,16 +306,16 @@ class FolderStore : public ImageStore {
     return 0;
   }
 
-  void ended(const ContentHash& key, int64_t bytes, bool stored) {
+  void end(const ContentHash& key, int64_t bytes, bool stored) {
     std::lock_guard<std::mutex> lock(mutex_);
     decoding_.erase(key);
     stored_ += stored;
     if (stored && listed_) by_size_.emplace(bytes, path_of(key));
     if (stored && watching_) used_.insert(key);
-    account_.change([&](FolderUse& use) {
-      if (stored) ++use.files;
-      else use.bytes = std::max<int64_t>(0, use.bytes - bytes);
-    });
+    if (stored) return;
+    owed_.bytes -= bytes;
+    owed_.reserved -= bytes;
+    change([](FolderUse&) {});
   }
 
   const std::string folder_;
@@ -287,9 +323,9 @@ class FolderStore : public ImageStore {
   const Admission admission_;
   const Root root_;
   const HashSecret secret_;
+  uint64_t token_ = random_secret().words[0];  // of this process: processes of two containers may have one number
   FolderAccount account_;
-
-  const uint64_t token_ = random_secret().words[0];  // processes of two containers may have one number
+  FolderUse owed_{0, 0, 0};
 
   std::mutex mutex_;  // of what follows, and of this process's use of the account
   std::unordered_set<ContentHash, HashOfContentHash> decoding_, used_;

@@ -121,8 +121,15 @@ NDD_EXPORT void ndd_cache_counts(int64_t number, int64_t* out) {
   std::copy(std::begin(all), std::end(all), out);
 }
 
-NDD_EXPORT void ndd_cache_clear(int64_t number) {
-  if (const auto cache = ndd::image_cache(number)) cache->store().clear();
+// False, and the reason in `ndd_cache_text`, where the folder cannot be cleared.
+NDD_EXPORT int ndd_cache_clear(int64_t number) {
+  try {
+    if (const auto cache = ndd::image_cache(number)) cache->store().clear();
+    return 1;
+  } catch (const std::exception& error) {
+    ndd::answer = error.what();
+    return 0;
+  }
 }
 
 // Why nothing more is stored, or the reason why the last cache was not made on this thread: empty, or text that lasts until the next call.

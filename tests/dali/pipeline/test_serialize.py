@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _mutations import mutated
 from _pipelines import both, ours_raises, plain, shown, sub
 from PIL import Image
 from test_hostile_states import HOSTILE, places, replaced
@@ -315,6 +316,80 @@ def test_hostile_files(name: str, images: Path) -> None:
             refused += 1
     assert refused > 50
     assert taken > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_mutated_files_raise_runtime_errors(name: str, images: Path) -> None:
+    """Bytes that are changed, lost or repeated, and values of other types anywhere: RuntimeError or a pipeline, and no other exception."""
+    data, draw = factory(name, seed=3)(images).serialize(), random.Random(7)
+    refused = 0
+    for k in range(200):
+        text = mutated(data, k % 6, draw)
+        if k % 2:
+            state = json.loads(data)
+            path = draw.choice([path for path in places(state) if path])
+            value = draw.choice([*HOSTILE, {"is": "node", "value": [0, 0]}, {"is": "slice", "values": [1]}, "readers.coco", "constant"])
+            try:
+                text = json.dumps(replaced(state, path, value)).encode()
+            except (TypeError, ValueError):
+                continue
+        for load in (ours.Pipeline.deserialize, ours.Pipeline(py_num_workers=1).deserialize_and_build):
+            try:
+                load(text)
+            except RuntimeError:
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated")
+@pytest.mark.parametrize("key", ["save_preprocessed_annotations", "dump_meta_files"])
+def test_graphs_that_write_files_are_refused(key: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    annotations = tmp_path / "annotations.json"
+    annotations.write_text(json.dumps({"images": [{"id": 1, "file_name": "0.png"}], "annotations": [], "categories": []}))
+    folder = "dump_meta_files_path" if key == "dump_meta_files" else f"{key}_dir"
+
+    @ours.pipeline_def(batch_size=1)
+    def definition(saved: dict[str, Any]) -> Any:
+        return fn.readers.coco(annotations_file=str(annotations), file_root=str(images / "class"), **saved)[0]
+
+    with pytest.raises(RuntimeError, match=r"serialize: .*writes files \(save_preprocessed_annotations\)"):
+        definition({key: True, folder: str(tmp_path)}).serialize()
+    content = json.loads(definition({}).serialize())
+    content["operators"][0]["constants"] |= {key: True, folder: str(tmp_path)}
+    for load in (ours.Pipeline.deserialize, ours.Pipeline().deserialize_and_build):
+        with pytest.raises(RuntimeError, match=f"this is no pipeline: operator 0 .*writes files .{key}"):
+            load(json.dumps(content).encode())
+    assert [path.name for path in tmp_path.iterdir()] == ["annotations.json"]
+    content["operators"][0]["constants"] |= {key: False}
+    ours.Pipeline.deserialize(json.dumps(content).encode())
+
+
+def test_graphs_that_dump_images_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    @ours.pipeline_def(batch_size=1)
+    def definition() -> Any:
+        return fn.flip(types.Constant(np.zeros((2, 2, 3), np.uint8), layout="HWC"))
+
+    content = json.loads(definition().serialize())
+    flip = next(one for one in content["operators"] if one["schema"] == "flip")
+    flip["schema"], flip["constants"] = "dump_image", {"suffix": "/../../x"}
+    with pytest.raises(RuntimeError, match="writes files"):
+        ours.Pipeline.deserialize(json.dumps(content).encode())
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{"checkpoint": "x"}, {"py_callback_pickler": "os"}, {"no_such": 1}, {"num_threads": 10**9}, {"prefetch_queue_depth": 10**9}, {"seed": [1]}],
+)
+def test_stored_arguments_are_bounded(stored: dict[str, Any], images: Path) -> None:
+    content = json.loads(factory("arithmetic")(images).serialize())
+    content["arguments"] |= stored
+    with pytest.raises(RuntimeError, match="this is no pipeline: 'arguments'"):
+        ours.Pipeline.deserialize(json.dumps(content).encode())
 
 
 def test_files_load_no_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ reader = ndd.readers.COCO(file_root=root, annotations_file=annotations, ltrb=Tru
 
 def augment(jpegs, boxes, labels):
     mirrored = ndd.random.coin_flip(batch_size=jpegs.batch_size)
-    images = ndd.flip(ndd.decoders.image(jpegs), horizontal=mirrored)
+    decoded = ndd.decoders.image(jpegs, adjust_orientation=False)  # boxes are about the pixels as they are stored
+    images = ndd.flip(decoded, horizontal=mirrored)
     boxes = ndd.bb_flip(boxes, ltrb=True, horizontal=mirrored)
     return ndd.resize(images, size=[96, 96]), boxes, labels
 

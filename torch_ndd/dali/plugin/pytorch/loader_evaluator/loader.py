@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ....._core.files import write_whole
+
 __all__ = ["LoaderEvaluator"]
 
 _MODES = ("log", "replay")
@@ -99,8 +101,7 @@ class LoaderEvaluator:
         if target is None:
             print("No filename provided for saving metrics")
             return
-        with open(target, "w", encoding="utf-8") as file:
-            json.dump(self.get_metrics(), file, indent=2)
+        write_whole(target, json.dumps(self.get_metrics(), indent=2))
 
     def print_summary(self) -> None:
         """Print the loader and the metrics."""

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders and their subfolders, whatever symbolic links are in them."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# Ways by which links may lead to one folder: thirty folders with two links each to the next one would be a billion.
+MAX_WAYS = 100
+
+_Place = tuple[int, int]  # device and inode
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a folder is one that tools keep for themselves: ``.ipynb_checkpoints``, ``.git``."""
+    return name.startswith(".")
+
+
+def subfolders(root: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the folders in a folder, sorted; links to itself or to a folder above it are left out. Raise OSError if there is none."""
+    above = _folders_above(root)
+    with os.scandir(root) as entries:
+        return sorted(entry.name for entry in entries if _is_folder(entry) and not (entry.is_symlink() and _place(entry.path) in above))
+
+
+def walk(root: str | os.PathLike[str], enters: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each folder from ``root`` on and the names of its files, following links but not those back to a folder above.
+
+    Args:
+        root: The first folder.
+        enters: Tells by the name of a subfolder whether to look into it.
+
+    Raises:
+        OSError: a folder that cannot be read.
+        ValueError: links that lead to one folder by more than :data:`MAX_WAYS` ways.
+    """
+    root = os.fspath(root)
+    ways: Counter[_Place] = Counter()
+    waiting = [(root, _folders_above(os.path.dirname(os.path.abspath(root))))]
+    while waiting:
+        folder, above = waiting.pop()
+        place = _place(folder)
+        if place in above and folder != root:
+            continue
+        ways[place] += 1
+        if ways[place] > MAX_WAYS:
+            raise ValueError(f"symbolic links below {root!r} lead to {folder!r} by more than {MAX_WAYS} ways; remove them")
+        files, folders = [], []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                (folders if _is_folder(entry) else files).append(entry.name)
+        yield folder, files
+        below = above | {place}
+        waiting += [(os.path.join(folder, name), below) for name in sorted(folders, reverse=True) if enters(name)]
+
+
+def _place(folder: str | os.PathLike[str]) -> _Place:
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _folders_above(folder: str | os.PathLike[str]) -> frozenset[_Place]:
+    """Return the places of a folder and of those that it is in, by its name and without links."""
+    named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
+    return frozenset(_place(one) for one in (named, *named.parents, real, *real.parents))
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
