@@ -23,6 +23,7 @@ from _datasets import Fragile, Squares, Stream
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd.readers import _worker_processes
 from torch_ndd.readers.dataset import Activity
 from torch_ndd.testing import assert_resumable
 
@@ -106,6 +107,11 @@ def test_equals_torch(context: str | None, workers: int | None) -> None:
             assert torch.equal(x, a)
             assert torch.equal(y, b)
             assert (x.dtype, y.dtype) == (a.dtype, b.dtype)
+
+
+def test_fork_server() -> None:
+    loader = ndd.DataLoader(Squares(6), batch_size=3, multiprocessing_context="forkserver", num_workers=1)
+    assert [[values.tolist(), squares.tolist()] for values, squares in loader] == [[[0, 1, 2], [0, 1, 4]], [[3, 4, 5], [9, 16, 25]]]
 
 
 def test_tensor_dataset_and_list_and_subset() -> None:
@@ -222,6 +228,50 @@ def test_a_worker_that_dies() -> None:
         list(loader)
     rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
     assert [x for (batch,) in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_worker_that_is_killed_while_it_starts_is_replaced(on_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_the_third_time(*arguments: Any) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        if len(list(tmp_path.iterdir())) <= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_the_third_time)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=3, on_error=on_error)
+    for _ in range(2):
+        assert [values.tolist() for values, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert loader.reader.errors == ()  # type: ignore[union-attr]
+
+
+def test_workers_that_are_always_killed_while_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"5 worker processes in a row could not start, the last one ended with signal 9 \(SIGKILL\)"):
+            list(loader)
+
+
+def test_a_worker_that_cannot_be_unpickled_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os._exit(3))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    with pytest.raises(RuntimeError, match="a worker process could not start: it ended with exit code 3"):
+        list(loader)
+
+
+def test_ctrl_c_does_not_end_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_interrupted)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    assert len(list(loader)) == 3
 
 
 def test_what_cannot_be_sent() -> None:
@@ -452,7 +502,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("seconds", [0, 1000])
 def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"

@@ -3,11 +3,11 @@
 
 import dataclasses
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from functools import cached_property, partial
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from ._core.batch import Batch
 from ._core.context import EvalContext
 from ._core.device import DeviceLike, torch_device
 from ._core.diagnosis import Span, Stats, Stopwatch
+from ._core.fork_locks import new_lock
 from ._core.html import image, table
 from ._core.modes import EvalMode
 from ._core.native import MOST_SAMPLES
@@ -182,7 +183,7 @@ class DataLoader:
         # With caches cold from the threads' work, calling fn for 64 images takes 2 ms, which would delay the model: 6 % of a step of 30 ms.
         self._executor: Workers | None = None
         self._process = 0
-        self._preparing = threading.Lock()  # held by the thread while it prepares a batch
+        self._preparing = new_lock()  # held by the thread while it prepares a batch
 
     def __iter__(self) -> Iterator[Any]:
         before = None if self._loop is None else self._loop()
@@ -197,33 +198,34 @@ class DataLoader:
         return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _preparing=threading.Lock())
+        self.__dict__.update(state, _preparing=new_lock())
 
-    def _end_loop(self) -> None:
-        """End a loop that is running or was left; on return nothing is being read or prepared for it."""
-        if self._executor is not None and threading.current_thread() in self._executor._threads:
+    def _end_loop(self, wait: bool = True) -> None:
+        """End a loop that is running or was left; on return nothing is being read or prepared for it, unless ``wait`` is False."""
+        if self._executor is not None and self._executor.works_here():
             raise RuntimeError("DataLoader: fn cannot move the loader that calls it: its own batch would have to be finished first")
         loop = None if self._loop is None else self._loop()
         self._loop = None  # what waits to be prepared is dropped
         if loop is not None:
             loop._discard()
-        if self._process == os.getpid():
-            with self._preparing:
-                pass
-        else:  # a forked child has no threads
-            self._preparing = threading.Lock()
-        self._watch.left()
+        with self._preparing if wait else nullcontext():
+            self._watch.left()
 
     def _thread(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
             self._executor, self._process = Workers(1, "torch_ndd.DataLoader", self), os.getpid()
-            self._preparing = threading.Lock()
         return self._executor
 
-    def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
-        """Return the result of ``prepare``, on the loader's thread; None if the loop is over."""
+    def _prepare_next(self, loop: "weakref.ref[_Loop]", places: "deque[Future[_Prepared | None]]", prepare: Callable[[], "_Prepared | None"]) -> None:
+        """Put the result of ``prepare`` into the first of the places, so that their order does not depend on threads; None if the loop is over."""
         with self._preparing:
-            return prepare() if self._loop is loop and loop() is not None else None
+            place = places.popleft()
+            if not place.set_running_or_notify_cancel():
+                return
+            try:
+                place.set_result(prepare() if self._loop is loop and loop() is not None else None)
+            except BaseException as error:  # SystemExit of fn, for example
+                place.set_exception(error)
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
         """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
@@ -345,8 +347,9 @@ class _Loop(Iterator[Any]):
         self._loader: DataLoader | None = loader  # None when the loop is over
         self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
         self._waiting: deque[Future[_Prepared | None]] = deque()
+        self._places: deque[Future[_Prepared | None]] = deque()  # those of them that have no result, one for each submitted call
         self._process = os.getpid()
-        self._turn = threading.Lock()  # threads may share a loop
+        self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
 
     def __next__(self) -> Any:
@@ -358,8 +361,8 @@ class _Loop(Iterator[Any]):
                 raise RuntimeError("DataLoader: this loop belongs to the process that began it; begin one here: iter(loader)")
             try:
                 return self._following(loader)
-            except BaseException:
-                self.close()
+            except BaseException as error:
+                self._close(wait=isinstance(error, Exception))  # Ctrl-C does not wait for a data set that hangs
                 raise
 
     def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
@@ -404,18 +407,31 @@ class _Loop(Iterator[Any]):
         return result
 
     def _submit(self, loader: DataLoader) -> None:
-        self._waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), self._prepare))
+        place: Future[_Prepared | None] = Future()
+        self._places.append(place)
+        self._waiting.append(place)
+        call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, self._prepare)
+        call.add_done_callback(partial(_cancel_too, place))
 
     def close(self) -> None:
         """End the loop; on return nothing is being prepared for it."""
+        self._close(wait=True)
+
+    def _close(self, wait: bool) -> None:
         loader, self._loader = self._loader, None
         if loader is not None and self._is_latest(loader):
-            loader._end_loop()
+            loader._end_loop(wait)
 
     def _discard(self) -> None:
         for future in self._waiting:
             future.cancel()
         self._waiting.clear()
+
+
+def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
+    """Cancel a place whose call was cancelled, by the end of the program."""
+    if call.cancelled():
+        place.cancel()
 
 
 def _paths(outputs: Any) -> list[str]:

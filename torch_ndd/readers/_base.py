@@ -5,7 +5,7 @@ import base64
 import inspect
 import json
 import operator
-import threading
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -19,6 +19,7 @@ from .._core.bad_samples import BadSample, UnreadableSamples
 from .._core.batch import Batch
 from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
+from .._core.fork_locks import new_reentrant_lock
 from .._core.html import table
 from .._core.states import parsed, whole
 from .._core.tensor import Tensor
@@ -43,7 +44,7 @@ _ERRORS_KEPT = 10_000
 class Ahead(NamedTuple):
     """A batch that is being read ahead."""
 
-    key: tuple[Blocks | None, Position, int]  # walk, position and number of samples
+    key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
     after: Position
     samples: np.ndarray
     request: Any
@@ -99,7 +100,7 @@ class Reader(IterableDataset):
         self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
         self._ahead: deque[Ahead] = deque()
         self._loop: object = None  # the latest of PyTorch's protocol
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -212,6 +213,14 @@ class Reader(IterableDataset):
         self._order = self._ordered(order)
         return self._order
 
+    def _known_order(self) -> Order:
+        """Return the order of the samples; unless they must be scanned first, without waiting for what another thread reads, which may hang."""
+        order = self._order
+        if order is not None:
+            return order
+        with self._lock:
+            return self._prepared()
+
     def _ordered(self, order: Order) -> Order:
         """Return the order of the samples; by default the given one."""
         return order
@@ -229,7 +238,8 @@ class Reader(IterableDataset):
             ahead, position = self._ahead, self._state.position
             if walk and not len(order.rest(position, 1, walk)):
                 return None
-            if ahead and ahead[0].key != (walk, position, count):
+            process = os.getpid()
+            if ahead and ahead[0].key != (walk, position, count, process):
                 ahead.clear()
             try:
                 while len(ahead) <= self._depth:
@@ -240,7 +250,7 @@ class Reader(IterableDataset):
                     samples, after = _taken(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
-                    ahead.append(Ahead((walk, position, count), after, samples, self._start(samples)))
+                    ahead.append(Ahead((walk, position, count, process), after, samples, self._start(samples)))
                 outputs, after, drawn = self._finished(ahead, walk)
             except BaseException:
                 ahead.clear()  # the next call reads again
@@ -305,8 +315,7 @@ class Reader(IterableDataset):
         The keys are ``epoch_size``, ``epoch_size_padded`` (over all shards), ``number_of_shards``, ``shard_id``, ``pad_last_batch`` and
         ``stick_to_shard``.
         """
-        with self._lock:
-            order = self._prepared()
+        order = self._known_order()
         return {
             "epoch_size": order.size,
             "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch or order.pad_shards else order.size,
@@ -443,10 +452,8 @@ class Reader(IterableDataset):
         return self._length(self._max_batch_size)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
-        with self._lock:
-            order = self._prepared()
-            passes = self._state.position.passes + (self._state.position.offset > 0)
-            return order.steps(passes, self._batch_size(batch_size), drop_last)
+        order, position = self._known_order(), self._state.position
+        return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
     def _place(self) -> tuple[int, int]:
         """Return the epoch, and a number that only the next batch of this shard has in it."""
@@ -461,8 +468,7 @@ class Reader(IterableDataset):
         return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
     def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
-        with self._lock:
-            return self._prepared().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
+        return self._known_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -470,7 +476,7 @@ class Reader(IterableDataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __repr__(self) -> str:
         size = "" if self._size is None else f", {self._size} samples"  # not scanned for this

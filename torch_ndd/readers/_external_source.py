@@ -3,7 +3,6 @@
 
 import inspect
 import operator
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from .._core.capture import Recorder
 from .._core.capture import current as running
 from .._core.context import EvalContext
 from .._core.device import DeviceLike
+from .._core.fork_locks import new_reentrant_lock
 from .._core.native import check_samples
 from .._core.tensor import Tensor, as_tensor
 
@@ -111,7 +111,7 @@ class ExternalSource:
         self._taken: list[_Outcome] = []  # what it has taken early
         self._returned: deque[_Outcome] = deque()  # what a loop has taken early and not used
         self._noted: list[_Outcome] | None = None  # what is being taken early
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
         """Return the next item: a Tensor or a Batch, or a tuple of ``num_outputs`` of them. Raise StopIteration at the end.

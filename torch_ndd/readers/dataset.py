@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
+from .._core.fork_locks import new_lock
 from .._core.workers import Workers
 from ._base import LoaderOptions
 from ._items import first_sample, leaves, prepared, together
@@ -130,13 +131,13 @@ class Dataset(ThreadedReader):
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
-            self._executor, self._process = Workers(count, self._op, self), os.getpid()
             if self._context is not None:
                 try:
                     self._processes = Processes(self._context, count, self._dataset, self._collate is not None, self)
                 except TypeError as error:
-                    self._executor = None
                     raise TypeError(f"{self._op}: {error}") from error.__cause__
+            self._activity = Activity()  # a forked child has none of the threads that were active
+            self._executor, self._process = Workers(count, self._op, self), os.getpid()  # last: Ctrl-C may have interrupted what is before
         return self._executor
 
     def _read(self, sample: int) -> Any:
@@ -229,7 +230,7 @@ class Activity:
     """Measures how many cores concurrent calls use together while any of them runs."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._active = 0
         self._since = self._elapsed = self._cpu = 0.0
         self._local = threading.local()
