@@ -229,3 +229,30 @@ if __name__ == "__main__":
 def test_a_child_ends_while_its_parents_threads_hold_locks(forks: Forks) -> None:
     process = forks.run(ENDING_CHILD)
     assert (process.wait(), process.output) == (0, "0\n"), process.errors
+
+
+def test_a_child_can_compute_tables_and_allocate_while_its_parents_threads_do() -> None:
+    over = threading.Event()
+
+    def spectra(number: int) -> tuple[int, ...]:
+        sound = ndd.batch([np.ones(3000, np.float32)] * 2)
+        made = ndd.mel_filter_bank(ndd.spectrogram(sound, nfft=512 + number % 64, window_length=400), nfilter=20 + number % 16)
+        images = ndd.batch(np.ones((2, 700, 700, 3), np.uint8), layout="HWC")  # their memory comes from the pool
+        return made.tensors[0].shape[0], int(np.asarray(ndd.brightness(images).tensors[0])[0, 0, 0])
+
+    def compute() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            spectra(number)
+
+    threads = [threading.Thread(target=compute) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(20):
+            assert run_in_child(lambda number=number: spectra(number) == (20 + number % 16, 1)) == 0  # type: ignore[misc]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
