@@ -5,6 +5,7 @@ import gc
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -16,6 +17,7 @@ from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd._core.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +220,30 @@ def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: st
     for _ in range(20):
         assert [int(batch) for (batch,) in loader] == list(range(40))
     assert len(loader._thread()._threads) == 1
+
+
+def test_a_pool_that_was_made_smaller_has_fewer_threads() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    with Workers(8, "of a test") as workers:
+        for threads in (8, 2, 4, 1):
+            workers.resize(threads)
+            for one in [workers.submit(work) for _ in range(16)]:  # those that are surplus may still take one
+                one.result()
+            most = 0
+            for one in [workers.submit(work) for _ in range(16)]:
+                one.result()
+            assert most <= threads
+            assert len(workers._threads) <= threads
 
 
 def test_the_order_of_batches_does_not_depend_on_the_number_of_threads() -> None:

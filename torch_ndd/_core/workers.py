@@ -156,7 +156,12 @@ class Workers(Executor):
 
     def resize(self, threads: int) -> None:
         """Set the number of threads. What was submitted stays scheduled, and surplus threads end after their current call."""
-        self._max_workers = threads
+        if threads != self._max_workers:
+            with self._lock:
+                self._max_workers = threads
+                for _ in range(len(self._threads) - threads):  # wakes those that wait
+                    self._open += 1
+                    self._queue.put(_Call(int))
 
     def works_here(self) -> bool:
         """Return whether the calling thread is one of these."""
