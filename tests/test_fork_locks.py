@@ -151,11 +151,11 @@ class Numbers:
     def __len__(self) -> int:
         return 12
 
-    def __getitem__(self, k: int) -> np.ndarray:
+    def __getitem__(self, k: int) -> tuple[np.ndarray, int]:
         if os.getpid() == self.parent and k >= 4:
             self.reading.set()
             self.go.wait(60)
-        return np.full(1, k)
+        return np.full(1, k), k
 
 
 @pytest.fixture(params=[{}, {"num_workers": 0}, {"num_workers": 2, "multiprocessing_context": "fork"}], ids=["threads", "one thread", "processes"])
@@ -174,7 +174,7 @@ def test_a_child_can_use_the_loader_that_reads_in_its_parent(numbers: tuple[Numb
         data.reading.wait(60)
 
     def work() -> bool:
-        return len(loader) == 6 and [batch.flatten().tolist() for (batch,) in loader] == [[k, k + 1] for k in range(0, 12, 2)]
+        return len(loader) == 6 and [values.flatten().tolist() for values, _ in loader] == [[k, k + 1] for k in range(0, 12, 2)]
 
     for _ in range(3):
         assert run_in_child(work) == 0
@@ -189,7 +189,7 @@ def test_a_child_goes_on_with_the_epoch_of_its_parents_reader() -> None:
     loop = reader.next_epoch()
     next(loop)
     data.reading.wait(60)
-    assert run_in_child(lambda: [batch.torch().flatten().tolist() for (batch,) in loop] == [[k, k + 1] for k in range(2, 12, 2)]) == 0
+    assert run_in_child(lambda: [values.torch().flatten().tolist() for values, _ in loop] == [[k, k + 1] for k in range(2, 12, 2)]) == 0
     data.go.set()
     assert len(list(loop)) == 5
 

@@ -143,7 +143,7 @@ EXPECTED = [[k, k + 1] for k in range(0, 12, 2)]
 
 class Numbers(torch.utils.data.Dataset):
     def __len__(self): return 12
-    def __getitem__(self, k): return torch.tensor(k)
+    def __getitem__(self, k): return torch.tensor(k), k
 
 def loader():
     made = ndd.DataLoader(Numbers(), batch_size=2, num_workers={"one thread": 0}.get(kind, 3), prefetch={"no prefetch": 0}.get(kind, 2))
