@@ -83,8 +83,9 @@ class DataLoader:
     """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
-    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop may be left at any
-    time; the next one begins the next epoch. Loops at the same time need a loader each; threads may share one loop.
+    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop begins with its first
+    batch: an iterator that nobody uses changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
+    loader each; threads may share one loop.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
     ahead ``fn`` runs.
@@ -177,6 +178,7 @@ class DataLoader:
         self.prefetch_bytes = prefetch_bytes
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
+        self._delivered = False  # whether a batch was yielded since the position was restored or the loop began
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
         # With caches cold from the threads' work, calling fn for 64 images takes 2 ms, which would delay the model: 6 % of a step of 30 ms.
@@ -185,13 +187,23 @@ class DataLoader:
         self._preparing = threading.Lock()  # held by the thread while it prepares a batch
 
     def __iter__(self) -> Iterator[Any]:
+        return _Loop(self)
+
+    def _begin(self, loop: "_Loop") -> Iterator[Any]:
+        """End the running loop, and return the batches of the reader for another one."""
         before = None if self._loop is None else self._loop()
         self._end_loop()
         if before is not None:
             before._replaced = True
-        loop = _Loop(self)
+        if self._position is not None and not self._delivered:  # the reader is ahead by the batches that nobody got
+            self.reader._go_to(self._state_of_reader(self._position))
+        batches = self.reader._pass(self.batch_size)
+        self._position, self._delivered = self.reader.state_dict(), False
         self._loop = weakref.ref(loop)
-        return loop
+        return batches
+
+    def _state_of_reader(self, state: dict[str, Any]) -> Any:
+        return self.reader._checked_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
@@ -318,34 +330,53 @@ class DataLoader:
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state, at any time: the next loop yields the rest of its epoch. A running loop ends.
+        """Restore a state, at any time: the next batch is the one after it, and the loop that asks for it yields the rest of its epoch.
 
-        Raise ValueError for other dicts, with the key; the loader does not move.
+        A running loop ends. Raise ValueError for other dicts, with the key; the loader does not move.
         """
         checked_state = checked("DataLoader", _STATE, state)
-        restored: Any = self.reader._checked_state(checked_state["reader"])
+        restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
         self.reader._go_to(restored)
-        self._position, self._seed = None, checked_state["seed"]
+        self._position, self._delivered, self._seed = None, False, checked_state["seed"]
+
+    @property
+    def sampler(self) -> "_Epochs":
+        """What ``loader.sampler.set_epoch(epoch)`` is called on, by training loops for torch's ``DataLoader`` and by Lightning."""
+        return _Epochs(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one; see :meth:`readers.Reader.set_epoch`."""
         if epoch != self.state_dict()["reader"]["epoch"]:
             self._end_loop()
-            self._position = None
+            self._position, self._delivered = None, False
             self.reader.set_epoch(epoch)
 
 
-class _Loop(Iterator[Any]):
-    """One loop over a loader. Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost."""
+class _Epochs(torch.utils.data.SequentialSampler):
+    """Hands the epoch on to a loader. Lightning lets a loader with a sequential sampler alone when it overfits; another one it would rebuild."""
 
     def __init__(self, loader: DataLoader) -> None:
-        batches = loader.reader._pass(loader.batch_size)
-        loader._position = loader.reader.state_dict()
+        super().__init__(range(0))
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make an epoch the next one."""
+        self._loader.set_epoch(epoch)
+
+
+class _Loop(Iterator[Any]):
+    """One loop over a loader. It begins with its first batch, so that a loop that nobody uses moves nothing and ends no other.
+
+    Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
         self._loader: DataLoader | None = loader  # None when the loop is over
-        self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
+        self._caller = EvalMode.current(), EvalContext.current()
+        self._prepare: Callable[[], _Prepared | None] | None = None  # until it has begun
         self._waiting: deque[Future[_Prepared | None]] = deque()
-        self._process = os.getpid()
+        self._process = 0  # that began it
         self._turn = threading.Lock()  # threads may share a loop
         self._replaced = False  # by a later loop
 
@@ -354,13 +385,19 @@ class _Loop(Iterator[Any]):
             loader = self._loader
             if loader is None:
                 raise StopIteration
-            if self._process != os.getpid():
+            if self._prepare is not None and self._process != os.getpid():
                 raise RuntimeError("DataLoader: this loop belongs to the process that began it; begin one here: iter(loader)")
             try:
-                return self._following(loader)
+                return self._following(loader, self._begin(loader))
             except BaseException:
                 self.close()
                 raise
+
+    def _begin(self, loader: DataLoader) -> Callable[[], _Prepared | None]:
+        """Begin the loop unless it has begun, and return what prepares its next batch."""
+        if self._prepare is None:
+            self._prepare, self._process = partial(loader._prepare, loader._begin(self), *self._caller), os.getpid()
+        return self._prepare
 
     def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
         """Return what ends this loop when there is no further batch for it."""
@@ -375,7 +412,7 @@ class _Loop(Iterator[Any]):
     def _is_latest(self, loader: DataLoader) -> bool:
         return loader._loop is not None and loader._loop() is self
 
-    def _following(self, loader: DataLoader) -> Any:
+    def _following(self, loader: DataLoader, prepare: Callable[[], _Prepared | None]) -> Any:
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
@@ -384,7 +421,7 @@ class _Loop(Iterator[Any]):
             self._submit(loader)
         try:
             with watch.waiting():
-                prepared = waiting.popleft().result() if waiting else self._prepare()
+                prepared = waiting.popleft().result() if waiting else prepare()
         except CancelledError:  # another thread began a loop
             prepared = None
         if prepared is None:
@@ -399,12 +436,12 @@ class _Loop(Iterator[Any]):
             result = _map(_as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
                 result = _map(_pinned, result)
-        loader._position = after
+        loader._position, loader._delivered = after, True
         watch.yielded(size)
         return result
 
     def _submit(self, loader: DataLoader) -> None:
-        self._waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), self._prepare))
+        self._waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), self._begin(loader)))
 
     def close(self) -> None:
         """End the loop; on return nothing is being prepared for it."""

@@ -96,7 +96,7 @@ class Reader(IterableDataset):
         self._started = False
         self._order: Order | None = None
         self._size: int | None = None  # of the data set, once scanned
-        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
+        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch, of which no batch was delivered yet
         self._ahead: deque[Ahead] = deque()
         self._loop: object = None  # the latest of PyTorch's protocol
         self._lock = threading.RLock()
@@ -246,6 +246,8 @@ class Reader(IterableDataset):
                 ahead.clear()  # the next call reads again
                 raise
             self._state = self._state.moved(after, drawn)
+            if walk and outputs is not None:
+                self._resumed = False
         if outputs is None or batch_size is not None:
             return outputs
         return self._first(outputs)
@@ -395,10 +397,10 @@ class Reader(IterableDataset):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(self._max_batch_size)
+        yield from self._pass(self._max_batch_size)  # a generator: nothing moves before its first batch
 
     def _pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Yield the rest of a restored epoch, or the next epoch."""
+        """Begin the next epoch, or the rest of a restored one, and return its batches."""
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
         with self._lock:
@@ -408,7 +410,7 @@ class Reader(IterableDataset):
                 raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved(Position(state.position.passes + 1), 0)
-            self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
+            self._state = state._replace(blocks=blocks if worker else None)
             self._loop = loop = object()
         return self._batches(batch_size, blocks, loop)
 
@@ -425,6 +427,7 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
+            self._resumed = False
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the next epoch, like ``DistributedSampler.set_epoch``; no effect if the reader is already in it.

@@ -41,17 +41,17 @@ class Stream:
         assert batch_size is not None
         if not self._resumed and (self._taken or self._before):
             self._next_epoch()
-        self._resumed = False
         return self._rest(batch_size)
 
     def _rest(self, batch_size: int) -> Iterator[Any]:
         for batch, count in self._batches(batch_size):
             self._taken += count
+            self._resumed = False
             yield batch
         self._next_epoch()
 
     def _next_epoch(self) -> None:
-        self._epoch, self._taken, self._before = self._epoch + 1, 0, 0
+        self._epoch, self._taken, self._before, self._resumed = self._epoch + 1, 0, 0, False
 
     @property
     def _position(self) -> int:
@@ -77,6 +77,9 @@ class Stream:
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
         raise TypeError(f"{self._op}: the number of batches is not known: the source has no len()")
+
+    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._length(batch_size, drop_last)
 
     def _advice(self) -> tuple[str, str]:
         return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that several items are made at a time"
@@ -164,10 +167,16 @@ class IterableReader(Stream):
         return made if isinstance(made, tuple | dict) else (made,)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(0, batch_size, drop_last)
+
+    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(self._position, batch_size, drop_last)
+
+    def _batches_after(self, position: int, batch_size: int | None, drop_last: bool) -> int:
         if not hasattr(self._dataset, "__len__"):
             return super()._length(batch_size, drop_last)
         assert batch_size is not None
-        count = (len(self._dataset) + self._num_shards - 1 - self._shard_id) // self._num_shards
+        count = (max(0, len(self._dataset) - position) + self._num_shards - 1 - self._shard_id) // self._num_shards
         return count // batch_size if drop_last else -(-count // batch_size)
 
     def _advice(self) -> tuple[str, str]:
