@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from _datasets import Fragile, Squares, Stream
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd.readers import EncodedFile
 from torch_ndd.readers.dataset import Activity
 from torch_ndd.testing import assert_resumable
 
@@ -38,6 +40,22 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         height, width = random.integers(20, 60, 2)
         Image.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(folder / f"{i:02}.png")
     return sorted(folder.iterdir())
+
+
+class Boxes:
+    """An object that neither torch nor a Batch can hold."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+
+@dataclass
+class Pair:
+    number: Any
+    text: Any
+
+
+FILES = ("path", "name", "bytes", "text of a path", "plain bytes")  # decoders take lists of paths and contents
 
 
 class Mixed(torch.utils.data.Dataset[Any]):
@@ -56,21 +74,26 @@ class Mixed(torch.utils.data.Dataset[Any]):
             "pil": pil,
             "gray": pil.convert("L"),
             "path": path,
-            "name": str(path),
-            "bytes": path.read_bytes(),
+            "name": EncodedFile(str(path)),
+            "bytes": EncodedFile(path.read_bytes()),
+            "text of a path": str(path),
+            "plain bytes": path.read_bytes(),
             "array": np.arange(k + 1, dtype=np.int16),
             "tensor": torch.full((2,), float(k)),
             "nested": (k, {"half": k / 2, "even": k % 2 == 0}),
             "numbers": [k, k + 1],
             "text": f"number {k}",
-            "annotations": [{"id": k}] * (k % 3),
+            "objects": Boxes(k),
+            "dataclass": Pair(k, f"{k}"),
         }
 
 
 def test_every_kind_of_value(images: list[Path]) -> None:
     def fn(batch: dict[str, Any]) -> dict[str, Any]:
         assert batch["pil"].layout == "HWC"
-        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in ("path", "name", "bytes")}}
+        assert all(isinstance(one, str) for one in batch["text of a path"])
+        assert all(isinstance(one, bytes) for one in batch["plain bytes"])
+        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in FILES}}
 
     batches = list(ndd.DataLoader(Mixed(images), fn, batch_size=4))
     assert [len(batch["text"]) for batch in batches] == [4, 4, 3]
@@ -78,7 +101,7 @@ def test_every_kind_of_value(images: list[Path]) -> None:
     for batch in batches:
         for i in range(len(batch["text"])):
             pixels = torch.from_numpy(np.array(Image.open(images[k])))
-            for key in ("pil", "path", "name", "bytes"):
+            for key in ("pil", *FILES):
                 assert torch.equal(batch[key][i], pixels)
             assert batch["gray"][i].shape == (*pixels.shape[:2], 1)
             assert batch["array"][i].tolist() == list(range(k + 1))
@@ -86,11 +109,95 @@ def test_every_kind_of_value(images: list[Path]) -> None:
             assert batch["tensor"][i].tolist() == [k, k]
             number, others = batch["nested"]
             assert (number[i].item(), others["half"][i].item(), others["even"][i].item()) == (k, k / 2, k % 2 == 0)
-            assert batch["numbers"][i].tolist() == [k, k + 1]
+            assert [column[i].item() for column in batch["numbers"]] == [k, k + 1]
             assert batch["text"][i] == f"number {k}"
-            assert batch["annotations"][i] == [{"id": k}] * (k % 3)
+            assert batch["objects"][i].k == k
+            assert (batch["dataclass"].number[i].item(), batch["dataclass"].text[i]) == (k, f"{k}")
             k += 1
     assert (batches[0]["nested"][0].dtype, batches[0]["nested"][1]["half"].dtype) == (torch.int64, torch.float64)
+
+
+Point = namedtuple("Point", "x y")
+
+ITEMS: dict[str, Callable[[int], Any]] = {
+    "int": lambda k: k,
+    "float": float,
+    "bool": lambda k: k % 2 == 0,
+    "mixed numbers": lambda k: 1.5 if k % 2 else 1,
+    "float64": np.float64,
+    "float32": np.float32,
+    "int8": np.int8,
+    "numpy bool": lambda k: np.bool_(k % 2),
+    "text": lambda k: f"/data/{k}.jpg",
+    "url": lambda k: f"https://example.org/{k}.png",
+    "bytes": lambda k: b"%d" % k,
+    "numpy text": lambda k: np.str_(k),
+    "numpy bytes": lambda k: np.bytes_(b"%d" % k),
+    "tensor": lambda k: torch.full((2, 3), k),
+    "scalar tensor": torch.tensor,
+    "array": lambda k: np.arange(3) + k,
+    "promoted": lambda k: torch.ones(2) if k % 2 else torch.ones(2, dtype=torch.int32),
+    "tuple": lambda k: (torch.full((2,), k), f"/data/img_{k}.jpg"),
+    "tuple of one": lambda k: (k,),
+    "list": lambda k: [k, "a"],
+    "list of texts": lambda k: ["a", f"{k}"],
+    "list of one": lambda k: [k],
+    "lists": lambda k: [[k, 1], [2, 3]],
+    "nested": lambda k: {"a": k, "b": (1, "x", [k, {"c": (2.5, b"y")}])},
+    "dicts in a list": lambda k: [{"id": k}, {"id": 2}],
+    "named tuple": lambda k: Point((k, "a"), {"z": [k]}),
+    "ordered": lambda k: OrderedDict(b=k, a="s"),
+    "default": lambda k: defaultdict(int, a=k),
+    "deque": lambda k: deque([k, 2]),
+    "user dict": lambda k: UserDict(a=k),
+    "size": lambda k: torch.Size([k, 2]),
+    "range": lambda k: range(k, k + 2),
+    "empty": lambda k: {"a": [], "b": "x"},
+}
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, torch.Tensor):
+        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(ours, Mapping):
+        return list(ours) == list(theirs) and all(same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list | tuple | deque):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+class Streamed(torch.utils.data.IterableDataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}], ids=str)
+def test_collates_as_torch(kind: str, options: dict[str, Any]) -> None:
+    if options and kind not in ("tuple", "nested", "deque", "bytes"):
+        pytest.skip("items are sent to the parent in one way")
+    items = [ITEMS[kind](k) for k in range(5)]
+    theirs = list(torch.utils.data.DataLoader(items, batch_size=2))  # type: ignore[arg-type]
+    assert same(list(ndd.DataLoader(items, batch_size=2, **options)), theirs)
+    assert same(list(ndd.DataLoader(Streamed(items), batch_size=2, multiprocessing_context=options.get("multiprocessing_context"))), theirs)
+
+
+def test_a_function_gets_the_parts_of_items() -> None:
+    for item, expected in (((1, "a"), 2), ([1, "a"], 2), (Point(1, "a"), 2), (1, 1), ("a", 1), ({"x": 1}, 1), (Pair(1, 2), 1)):
+        given: list[Any] = []
+        list(ndd.DataLoader([item, item], lambda *parts, given=given: given.append(parts) or parts, batch_size=2))
+        assert len(given[0]) == expected
+
+
+def test_sources_of_every_kind_of_item() -> None:
+    for item in (1, "a", (1, "a"), [1, "a"], ["a", "b"], Pair(1, 2)):
+        ((*_, paths),) = ndd.DataLoader([item, item], batch_size=2, return_paths=True)
+        assert paths == ["list[0]", "list[1]"]
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -112,7 +219,7 @@ def test_tensor_dataset_and_list_and_subset() -> None:
     tensors = torch.utils.data.TensorDataset(torch.arange(6), torch.arange(6) ** 2)
     subset = torch.utils.data.Subset(tensors, [5, 1, 3])
     assert [x.tolist() for x, _ in ndd.DataLoader(subset, batch_size=2)] == [[5, 1], [3]]
-    assert [x.tolist() for (x,) in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
+    assert [x.tolist() for x in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
 
 
 def test_shuffle_shards_and_state() -> None:
@@ -212,7 +319,7 @@ def test_errors_name_the_sample(context: str | None) -> None:
     cause = caught.value.__cause__
     assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
     skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
-    assert [x for (batch,) in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert [x for batch in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
     assert [one.sample for one in skipping.reader.errors] == [5]
 
 
@@ -221,7 +328,7 @@ def test_a_worker_that_dies() -> None:
     with pytest.raises(RuntimeError, match=r"Fragile\[3\]\): its worker process ended with signal 9"):
         list(loader)
     rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
-    assert [x for (batch,) in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+    assert [x for batch in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
 
 
 def test_what_cannot_be_sent() -> None:
@@ -238,7 +345,9 @@ def test_different_items() -> None:
         ([(1, 2), (1,)], ValueError),
         ([{"a": 1}, {"b": 1}], ValueError),
         ([torch.ones(2), "text"], TypeError),
-        ([torch.ones(2), torch.ones(2, dtype=torch.int32)], RuntimeError),
+        ([torch.ones(2), torch.ones(2, 2)], RuntimeError),
+        ([[1, 2], [1]], ValueError),
+        ([Pair(1, 2), Boxes(1)], TypeError),
     ):
         with pytest.raises(error, match="of one batch must have"):
             list(ndd.DataLoader(items, batch_size=2))

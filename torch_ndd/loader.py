@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DataLoader``: batches for training, prepared ahead of the model."""
 
-import dataclasses
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import cached_property, partial
 from types import CoroutineType, GeneratorType
@@ -31,8 +30,8 @@ from ._core.upload import moved
 from ._core.workers import Workers
 from .readers import Reader
 from .readers._choice import OfTorch, reader_of
-from .readers._items import leaves
-from .readers._streams import Stream, count_of
+from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
+from .readers._streams import Stream
 from .readers.dataset import Collated
 from .show import _timeline
 
@@ -95,12 +94,13 @@ class DataLoader:
 
             - a reader of :mod:`torch_ndd.readers`;
             - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple of readers;
-            - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Encoded images
-              and paths that it returns reach ``fn`` as encoded files;
+            - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Files that it
+              marks with a ``pathlib`` path or :class:`readers.EncodedFile` reach ``fn`` as encoded files;
             - an ``IterableDataset`` or another iterable, which is iterated over once per epoch, on one thread;
             - an :class:`ExternalSource`, whose end is that of the epoch.
-        fn: Called with the outputs, in their order, or with the dict where they are named. It returns Batches, torch tensors and other values, in
-            tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded.
+        fn: Called with the outputs, in their order, or with the dict where they are named; the outputs of a data set are the parts of its items. It
+            returns Batches, torch tensors and other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded, those of
+            a data set in the containers of torch's ``default_collate``.
         batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
@@ -246,7 +246,7 @@ class DataLoader:
                 outputs = next(batches, None)
             if outputs is None:
                 return None
-            samples = count_of(outputs)
+            samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
             if self.drop_last and samples < (self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
@@ -255,15 +255,15 @@ class DataLoader:
             stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
             context = EvalContext(thread_pool=caller._pool, device_id=caller.device_id, cuda_stream=stream)
             with watch.calling(), mode, context, using_rng(generator):
-                result = outputs.value if isinstance(outputs, Collated) else outputs
-                for fn in (self._before, self.fn):
-                    if fn is not None:
-                        result = fn(*result) if isinstance(result, tuple) else fn(result)
+                functions = [fn for fn in (self._before, self.fn) if fn is not None]
+                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and not functions) else outputs
+                for fn in functions:
+                    result = fn(*result) if isinstance(result, tuple) else fn(result)
                 if result is None or isinstance(result, GeneratorType | CoroutineType):
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
                 if self.return_paths:
-                    result = _with_paths(result, _paths(outputs))
+                    result = _with_paths(result, outputs)
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
@@ -456,30 +456,33 @@ class _Loop(Iterator[Any]):
 
 
 def _paths(outputs: Any) -> list[str]:
-    if isinstance(outputs, Collated):
-        return list(outputs.sources)
-    return list(next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ()))
+    if isinstance(outputs, Collated | Items) and outputs.sources:
+        first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
+        return list(outputs.sources if first is None else first._sources)
+    return list(next((leaf._sources for leaf in leaves(outputs) if leaf._sources), ()))
 
 
-def _with_paths(result: Any, paths: list[str]) -> Any:
+def _with_paths(result: Any, outputs: Any) -> Any:
+    paths = _paths(outputs)
     if isinstance(result, Mapping):
         return {**result, "paths": paths}
+    if isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result:  # the parts of items
+        return [*result, paths]
     return (*result, paths) if type(result) is tuple else (result, paths)
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(function, one) for one in value))
-    if isinstance(value, tuple | list):
-        return type(value)(_map(function, one) for one in value)
     if isinstance(value, Samples):
         return [_map(function, one) for one in value]
+    if isinstance(value, str | bytes | bytearray | memoryview | range):
+        return value
     if isinstance(value, Mapping):
-        return {key: _map(function, one) for key, one in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {one.name: _map(function, getattr(value, one.name)) for one in dataclasses.fields(value) if one.init}
-        return dataclasses.replace(value, **fields)
+        return with_entries(value, {key: _map(function, one) for key, one in value.items()})
+    if isinstance(value, Sequence):
+        return with_parts(value, [_map(function, one) for one in value])
+    if is_dataclass(value):
+        return with_fields(value, {name: _map(function, one) for name, one in fields_of(value).items()})
     return function(value)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core.bad_samples import UnreadableSamples
 from ._base import Reader
-from ._items import mapped
+from ._items import Items, first_sample
 
 _SAME = {
     "_num_shards": "num_shards",
@@ -91,7 +91,7 @@ class InStep(Reader):
         return made if self._named else tuple(made.values())
 
     def _first(self, outputs: Any) -> Any:
-        return mapped(lambda leaf: leaf._nth(0), outputs)
+        return first_sample(outputs)
 
     def _advice(self) -> tuple[str, str]:
         advice = [one._advice() for one in self._parts.values()]
@@ -99,4 +99,6 @@ class InStep(Reader):
 
 
 def _alone(outputs: Any) -> Any:
-    return outputs[0] if isinstance(outputs, Sequence) and len(outputs) == 1 else outputs
+    if isinstance(outputs, Sequence) and len(outputs) == 1:
+        return outputs[0]
+    return tuple(outputs) if isinstance(outputs, Items) else outputs

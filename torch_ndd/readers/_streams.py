@@ -5,10 +5,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._core.batch import Batch
 from .._core.states import checked, equal, keys, row, whole
 from ._external_source import ExternalSource
-from ._items import leaves, prepared, together
+from ._items import outputs_of, prepared
 from ._worker_processes import Processes, WorkerFailure, told
 from .dataset import Collated
 
@@ -163,8 +162,7 @@ class IterableReader(Stream):
     def _together(self, items: list[Any]) -> Any:
         if self._collate is not None:
             return Collated(self._collate(items), len(items), ())
-        made = together(items)
-        return made if isinstance(made, tuple | dict) else (made,)
+        return outputs_of(items)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
         return self._batches_after(0, batch_size, drop_last)
@@ -212,11 +210,3 @@ class ExternalReader(Stream):
         made = self._source(batch_size=batch_size)
         self._asked += 1
         return made if isinstance(made, tuple) else (made,)
-
-
-def count_of(outputs: Any) -> int:
-    """Return the number of samples of a reader's outputs."""
-    if isinstance(outputs, Collated):
-        return outputs.samples
-    first = leaves(outputs)[0]
-    return first.batch_size if isinstance(first, Batch) else len(first)

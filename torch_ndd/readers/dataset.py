@@ -14,11 +14,10 @@ import torch
 from typing_extensions import Unpack
 
 from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.workers import Workers
 from ._base import LoaderOptions
-from ._items import first_sample, leaves, prepared, together
+from ._items import first_sample, outputs_of, prepared
 from ._order import Order
 from ._threads import READING_THREADS, ThreadedReader
 from ._worker_processes import Processes, WorkerFailure, told
@@ -27,10 +26,10 @@ from ._worker_processes import Processes, WorkerFailure, told
 class Dataset(ThreadedReader):
     """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.
 
-    Its items become batches: tensors, arrays and lists of numbers a Batch, ragged if their shapes differ; numbers a Batch (N,) of int64, float64 or
-    bool; PIL images a Batch ``HWC``; bytes, ``pathlib`` paths and names of image files the encoded file, uint8 (length,), which
-    :func:`torch_ndd.decoders.image` decodes; texts and other objects a list. Tuples, named tuples and dicts stay. An item that is neither a tuple nor
-    a dict is the only output.
+    Its items become what torch's ``default_collate`` makes of them, with Batches in place of tensors: tensors and arrays a Batch, which may be
+    ragged; numbers a Batch (N,); texts and bytes a list; of tuples, lists, named tuples and mappings each part. What torch refuses: PIL images become
+    a Batch ``HWC``; files marked by a ``pathlib`` path or :class:`EncodedFile` the encoded files, a Batch uint8 (length,), which
+    :func:`torch_ndd.decoders.image` decodes; of dataclasses each field; other objects a list. An item without parts is the only output.
 
     ``__getitem__`` is called on threads, by default a few more than cores, at the same time for several items. It works in parallel as far as it
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
@@ -168,13 +167,7 @@ class Dataset(ThreadedReader):
             raise UnreadableSamples(reasons, causes)
         if self._collate is not None:
             return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
-        made = together(items)
-        made = made if isinstance(made, tuple | dict) else (made,)
-        sources = tuple(map(self._source, samples.tolist()))
-        for leaf in leaves(made):
-            if isinstance(leaf, Batch) and not leaf._sources:
-                leaf._sources = sources
-        return made
+        return outputs_of(items, tuple(map(self._source, samples.tolist())))
 
     def _first(self, outputs: Any) -> Any:
         if isinstance(outputs, Collated):
