@@ -84,7 +84,7 @@ class DataLoader:
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
     (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop begins with its first
     batch: an iterator that nobody uses changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
-    loader each; threads may share one loop.
+    loader each; threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
     ahead ``fn`` runs.
@@ -110,7 +110,8 @@ class DataLoader:
         shuffle: Deliver the samples of a data set in random order.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
         pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
-        persistent_workers: Accepted: threads and processes last as long as the loader.
+        persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
+            By default each epoch has new ones, as in torch.
         return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.
         **options: Options of all readers for a data set (``shard_id``, ``num_shards``, ``on_error``, ...), see :class:`readers.LoaderOptions`.
 
@@ -165,7 +166,7 @@ class DataLoader:
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
         batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
-        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed)
+        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream
         self.reader, self._before = reader_of(reader, given, options)
         self.dataset = reader

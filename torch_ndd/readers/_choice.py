@@ -27,10 +27,11 @@ class OfTorch(NamedTuple):
     collate_fn: Any = None
     multiprocessing_context: Any = None
     seed: int | None = None
+    persistent_workers: bool | None = None
 
     def of_data_sets(self) -> dict[str, Any]:
         """Return the arguments that concern data sets only."""
-        return {name: value for name, value in self._asdict().items() if name != "seed"}
+        return {name: value for name, value in self._asdict().items() if name not in ("seed", "persistent_workers")}
 
 
 class Chosen(NamedTuple):
@@ -165,6 +166,7 @@ def dataset_reader(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> 
         collate_fn=given.collate_fn,
         multiprocessing_context=given.multiprocessing_context,
         num_workers=given.num_workers,
+        persistent_workers=given.persistent_workers,
         sampler=given.sampler,
         **with_order(given, options),
     )
@@ -188,4 +190,4 @@ def _iterable(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> Itera
     shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
     if not 0 <= shard < shards:
         raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")
-    return IterableReader(dataset, shard, shards, given.multiprocessing_context, given.collate_fn)
+    return IterableReader(dataset, shard, shards, given.multiprocessing_context, bool(given.persistent_workers), given.collate_fn)

@@ -60,9 +60,10 @@ class InStep(Reader):
         for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
+        self._can_change = any(one._can_change for one in parts.values())
 
     def _scan(self) -> int:
-        sizes = {name: one._scan() for name, one in self._parts.items()}
+        sizes = {name: one._scan() if one._size is None or one._can_change else one._size for name, one in self._parts.items()}
         for name, one in self._parts.items():
             one._size = sizes[name]
         if len(set(sizes.values())) > 1:
@@ -71,6 +72,10 @@ class InStep(Reader):
 
     def _source(self, sample: int) -> str:
         return next(iter(self._parts.values()))._source(sample)
+
+    def _begin_source(self) -> None:
+        for one in self._parts.values():
+            one._begin_source()
 
     def _start(self, samples: np.ndarray) -> dict[Any, Any]:
         return {name: one._start(samples) for name, one in self._parts.items()}

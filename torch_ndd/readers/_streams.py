@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from .._core.states import checked, equal, keys, row, whole
 from ._external_source import ExternalSource
@@ -123,12 +123,21 @@ class Ended:
 class IterableReader(Stream):
     """An iterable data set: shard k of n takes item k, k + n, ... It is iterated over once per epoch, on one thread or in one process."""
 
-    def __init__(self, dataset: Any, shard_id: int, num_shards: int, context: Any, collate: Callable[[list[Any]], Any] | None) -> None:
+    def __init__(
+        self, dataset: Any, shard_id: int, num_shards: int, context: Any, keeps_process: bool, collate: Callable[[list[Any]], Any] | None
+    ) -> None:
         super().__init__()
         self._op = f"DataLoader({type(dataset).__name__})"
-        self._dataset, self._collate, self._context = dataset, collate, context
+        self._dataset, self._collate, self._context, self._keeps_process = dataset, collate, context, keeps_process
         self._shard_id, self._num_shards = shard_id, num_shards
-        self._items, self._processes = Numbered(dataset), None
+        self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
+
+    def _pass(self, batch_size: int | None) -> Iterator[Any]:
+        processes = self._processes
+        if processes is not None and not self._keeps_process:  # the data set may have changed
+            self._processes = None
+            processes._group.end_aside()
+        return super()._pass(batch_size)
 
     def _item(self, number: int) -> Any:
         key = (self._epoch, number)

@@ -33,7 +33,8 @@ class Dataset(ThreadedReader):
 
     ``__getitem__`` is called on threads, by default a few more than cores, at the same time for several items. It works in parallel as far as it
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
-    Random numbers that it draws itself are not part of the reader's state.
+    Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
+    is read before it begins.
 
     Args:
         dataset: the data set.
@@ -41,6 +42,8 @@ class Dataset(ThreadedReader):
         device: ``"cpu"``.
         collate_fn: called with the list of a batch's items; its result is the output, in place of Batches.
         multiprocessing_context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``: call ``__getitem__`` in processes.
+        persistent_workers: keep the processes, and their copies of the data set, for the next epoch. By default each epoch has new ones, which see
+            what has changed in the data set.
         num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other.
         sampler: an iterable of indices with ``__len__``, like those of ``torch.utils.data``. It is iterated over once per epoch, after
             ``set_epoch(epoch)`` if it has that; a ``generator`` of its own is seeded with the reader's seed and the epoch, so that an epoch resumes.
@@ -67,6 +70,7 @@ class Dataset(ThreadedReader):
         collate_fn: Any = None,
         multiprocessing_context: Any = None,
         num_workers: int | None = None,
+        persistent_workers: bool | None = False,
         sampler: Any = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
@@ -78,9 +82,17 @@ class Dataset(ThreadedReader):
         if sampler is not None:
             self._check_sampler(sampler)
         self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
-        self._context, self._workers = multiprocessing_context, num_workers
+        self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
         self._activity = Activity()
+
+    _can_change = True
+
+    def _begin_source(self) -> None:
+        processes = self._processes
+        if processes is not None and not self._keeps_processes:
+            self._processes = None
+            processes._group.end_aside()
 
     def _check_sampler(self, sampler: Any) -> None:
         if self._random_shuffle or self._shuffle_after_epoch:
@@ -129,24 +141,26 @@ class Dataset(ThreadedReader):
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
-            self._executor, self._process = Workers(count, self._op, self), os.getpid()
-            if self._context is not None:
-                try:
-                    self._processes = Processes(self._context, count, self._dataset, self._collate is not None, self)
-                except TypeError as error:
-                    self._executor = None
-                    raise TypeError(f"{self._op}: {error}") from error.__cause__
+            self._executor, self._process, self._processes = Workers(count, self._op, self), os.getpid(), None
+        if self._context is not None and self._processes is None:
+            try:
+                self._processes = Processes(self._context, self._executor._max_workers, self._dataset, self._collate is not None, self)
+            except TypeError as error:
+                raise TypeError(f"{self._op}: {error}") from error.__cause__
         return self._executor
 
-    def _read(self, sample: int) -> Any:
+    def _read(self, sample: int, processes: Processes | None = None) -> Any:
         with self._activity:
-            if self._processes is not None:
-                return self._processes.item(sample)
+            if processes is not None:
+                return processes.item(sample)
             item = self._dataset[sample]
             return item if self._collate is not None else prepared(item)
 
     def _start(self, samples: np.ndarray) -> Any:
-        return None if self._workers == 0 and self._context is None else super()._start(samples)
+        if self._workers == 0 and self._context is None:
+            return None
+        pool = self._pool()
+        return [pool.submit(self._read, sample, self._processes) for sample in samples.tolist()]
 
     def _finish(self, request: Any, samples: np.ndarray) -> Any:
         if request is not None and self._process != os.getpid():

@@ -19,9 +19,9 @@ class DataLoader(NddLoader):
 
     Args:
         dataset: any data set.
-        batch_size, shuffle, drop_last, pin_memory, multiprocessing_context: as in torch.
+        batch_size, shuffle, drop_last, pin_memory, multiprocessing_context, persistent_workers: as in torch.
         num_workers: threads or processes that call ``dataset[i]``; an ``ImageFolder`` needs none and ignores it.
-        timeout, prefetch_factor, persistent_workers, pin_memory_device, in_order: ignored.
+        timeout, prefetch_factor, pin_memory_device, in_order: ignored.
         sampler, batch_sampler, collate_fn, worker_init_fn, generator: only None.
         prefetch, device, seed, prefetch_bytes, return_paths: see :class:`torch_ndd.DataLoader`.
         unknown: what to do with transforms that are not torchvision's, see :func:`from_torchvision`.
@@ -84,7 +84,7 @@ class DataLoader(NddLoader):
         given: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
         given |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
         if not _is_folder(dataset):
-            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context}
+            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
         super().__init__(_Folder(dataset, unknown) if _is_folder(dataset) else dataset, batch_size=batch_size, **given)
         self.dataset = dataset
 
