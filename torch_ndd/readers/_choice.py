@@ -12,6 +12,7 @@ from ._base import Reader
 from ._external_source import ExternalSource
 from ._in_step import InStep
 from ._options import LoaderOptions
+from ._selected import flat_dataset
 from ._streams import ExternalReader, IterableReader, Stream
 from .dataset import Dataset
 
@@ -87,6 +88,7 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
         return Chosen(ExternalReader(source), None)
     if isinstance(source, Mapping) or (isinstance(source, tuple) and all(_is_source(one) for one in source)):
         return _in_step(source, given, kept)
+    source = flat_dataset(source)
     loading = getattr(source, "_loading", None)
     if loading is not None:  # a data set of ours
         return Chosen(*loading(given, kept))

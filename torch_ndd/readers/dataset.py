@@ -84,13 +84,14 @@ class Dataset(ThreadedReader):
         self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
         self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
+        self._begun = False  # an epoch
         self._activity = Activity()
 
     _can_change = True
 
     def _begin_source(self) -> None:
-        processes = self._processes
-        if processes is not None and not self._keeps_processes:
+        processes, begun, self._begun = self._processes, self._begun, True
+        if begun and processes is not None and not self._keeps_processes:
             self._processes = None
             processes._group.end_aside()
 
