@@ -14,9 +14,9 @@ from .datasets import ImageFolder
 class DataLoader(NddLoader):
     """A :class:`torch_ndd.DataLoader` with the arguments of ``torch.utils.data.DataLoader`` and the same results.
 
-    For an ``ImageFolder``, ours or torchvision's, also in ``Subset`` and ``ConcatDataset``, files are read and decoded natively, and its transform runs
-    on whole batches (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers`` threads, or
-    in processes with ``multiprocessing_context``.
+    For an ``ImageFolder``, ours or torchvision's, also in ``Subset`` and ``ConcatDataset``, files are read and decoded natively, and its transform
+    runs on whole batches (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers``
+    threads, or in processes with ``multiprocessing_context``.
 
     Args:
         dataset: any data set.
