@@ -387,3 +387,23 @@ def test_resumes_after_each_step(make: Any, model: type[Model], tmp_path: Path) 
         resumed = model()
         trainer_of(tmp_path, max_epochs=2).fit(resumed, ckpt_path=path, **make())
         assert resumed.seen == whole.seen[before:], f"saved after {before} batches"
+
+
+def test_a_module_takes_data_sets_readers_and_loaders(files: list[Path], tmp_path: Path) -> None:
+    numbers = [torch.tensor(i) for i in range(10)]
+
+    def seen_of(data: Any) -> list[Any]:
+        model = Plain()
+        trainer_of(tmp_path, max_epochs=1).fit(model, datamodule=data)
+        return model.seen
+
+    shuffled = seen_of(torch_ndd.lightning.DataModule(numbers, batch_size=2, seed=5))
+    assert sorted(x for batch in shuffled for x in batch) == list(range(10)) != [x for batch in shuffled for x in batch]
+    in_order = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert seen_of(torch_ndd.lightning.DataModule(numbers, batch_size=5, shuffle=False)) == in_order
+    assert seen_of(torch_ndd.lightning.DataModule(ndd.readers.Dataset(numbers), batch_size=5)) == in_order
+    assert seen_of(torch_ndd.lightning.DataModule(ndd.DataLoader(numbers, batch_size=5))) == in_order
+    validation = torch_ndd.lightning.DataModule(numbers, numbers, batch_size=5).val_dataloader()
+    assert [batch.tolist() for batch in validation] == in_order
+    with pytest.raises(TypeError, match="train must be a factory of a reader, a data set, a reader or a .*DataLoader, not 3"):
+        torch_ndd.lightning.DataModule(3).train_dataloader()

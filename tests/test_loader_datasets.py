@@ -712,3 +712,17 @@ def _loaded(data: Any, state: dict[str, Any]) -> ndd.DataLoader:
     loader = ndd.DataLoader(data, batch_size=2)
     loader.load_state_dict(state)
     return loader
+
+
+def test_a_list_of_readers_is_read_in_step(images: list[Path]) -> None:
+    readers = [ndd.readers.File(files=images), ndd.readers.File(files=images)]
+    for (files, labels), (_, others) in ndd.DataLoader(readers, batch_size=4):
+        assert len(files) == len(labels)
+        assert torch.equal(labels, others)
+
+
+def test_misspelled_arguments_get_a_suggestion(images: list[Path]) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'num_worker'; did you mean 'num_workers'\?"):
+        ndd.DataLoader(Squares(3), batch_size=2, num_worker=2)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'randomshuffle'; did you mean 'random_shuffle'\?"):
+        ndd.readers.File(files=images, randomshuffle=True)  # type: ignore[call-arg]

@@ -38,8 +38,10 @@ class DataModule(_Parent):
 
     Args:
         train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
-            ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
-        val: Factory of the reader of the validation data; without it there is no validation. Nothing is padded there: each sample counts once.
+            ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead. Or a data set, which is
+            read in random order unless ``shuffle=False``; or, for a single process, a reader or a ``ndd.DataLoader``.
+        val: The validation data likewise, a data set in its own order; without it there is no validation. Nothing is padded there: each sample
+        counts once.
         train_fn: Function on a batch in training; see :class:`torch_ndd.DataLoader`.
         val_fn: Function on a batch in validation.
         batch_size: Samples per batch of one process.
@@ -55,8 +57,8 @@ class DataModule(_Parent):
 
     def __init__(
         self,
-        train: Callable[..., Reader | DataLoader],
-        val: Callable[..., Reader | DataLoader] | None = None,
+        train: Any,
+        val: Any = None,
         *,
         train_fn: Callable[..., Any] | None = None,
         val_fn: Callable[..., Any] | None = None,
@@ -67,7 +69,7 @@ class DataModule(_Parent):
         if _Parent is object:
             raise ImportError("lightning.DataModule: Lightning is not installed: pip install torch_ndd[lightning]")
         super().__init__()
-        self._makers = {"train": train, "val": val}
+        self._sources = {"train": train, "val": val}
         self._fns = {"train": train_fn, "val": val_fn}
         self._batch_sizes = {"train": batch_size, "val": val_batch_size or batch_size}
         self._options = options
@@ -85,7 +87,7 @@ class DataModule(_Parent):
 
     def val_dataloader(self) -> DataLoader | list[Any]:
         """Return the validation data."""
-        return self._loader("val") if self._makers["val"] else []
+        return self._loader("val") if self._sources["val"] is not None else []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the training data, for a checkpoint."""
@@ -108,13 +110,7 @@ class DataModule(_Parent):
             return loader
         if trainer is not None:
             share_cpus(trainer.num_devices)
-        maker = self._makers[stage]
-        assert maker is not None
-        made = maker(**here, pad_shards=True) if stage == "train" and here["num_shards"] > 1 else maker(**here)
-        if isinstance(made, Reader):
-            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
-        if not isinstance(made, DataLoader):
-            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
+        made = self._new_loader(stage, here)
         if made.reader._num_shards != here["num_shards"] or made.reader._shard_id != here["shard_id"]:
             raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
         if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
@@ -122,6 +118,26 @@ class DataModule(_Parent):
         if loader is not None:  # the module was used by another trainer before
             made.load_state_dict(loader.state_dict())
         self._loaders[stage] = here, made
+        return made
+
+    def _new_loader(self, stage: str, here: Shard) -> DataLoader:
+        source = self._sources[stage]
+        padding: dict[str, Any] = {"pad_shards": True} if stage == "train" and here["num_shards"] > 1 else {}
+        if isinstance(source, Reader | DataLoader):
+            made: Any = source
+        elif hasattr(source, "__getitem__"):
+            options = {**self._options, "shuffle": stage == "train" and self._options.get("shuffle", True), **here, **padding}
+            return DataLoader(source, self._fns[stage], batch_size=self._batch_sizes[stage], **options)
+        elif callable(source):
+            made = source(**here, **padding)
+        else:
+            raise TypeError(
+                f"lightning.DataModule: {stage} must be a factory of a reader, a data set, a reader or a torch_ndd.DataLoader, not {source!r}"
+            )
+        if isinstance(made, Reader):
+            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
+        if not isinstance(made, DataLoader):
+            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
         return made
 
 

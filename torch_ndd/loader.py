@@ -93,7 +93,8 @@ class DataLoader:
         reader: One of
 
             - a reader of :mod:`torch_ndd.readers`;
-            - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple of readers;
+            - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple or list of readers. A reader
+              with one output stands for that output, others for their tuple or dict;
             - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Files that it
               marks with a ``pathlib`` path or :class:`readers.EncodedFile` reach ``fn`` as encoded files;
             - an ``IterableDataset`` or another iterable, which is iterated over once per epoch, on one thread;

@@ -22,6 +22,7 @@ from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
 from .._core.html import table
 from .._core.states import parsed, whole
+from .._core.suggestions import similar
 from .._core.tensor import Tensor
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
@@ -68,7 +69,8 @@ class Reader(IterableDataset):
         self._op = f"readers.{type(self).__name__}"
         unknown = sorted(set(options) - self._option_names)
         if unknown:
-            raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}")
+            known = (*self._option_names, *type(self).__signature__.parameters)  # type: ignore[attr-defined]
+            raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}{similar(unknown[0], known)}")
         try:
             on_cpu = not str(device).startswith(("gpu", "cuda")) and torch_device(device).type == "cpu"
         except (TypeError, ValueError) as error:

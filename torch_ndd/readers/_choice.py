@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
+from .._core.suggestions import similar
 from ..io._urls import is_url
 from ._base import Reader
 from ._external_source import ExternalSource
@@ -67,6 +68,7 @@ _OF_READERS = {
     "multiprocessing_context": "a reader needs no processes",
 }
 _OPTIONS = frozenset(LoaderOptions.__annotations__)
+_OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes", "pin_memory", "return_paths")
 
 
 def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
@@ -79,14 +81,15 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
             if value is not True if name == "in_order" else _is_set(value):
                 raise TypeError(f"DataLoader: {name}: {_ELSEWHERE[name]}")
         elif name not in _OPTIONS:
-            raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}")
+            known = (*OfTorch._fields, *_OPTIONS, *_OF_LOADER)
+            raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}{similar(name, known)}")
     kept = {name: value for name, value in options.items() if name in _OPTIONS}
     if isinstance(source, Reader):
         return Chosen(_checked(source, given, kept), None)
     if isinstance(source, ExternalSource):
         _refuse("an ExternalSource", {**given.of_data_sets(), **kept}, "the source decides what comes, and in which order")
         return Chosen(ExternalReader(source), None)
-    if isinstance(source, Mapping) or (isinstance(source, tuple) and all(_is_source(one) for one in source)):
+    if isinstance(source, Mapping) or _is_in_step(source):
         return _in_step(source, given, kept)
     source = flat_dataset(source)
     loading = getattr(source, "_loading", None)
@@ -116,6 +119,13 @@ def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
     for name, value in given.items():
         if _is_set(value):
             raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
+
+
+def _is_in_step(source: Any) -> bool:
+    """Return whether these are readers in step: a list may be a data set itself, unless it holds readers."""
+    if isinstance(source, list):
+        return bool(source) and all(isinstance(one, Reader) or hasattr(one, "_loading") for one in source)
+    return isinstance(source, tuple) and all(_is_source(one) for one in source)
 
 
 def _is_source(one: Any) -> bool:

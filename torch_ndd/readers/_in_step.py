@@ -27,8 +27,8 @@ _SAME = {
 class InStep(Reader):
     """Read sample k of several readers at the same time: a dict or a tuple with what each delivers.
 
-    A reader with one output stands for that output, others for their tuple or dict. The order, the shards and the state are those of the first; the
-    others must have the same options and the same number of samples. A sample that one reader cannot read is a bad sample of all.
+    A reader with one output stands for that output, not a 1-tuple, others for their tuple or dict. The order, the shards and the state are those of
+    the first; the others must have the same options and the same number of samples. A sample that one reader cannot read is a bad sample of all.
 
     Raises:
         TypeError: something that is no reader.
