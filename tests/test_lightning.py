@@ -405,5 +405,5 @@ def test_a_module_takes_data_sets_readers_and_loaders(files: list[Path], tmp_pat
     assert seen_of(torch_ndd.lightning.DataModule(ndd.DataLoader(numbers, batch_size=5))) == in_order
     validation = torch_ndd.lightning.DataModule(numbers, numbers, batch_size=5).val_dataloader()
     assert [batch.tolist() for batch in validation] == in_order
-    with pytest.raises(TypeError, match="train must be a factory of a reader, a data set, a reader or a .*DataLoader, not 3"):
+    with pytest.raises(TypeError, match=r"train must be a factory of a reader, a data set, a reader or a .*DataLoader, not 3"):
         torch_ndd.lightning.DataModule(3).train_dataloader()

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -726,3 +727,49 @@ def test_misspelled_arguments_get_a_suggestion(images: list[Path]) -> None:
         ndd.DataLoader(Squares(3), batch_size=2, num_worker=2)
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'randomshuffle'; did you mean 'random_shuffle'\?"):
         ndd.readers.File(files=images, randomshuffle=True)  # type: ignore[call-arg]
+
+
+def test_reprs_tell_in_one_line_what_there_is(images: list[Path]) -> None:
+    file = ndd.readers.File(file_root=images[0].parent, file_filters="*.png")
+    source = f"<readers.File file_root={str(images[0].parent)!r}, file_filters='*.png'>"
+    for value, text in (
+        (file, source),
+        (ndd.readers.File(files=images, num_shards=2), "<readers.File files=<list of 11 items>, shard 0 of 2>"),
+        (ndd.DataLoader(Squares(3), collate, batch_size=2), "DataLoader(<Squares of 3 items>, collate, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader(list(range(1000)), batch_size=2), "DataLoader(<list of 1000 items>, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader({"a": file}, batch_size=2), f"DataLoader({{'a': {source}}}, batch_size=2, prefetch=2)"),
+        (ndd.ExternalSource([1]), "ExternalSource(<list of 1 item>)"),
+        (ndd.DataLoader(Stream(3), batch_size=2), "DataLoader(<Stream>, batch_size=2, prefetch=2)"),
+    ):
+        assert repr(value) == text
+
+
+def test_empty_sources_say_what_was_searched(images: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "empty.tar").write_bytes(bytes(10240))
+    root = str(tmp_path)
+    for make, text in (
+        (lambda: ndd.readers.Dataset([]), "nothing to read in dataset=<list of 0 items>: the number of input samples: 0"),
+        (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"nothing to read in paths=['{root}/empty.tar'], ext='jpg'"),
+        (lambda: ndd.readers.File(file_root=root, file_filters="*.zip"), f'No files found in the subdirectories of "{root}": no file in 1 of them '
+         "matches *.zip"),
+        (lambda: ndd.readers.File(file_root=root, dir_filters="q*"), f'No files found in the subdirectories of "{root}": it has none that match q*'),
+        (lambda: ndd.readers.Numpy(file_root=root), f"No files found in \"{root}\" and its subdirectories whose names match '*.npy'"),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=re.escape(text)):
+            list(ndd.DataLoader(make(), batch_size=2))
+    with pytest.raises(FileNotFoundError, match=rf"for the classes a in {re.escape(root)}"):
+        ndd.ImageFolder(root)
+
+
+def test_assert_resumable_shows_what_differs() -> None:
+    class Forgetful(ndd.readers.Dataset):
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            pass
+
+    def make(rank: int, world: int, size: int) -> ndd.readers.Dataset:
+        return Forgetful([(k, np.full((2, 4), k), f"t{k}") for k in range(6)], size)
+
+    with pytest.raises(AssertionError, match=re.escape("batch 0 is [(0, ([0, 0, 0, 0, 0, 0, ...], 't0'))")) as caught:
+        assert_resumable(make, worlds=[(1, 1)], batch_sizes=[1])
+    assert "instead of [(1, ([1, 1, 1, 1, 1, 1, ...], 't1'))" in str(caught.value)

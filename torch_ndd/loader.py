@@ -32,6 +32,7 @@ from .readers import Reader
 from .readers._choice import OfTorch, reader_of
 from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
 from .readers._streams import Stream
+from .readers._told import brief
 from .readers.dataset import Collated
 from .show import _timeline
 
@@ -312,15 +313,15 @@ class DataLoader:
         return text
 
     def __repr__(self) -> str:
-        name = getattr(self.fn, "__name__", type(self.fn).__name__) if self.fn is not None else None
-        return f"DataLoader({self.dataset!r}, {name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
+        name = "" if self.fn is None else f", {getattr(self.fn, '__name__', type(self.fn).__name__)}"
+        return f"DataLoader({brief(self.dataset)}{name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
 
     def _repr_html_(self) -> str:
         try:
             batches: int | str = len(self)
         except TypeError:  # a source without a length
             batches = "unknown"
-        rows = [("data", repr(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
+        rows = [("data", brief(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
         return table("DataLoader", [*rows, ("diagnosis", self.diagnose())])
 
     def state_dict(self) -> dict[str, Any]:

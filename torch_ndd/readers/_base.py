@@ -61,6 +61,8 @@ class Reader(IterableDataset):
     """
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
+    _brief = ""
+    """What there is to read, in a few words."""
     _can_change = False
     """Whether the source may have changed when an epoch begins: then the samples are counted again, and nothing of it is read before."""
     _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
@@ -217,6 +219,8 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
         with using(self._url_limits):
             size = self._size = self._scan()
+        if not size:
+            raise RuntimeError(f"{self._op}: nothing to read in {self._brief or 'its source'}: the number of input samples: 0")
         if size < self._num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
@@ -517,7 +521,8 @@ class Reader(IterableDataset):
     def __repr__(self) -> str:
         size = "" if self._size is None else f", {self._size} samples"  # not scanned for this
         shard = f", shard {self._shard_id} of {self._num_shards}" if self._num_shards > 1 else ""
-        return f"<{self._op}{size}{shard}>"
+        source = f" {self._brief}" if self._brief else ""
+        return f"<{self._op}{source}{size}{shard}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, Any]] = [("samples", "not scanned yet" if self._size is None else self._size)]

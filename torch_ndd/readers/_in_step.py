@@ -9,6 +9,7 @@ import numpy as np
 from .._core.bad_samples import UnreadableSamples
 from ._base import Reader
 from ._items import Items, first_sample
+from ._told import brief
 
 _SAME = {
     "_num_shards": "num_shards",
@@ -56,7 +57,7 @@ class InStep(Reader):
             if one._started:
                 raise ValueError(f"readers in step: the reader {name!r} has begun already; make one for the loader")
         super().__init__(first._max_batch_size, "cpu", {})
-        self._op = "readers in step"
+        self._op, self._brief = "readers in step", brief(readers)
         for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)

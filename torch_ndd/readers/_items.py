@@ -205,7 +205,7 @@ def _is_leaf(value: Any) -> bool:
     return any(isinstance(value, kind) for kind in default_collate_fn_map)
 
 
-def _column(values: Sequence[Any], where: str) -> Any:
+def _column(values: Any, where: str) -> Any:
     first = values[0]
     if isinstance(first, str | bytes):
         return values

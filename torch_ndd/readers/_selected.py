@@ -11,6 +11,7 @@ from torch.utils.data import ConcatDataset, Subset
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, as_batch
 from ._base import Reader
+from ._told import brief
 
 
 def flat_dataset(source: Any, native: Any = None) -> Any:
@@ -42,7 +43,7 @@ class Selected(Reader):
 
     def __init__(self, parts: Sequence[Reader], which: np.ndarray, numbers: np.ndarray, options: Mapping[str, Any]) -> None:
         super().__init__(None, "cpu", options)  # type: ignore[arg-type]
-        self._op = parts[0]._op
+        self._op, self._brief = parts[0]._op, brief(tuple(parts))
         self._parts, self._which, self._numbers = parts, which, numbers
 
     def _scan(self) -> int:

@@ -117,7 +117,8 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
                 empty.append(name)
         if empty and not allow_empty:
             wanted = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
-            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} for the classes {', '.join(empty)}; allow_empty=True accepts them")
+            where = f"for the classes {', '.join(empty)} in {os.fspath(directory)}"
+            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} {where}; allow_empty=True accepts them")
         return found
 
     def __len__(self) -> int:
@@ -131,10 +132,9 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return image, target if self.target_transform is None else self.target_transform(target)
 
     def __repr__(self) -> str:
-        lines = [f"Dataset {type(self).__name__}", f"    Number of datapoints: {len(self)}", f"    Root location: {self.root}"]
-        if self.transform is not None:
-            lines.append("    Transform: " + repr(self.transform).replace("\n", "\n    "))
-        return "\n".join(lines)
+        kinds = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
+        transform = "" if self.transform is None else f", {type(self.transform).__name__}"
+        return f"{type(self).__name__}({self.root!r}{transform}: {len(self)} image{'s' * (len(self) != 1)} of {kinds})"
 
     @property
     def _origin(self) -> Any:
@@ -256,7 +256,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
 
     def _new_reader(self, options: Mapping[str, Any] | None = None) -> readers.COCO:
         given: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
-        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **given, **(options or {}))
+        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**given, **(options or {})})
 
     @property
     def ids(self) -> list[int]:
@@ -266,6 +266,9 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
 
     def __len__(self) -> int:
         return self._length
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r}, {self.annFile!r}: {len(self)} image{'s' * (len(self) != 1)})"
 
     def __getitem__(self, index: int) -> tuple[Any, dict[str, Any]]:
         from io import BytesIO
