@@ -359,3 +359,11 @@ def test_function_that_forks_fails_in_the_child_only() -> None:
     go.set()
     assert made.torch().flatten().tolist() == [0]
     assert found == [0]
+
+
+def test_python_operator_without_parentheses() -> None:
+    @ndd.python_operator
+    def double(x: Any) -> Any:
+        return x * 2
+
+    assert double(ndd.batch([[1, 2], [3, 4]])).torch().tolist() == [[2, 4], [6, 8]]

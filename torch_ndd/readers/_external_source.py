@@ -19,6 +19,7 @@ from .._core.device import DeviceLike
 from .._core.fork_locks import new_reentrant_lock
 from .._core.native import check_samples
 from .._core.tensor import Tensor, as_tensor
+from ._told import brief
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -80,7 +81,7 @@ class ExternalSource:
             raise TypeError(f"ExternalSource: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs <= 0:
             raise ValueError(f"ExternalSource: num_outputs must be positive, got {num_outputs}")
-        self._count = operator.index(num_outputs)
+        self._count, self._brief = operator.index(num_outputs), getattr(source, "__qualname__", "") or brief(source)
         self._per_sample = bool(per_sample)
         self._layouts = self._for_each("layout", layout)
         self._dtypes = self._for_each("dtype", dtype)
@@ -139,6 +140,10 @@ class ExternalSource:
         except StopIteration:
             # A StopIteration would silently end the generator that contains the loop.
             raise RuntimeError("ExternalSource: the source ended before the captured loop that it is called in; cycle=True starts it again") from None
+
+    def __repr__(self) -> str:
+        outputs = f", num_outputs={self._count}" if self._count > 1 else ""
+        return f"ExternalSource({self._brief}{outputs})"
 
     def captured(self, batch_size: int, ctx: EvalContext | None = None) -> Iterator[Any]:
         """Iterate to the end of the source once, in batches, and run ahead.
