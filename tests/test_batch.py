@@ -438,3 +438,8 @@ def test_batch_of_pending_samples() -> None:
             made = ndd.as_batch(parts)
             assert made.layout == "HWC"
             assert made.torch().amax((1, 2, 3)).tolist() == [1, 2, 3]
+
+
+def test_indexing_a_batch_says_how_to_get_a_sample() -> None:
+    with pytest.raises(TypeError, match=r"a Batch has no \[0\]: batch\.tensors\[0\] or batch\.select\(0\) is a sample"):
+        ndd.batch([[1, 2], [3]])[0]

@@ -4,6 +4,8 @@
 import gc
 import io
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -15,6 +17,7 @@ from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd._core.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,129 @@ print(here, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = forks.run(code)
     assert (done.wait(), done.output, done.errors) == (0, "True 0\n", "")
+
+
+# The program is interrupted at every line that the library runs in the main thread during some batches. Not at the end of a `with` statement, where
+# Python looks for no signal.
+EVERY_LINE = """
+import faulthandler, linecache, os, sys, threading
+import numpy as np
+import torch
+import torch_ndd as ndd
+
+kind = sys.argv[1]
+EXPECTED = [[k, k + 1] for k in range(0, 12, 2)]
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self): return 12
+    def __getitem__(self, k): return torch.tensor(k), k
+
+def loader():
+    made = ndd.DataLoader(Numbers(), batch_size=2, num_workers={"one thread": 0}.get(kind, 3), prefetch={"no prefetch": 0}.get(kind, 2))
+    return lambda: (batch[0].tolist() for batch in made)
+
+class Interrupted:
+    def __init__(self, at):
+        self.at, self.lines, self.place = at, 0, None
+
+    def trace(self, frame, event, argument):
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        ours = "torch_ndd" in path or (path == threading.__file__ and name == "start")
+        if not ours:
+            return None
+        if event == "line" and not linecache.getline(path, frame.f_lineno).strip().startswith("with "):
+            self.lines += 1
+            if self.lines == self.at:
+                self.place = f"{os.path.basename(path)}:{frame.f_lineno} {name}"
+                raise KeyboardInterrupt
+        return self.trace
+
+wrong, at = [], 0
+while True:
+    at += 1
+    epoch = loader()
+    interrupted = Interrupted(at)
+    faulthandler.dump_traceback_later(60, exit=True)
+    sys.settrace(interrupted.trace)
+    try:
+        for _, batch in zip(range(3), epoch()):
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    if interrupted.place is None:
+        break
+    for _ in range(2):
+        found = list(epoch())
+        if found != EXPECTED:
+            wrong.append((interrupted.place, found))
+    if sum(thread.name.startswith("torch_ndd.DataLoader") for thread in threading.enumerate()) > 20:
+        import gc
+        gc.collect()
+print(at > 100, wrong)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["threads", "one thread", "no prefetch"])
+def test_epochs_after_an_interrupt_anywhere_are_whole_and_in_order(kind: str, forks: Forks) -> None:
+    process = forks.run(EVERY_LINE, kind)
+    assert (process.wait(), process.output) == (0, "True []\n"), process.errors
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+    interrupts = iter([True])
+
+    def interrupted(thread: threading.Thread) -> None:
+        if moment == "after":
+            start(thread)
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        if moment == "before":
+            start(thread)
+
+    loader = ndd.DataLoader([np.full(1, k) for k in range(40)], batch_size=1, num_workers=0)
+    loader._thread()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(loader)
+    for _ in range(20):
+        assert [int(batch) for (batch,) in loader] == list(range(40))
+    assert len(loader._thread()._threads) == 1
+
+
+def test_a_pool_that_was_made_smaller_has_fewer_threads() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    with Workers(8, "of a test") as workers:
+        for threads in (8, 2, 4, 1):
+            workers.resize(threads)
+            for one in [workers.submit(work) for _ in range(16)]:  # those that are surplus may still take one
+                one.result()
+            most = 0
+            for one in [workers.submit(work) for _ in range(16)]:
+                one.result()
+            assert most <= threads
+            assert len(workers._threads) <= threads
+
+
+def test_the_order_of_batches_does_not_depend_on_the_number_of_threads() -> None:
+    loader = ndd.DataLoader([np.full(1, k) for k in range(40)], lambda values: values, batch_size=1, prefetch=8)
+    loader._thread().resize(8)
+    for _ in range(20):
+        assert [int(batch) for batch in loader] == list(range(40))
 
 
 # Training interrupted at random moments, each with another set of live objects.

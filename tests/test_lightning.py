@@ -338,3 +338,72 @@ def test_kill_9(files: list[Path], tmp_path: Path, forks: Forks) -> None:
         assert [line[0] for line in lines] == list(range(first, steps))
         assert [line[1:] for line in lines] == expected[first:steps]
     print(f"{kills} kills of a Lightning training, {steps} steps of {FILES / 4:.1f} an epoch, all batches the same")
+
+
+class Numbers(torch.utils.data.IterableDataset[Any]):
+    """Ten numbers, without a length."""
+
+    def __iter__(self) -> Any:
+        return iter(torch.arange(10))
+
+
+class Estimating(Model):
+    """Reads how many steps there will be, for which Lightning creates an iterator over the training data before it restores the loops."""
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        numbers = batch[0] if isinstance(batch, tuple | list) else batch
+        self.seen.append(numbers.tolist())
+        return self.layer(torch.zeros(1, 2)).mean()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        assert self.trainer.estimated_stepping_batches
+        return super().configure_optimizers()
+
+
+class Plain(Estimating):
+    configure_optimizers = Model.configure_optimizers
+
+
+def of_reader() -> dict[str, Any]:
+    reader = partial(ndd.readers.Dataset, [torch.tensor(i) for i in range(10)], random_shuffle=True)
+    return {"datamodule": torch_ndd.lightning.DataModule(reader, batch_size=2, seed=5)}
+
+
+def of_iterable() -> dict[str, Any]:
+    return {"datamodule": torch_ndd.lightning.DataModule(lambda **shard: ndd.DataLoader(Numbers(), batch_size=2, seed=5, **shard))}
+
+
+def of_loader() -> dict[str, Any]:
+    return {"train_dataloaders": ndd.DataLoader([torch.tensor(i) for i in range(10)], batch_size=2, shuffle=True, seed=5)}
+
+
+@pytest.mark.parametrize(("make", "model"), [(of_reader, Estimating), (of_iterable, Estimating), (of_iterable, Plain), (of_loader, Plain)])
+def test_resumes_after_each_step(make: Any, model: type[Model], tmp_path: Path) -> None:
+    whole, saving = model(), SaveAlways(tmp_path)
+    saving.on_train_epoch_end = lambda *_: None  # type: ignore[method-assign]
+    trainer_of(tmp_path, [saving], max_epochs=2).fit(whole, **make())
+    assert [len(batch) for batch in whole.seen] == [2] * 10
+    for before, path in saving.saved[:9]:
+        resumed = model()
+        trainer_of(tmp_path, max_epochs=2).fit(resumed, ckpt_path=path, **make())
+        assert resumed.seen == whole.seen[before:], f"saved after {before} batches"
+
+
+def test_a_module_takes_data_sets_readers_and_loaders(files: list[Path], tmp_path: Path) -> None:
+    numbers = [torch.tensor(i) for i in range(10)]
+
+    def seen_of(data: Any) -> list[Any]:
+        model = Plain()
+        trainer_of(tmp_path, max_epochs=1).fit(model, datamodule=data)
+        return model.seen
+
+    shuffled = seen_of(torch_ndd.lightning.DataModule(numbers, batch_size=2, seed=5))
+    assert sorted(x for batch in shuffled for x in batch) == list(range(10)) != [x for batch in shuffled for x in batch]
+    in_order = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert seen_of(torch_ndd.lightning.DataModule(numbers, batch_size=5, shuffle=False)) == in_order
+    assert seen_of(torch_ndd.lightning.DataModule(ndd.readers.Dataset(numbers), batch_size=5)) == in_order
+    assert seen_of(torch_ndd.lightning.DataModule(ndd.DataLoader(numbers, batch_size=5))) == in_order
+    validation = torch_ndd.lightning.DataModule(numbers, numbers, batch_size=5).val_dataloader()
+    assert [batch.tolist() for batch in validation] == in_order
+    with pytest.raises(TypeError, match=r"train must be a factory of a reader, a data set, a reader or a .*DataLoader, not 3"):
+        torch_ndd.lightning.DataModule(3).train_dataloader()

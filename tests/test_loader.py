@@ -477,3 +477,77 @@ def test_ranges_of_torch_profiler() -> None:
         _ran()
     names = {event.key for event in profile.key_averages()}
     assert {"torch_ndd: wait for a batch", "torch_ndd: fn"} & names
+
+
+def _iterable() -> ndd.DataLoader:
+    class Numbers(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(range(10))
+
+    return ndd.DataLoader(Numbers(), batch_size=2, seed=5)
+
+
+LOADERS: list[Any] = [
+    lambda: ndd.DataLoader([torch.tensor(i) for i in range(10)], batch_size=2, shuffle=True, seed=5),
+    lambda: ndd.DataLoader([torch.tensor(i) for i in range(10)], batch_size=2, shuffle=True, seed=5, prefetch=0, num_workers=0),
+    lambda: ndd.DataLoader((list(range(10)), list(range(10))), lambda a, b: a, batch_size=2, shuffle=True, seed=5),
+    lambda: ndd.DataLoader(ndd.ExternalSource(list(range(10)), per_sample=True), batch_size=2),
+    _iterable,
+]
+
+
+def _numbers(batches: Any) -> list[Any]:
+    return [torch.as_tensor(batch[0] if isinstance(batch, tuple | list) else batch).tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("make", LOADERS)
+@pytest.mark.parametrize("cut", range(1, 5))
+def test_iterators_that_nobody_uses_move_nothing(make: Any, cut: int) -> None:
+    expected = _numbers(make())
+    first = make()
+    loop = iter(first)
+    begun = _numbers(islice(loop, cut))
+    state = first.state_dict()
+    iter(first)
+    assert first.state_dict() == state
+    assert _numbers(loop) == expected[cut:]  # the loop goes on
+    resumed = make()
+    unused = iter(resumed)
+    resumed.load_state_dict(state)
+    iter(resumed)
+    assert resumed.state_dict() == state
+    assert begun + _numbers(unused) == expected  # an earlier iterator that has not begun yields the rest too
+    assert _numbers(first) == _numbers(resumed)  # the next epoch
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_failed_first_batch_is_the_next_one(prefetch: int) -> None:
+    fails = [False]
+
+    def fn(numbers: ndd.Batch) -> ndd.Batch:
+        if fails.pop():
+            raise ValueError("not now")
+        return numbers
+
+    def make() -> ndd.DataLoader:
+        fails[:] = [False] * 20
+        return ndd.DataLoader(list(range(10)), fn, batch_size=2, shuffle=True, seed=1, prefetch=prefetch)
+
+    expected = _numbers(make())
+    loader = make()
+    assert _numbers(islice(loader, 2)) == expected[:2]
+    state = loader.state_dict()
+    resumed = make()
+    resumed.load_state_dict(state)
+    fails[-1] = True
+    with pytest.raises(ValueError, match="not now"):
+        next(iter(resumed))
+    assert resumed.state_dict() == state
+    assert _numbers(resumed) == expected[2:]
+
+
+def test_the_sampler_sets_the_epoch() -> None:
+    loader = ndd.DataLoader(list(range(10)), batch_size=10, shuffle=True, seed=1)
+    epochs = [_numbers(loader) for _ in range(3)]
+    loader.sampler.set_epoch(1)
+    assert _numbers(loader) == epochs[1]

@@ -5,13 +5,15 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from _datasets import Fragile, Squares, Stream
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd.readers import EncodedFile, _worker_processes
 from torch_ndd.readers.dataset import Activity
 from torch_ndd.testing import assert_resumable
 
@@ -38,6 +41,22 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         height, width = random.integers(20, 60, 2)
         Image.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(folder / f"{i:02}.png")
     return sorted(folder.iterdir())
+
+
+class Boxes:
+    """An object that neither torch nor a Batch can hold."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+
+@dataclass
+class Pair:
+    number: Any
+    text: Any
+
+
+FILES = ("path", "name", "bytes", "text of a path", "plain bytes")  # decoders take lists of paths and contents
 
 
 class Mixed(torch.utils.data.Dataset[Any]):
@@ -56,21 +75,26 @@ class Mixed(torch.utils.data.Dataset[Any]):
             "pil": pil,
             "gray": pil.convert("L"),
             "path": path,
-            "name": str(path),
-            "bytes": path.read_bytes(),
+            "name": EncodedFile(str(path)),
+            "bytes": EncodedFile(path.read_bytes()),
+            "text of a path": str(path),
+            "plain bytes": path.read_bytes(),
             "array": np.arange(k + 1, dtype=np.int16),
             "tensor": torch.full((2,), float(k)),
             "nested": (k, {"half": k / 2, "even": k % 2 == 0}),
             "numbers": [k, k + 1],
             "text": f"number {k}",
-            "annotations": [{"id": k}] * (k % 3),
+            "objects": Boxes(k),
+            "dataclass": Pair(k, f"{k}"),
         }
 
 
 def test_every_kind_of_value(images: list[Path]) -> None:
     def fn(batch: dict[str, Any]) -> dict[str, Any]:
         assert batch["pil"].layout == "HWC"
-        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in ("path", "name", "bytes")}}
+        assert all(isinstance(one, str) for one in batch["text of a path"])
+        assert all(isinstance(one, bytes) for one in batch["plain bytes"])
+        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in FILES}}
 
     batches = list(ndd.DataLoader(Mixed(images), fn, batch_size=4))
     assert [len(batch["text"]) for batch in batches] == [4, 4, 3]
@@ -78,7 +102,7 @@ def test_every_kind_of_value(images: list[Path]) -> None:
     for batch in batches:
         for i in range(len(batch["text"])):
             pixels = torch.from_numpy(np.array(Image.open(images[k])))
-            for key in ("pil", "path", "name", "bytes"):
+            for key in ("pil", *FILES):
                 assert torch.equal(batch[key][i], pixels)
             assert batch["gray"][i].shape == (*pixels.shape[:2], 1)
             assert batch["array"][i].tolist() == list(range(k + 1))
@@ -86,11 +110,95 @@ def test_every_kind_of_value(images: list[Path]) -> None:
             assert batch["tensor"][i].tolist() == [k, k]
             number, others = batch["nested"]
             assert (number[i].item(), others["half"][i].item(), others["even"][i].item()) == (k, k / 2, k % 2 == 0)
-            assert batch["numbers"][i].tolist() == [k, k + 1]
+            assert [column[i].item() for column in batch["numbers"]] == [k, k + 1]
             assert batch["text"][i] == f"number {k}"
-            assert batch["annotations"][i] == [{"id": k}] * (k % 3)
+            assert batch["objects"][i].k == k
+            assert (batch["dataclass"].number[i].item(), batch["dataclass"].text[i]) == (k, f"{k}")
             k += 1
     assert (batches[0]["nested"][0].dtype, batches[0]["nested"][1]["half"].dtype) == (torch.int64, torch.float64)
+
+
+Point = namedtuple("Point", "x y")
+
+ITEMS: dict[str, Callable[[int], Any]] = {
+    "int": lambda k: k,
+    "float": float,
+    "bool": lambda k: k % 2 == 0,
+    "mixed numbers": lambda k: 1.5 if k % 2 else 1,
+    "float64": np.float64,
+    "float32": np.float32,
+    "int8": np.int8,
+    "numpy bool": lambda k: np.bool_(k % 2),
+    "text": lambda k: f"/data/{k}.jpg",
+    "url": lambda k: f"https://example.org/{k}.png",
+    "bytes": lambda k: b"%d" % k,
+    "numpy text": lambda k: np.str_(k),
+    "numpy bytes": lambda k: np.bytes_(b"%d" % k),
+    "tensor": lambda k: torch.full((2, 3), k),
+    "scalar tensor": torch.tensor,
+    "array": lambda k: np.arange(3) + k,
+    "promoted": lambda k: torch.ones(2) if k % 2 else torch.ones(2, dtype=torch.int32),
+    "tuple": lambda k: (torch.full((2,), k), f"/data/img_{k}.jpg"),
+    "tuple of one": lambda k: (k,),
+    "list": lambda k: [k, "a"],
+    "list of texts": lambda k: ["a", f"{k}"],
+    "list of one": lambda k: [k],
+    "lists": lambda k: [[k, 1], [2, 3]],
+    "nested": lambda k: {"a": k, "b": (1, "x", [k, {"c": (2.5, b"y")}])},
+    "dicts in a list": lambda k: [{"id": k}, {"id": 2}],
+    "named tuple": lambda k: Point((k, "a"), {"z": [k]}),
+    "ordered": lambda k: OrderedDict(b=k, a="s"),
+    "default": lambda k: defaultdict(int, a=k),
+    "deque": lambda k: deque([k, 2]),
+    "user dict": lambda k: UserDict(a=k),
+    "size": lambda k: torch.Size([k, 2]),
+    "range": lambda k: range(k, k + 2),
+    "empty": lambda k: {"a": [], "b": "x"},
+}
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, torch.Tensor):
+        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(ours, Mapping):
+        return list(ours) == list(theirs) and all(same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list | tuple | deque):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+class Streamed(torch.utils.data.IterableDataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}], ids=str)
+def test_collates_as_torch(kind: str, options: dict[str, Any]) -> None:
+    if options and kind not in ("tuple", "nested", "deque", "bytes"):
+        pytest.skip("items are sent to the parent in one way")
+    items = [ITEMS[kind](k) for k in range(5)]
+    theirs = list(torch.utils.data.DataLoader(items, batch_size=2))  # type: ignore[arg-type]
+    assert same(list(ndd.DataLoader(items, batch_size=2, **options)), theirs)
+    assert same(list(ndd.DataLoader(Streamed(items), batch_size=2, multiprocessing_context=options.get("multiprocessing_context"))), theirs)
+
+
+def test_a_function_gets_the_parts_of_items() -> None:
+    for item, expected in (((1, "a"), 2), ([1, "a"], 2), (Point(1, "a"), 2), (1, 1), ("a", 1), ({"x": 1}, 1), (Pair(1, 2), 1)):
+        given: list[Any] = []
+        list(ndd.DataLoader([item, item], lambda *parts, given=given: given.append(parts) or parts, batch_size=2))
+        assert len(given[0]) == expected
+
+
+def test_sources_of_every_kind_of_item() -> None:
+    for item in (1, "a", (1, "a"), [1, "a"], ["a", "b"], Pair(1, 2)):
+        ((*_, paths),) = ndd.DataLoader([item, item], batch_size=2, return_paths=True)
+        assert paths == ["list[0]", "list[1]"]
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -108,11 +216,16 @@ def test_equals_torch(context: str | None, workers: int | None) -> None:
             assert (x.dtype, y.dtype) == (a.dtype, b.dtype)
 
 
+def test_fork_server() -> None:
+    loader = ndd.DataLoader(Squares(6), batch_size=3, multiprocessing_context="forkserver", num_workers=1)
+    assert [[values.tolist(), squares.tolist()] for values, squares in loader] == [[[0, 1, 2], [0, 1, 4]], [[3, 4, 5], [9, 16, 25]]]
+
+
 def test_tensor_dataset_and_list_and_subset() -> None:
     tensors = torch.utils.data.TensorDataset(torch.arange(6), torch.arange(6) ** 2)
     subset = torch.utils.data.Subset(tensors, [5, 1, 3])
     assert [x.tolist() for x, _ in ndd.DataLoader(subset, batch_size=2)] == [[5, 1], [3]]
-    assert [x.tolist() for (x,) in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
+    assert [x.tolist() for x in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
 
 
 def test_shuffle_shards_and_state() -> None:
@@ -212,7 +325,7 @@ def test_errors_name_the_sample(context: str | None) -> None:
     cause = caught.value.__cause__
     assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
     skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
-    assert [x for (batch,) in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert [x for batch in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
     assert [one.sample for one in skipping.reader.errors] == [5]
 
 
@@ -221,7 +334,51 @@ def test_a_worker_that_dies() -> None:
     with pytest.raises(RuntimeError, match=r"Fragile\[3\]\): its worker process ended with signal 9"):
         list(loader)
     rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
-    assert [x for (batch,) in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+    assert [x for batch in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_worker_that_is_killed_while_it_starts_is_replaced(on_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_the_third_time(*arguments: Any) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        if len(list(tmp_path.iterdir())) <= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_the_third_time)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=3, on_error=on_error)
+    for _ in range(2):
+        assert [values.tolist() for values, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert loader.reader.errors == ()  # type: ignore[union-attr]
+
+
+def test_workers_that_are_always_killed_while_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"5 worker processes in a row could not start, the last one ended with signal 9 \(SIGKILL\)"):
+            list(loader)
+
+
+def test_a_worker_that_cannot_be_unpickled_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os._exit(3))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    with pytest.raises(RuntimeError, match="a worker process could not start: it ended with exit code 3"):
+        list(loader)
+
+
+def test_ctrl_c_does_not_end_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_interrupted)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    assert len(list(loader)) == 3
 
 
 def test_what_cannot_be_sent() -> None:
@@ -238,7 +395,9 @@ def test_different_items() -> None:
         ([(1, 2), (1,)], ValueError),
         ([{"a": 1}, {"b": 1}], ValueError),
         ([torch.ones(2), "text"], TypeError),
-        ([torch.ones(2), torch.ones(2, dtype=torch.int32)], RuntimeError),
+        ([torch.ones(2), torch.ones(2, 2)], RuntimeError),
+        ([[1, 2], [1]], ValueError),
+        ([Pair(1, 2), Boxes(1)], TypeError),
     ):
         with pytest.raises(error, match="of one batch must have"):
             list(ndd.DataLoader(items, batch_size=2))
@@ -452,7 +611,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("seconds", [0, 1000])
 def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
@@ -477,3 +636,189 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+class Growing(torch.utils.data.Dataset[Any]):
+    """Changes between epochs."""
+
+    def __init__(self) -> None:
+        self.size, self.mosaic = 5, 1
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, k: int) -> tuple[int, int, int]:
+        if k >= self.size:
+            raise IndexError(k)
+        return k, self.mosaic, os.getpid()
+
+    def change(self) -> None:
+        self.size, self.mosaic = self.size + 2, self.mosaic - 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_workers": 0},
+        {"prefetch": 0},
+        {"prefetch_queue_depth": 5},
+        {"num_workers": 2, "multiprocessing_context": "fork"},
+        {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": False},
+    ],
+    ids=str,
+)
+def test_changes_between_epochs_are_seen(options: dict[str, Any]) -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=2, shuffle=True, seed=1, **options)
+    processes = set()
+    for epoch in range(3):
+        assert len(loader) == -(-data.size // 2)
+        numbers, mosaic, pids = (torch.cat(column).tolist() for column in zip(*loader, strict=True))
+        assert sorted(numbers) == list(range(data.size))
+        assert set(mosaic) == {1 - epoch}
+        assert not set(pids) & processes
+        processes |= set(pids) - {os.getpid()}
+        data.change()
+    loader.state_dict()
+    for _ in loader:
+        break
+    data.change()
+    assert sum(len(numbers) for numbers, *_ in loader) == data.size  # also after a loop that was left
+
+
+def test_persistent_workers_keep_their_processes() -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=1, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    pids = []
+    for _ in range(2):
+        pids.append({pid.item() for _, _, pid in loader})
+        data.mosaic = 0
+    assert pids[0] == pids[1]
+    stream = ndd.DataLoader(Stream(3), lambda *_: torch.tensor(0), batch_size=1, multiprocessing_context="fork", persistent_workers=True)
+    list(stream)
+    kept = stream.reader._processes  # type: ignore[union-attr]
+    list(stream)
+    assert stream.reader._processes is kept  # type: ignore[union-attr]
+
+
+class Rates(torch.utils.data.IterableDataset[Any]):
+    rate = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.rate] * 4)
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_changes_of_iterables_are_seen(context: str | None) -> None:
+    data = Rates()
+    loader = ndd.DataLoader(data, batch_size=2, multiprocessing_context=context)
+    for rate in (1, 2, 3):
+        data.rate = rate
+        assert [batch.tolist() for batch in loader] == [[rate, rate]] * 2
+
+
+def test_changes_in_step_and_of_samplers_are_seen() -> None:
+    one, other = Growing(), Growing()
+    loader = ndd.DataLoader({"a": one, "b": other}, batch_size=2)
+    for _ in range(3):
+        assert sum(len(batch["a"][0]) for batch in loader) == one.size
+        assert len(loader) == -(-one.size // 2)
+        one.change()
+        other.change()
+    weights = torch.tensor([1.0, 0.0])
+    sampler = torch.utils.data.WeightedRandomSampler(weights, 6)  # type: ignore[arg-type]
+    sampled = ndd.DataLoader([0, 1], batch_size=2, sampler=sampler)
+    assert {x for batch in sampled for x in batch.tolist()} == {0}
+    sampler.weights = torch.tensor([0.0, 1.0])
+    assert {x for batch in sampled for x in batch.tolist()} == {1}
+
+
+def test_changes_are_seen_by_readers_and_states() -> None:
+    data = Growing()
+    reader = ndd.readers.Dataset(data, 2)
+    for epoch in range(3):
+        for capture in (False, True):
+            steps = [(numbers.torch().tolist(), mosaic.torch().tolist()) for numbers, mosaic, _ in reader.next_epoch(capture=capture)]
+            assert {x for numbers, _ in steps for x in numbers} == set(range(data.size))
+            assert {x for _, mosaic in steps for x in mosaic} == {1 - epoch}
+        data.change()
+    loader = ndd.DataLoader(data, batch_size=2)
+    list(loader)
+    state = loader.state_dict()
+    data.change()
+    resumed = ndd.DataLoader(data, batch_size=2)
+    len(resumed)
+    resumed.load_state_dict(state)
+    assert len(resumed) == len(list(resumed)) == -(-data.size // 2)
+    next(iter(loader))
+    state = loader.state_dict()
+    data.change()
+    with pytest.raises(RuntimeError, match=rf"the state is of a data set of {data.size - 2} samples, and here are {data.size}"):
+        next(iter(_loaded(data, state)))
+
+
+def _loaded(data: Any, state: dict[str, Any]) -> ndd.DataLoader:
+    loader = ndd.DataLoader(data, batch_size=2)
+    loader.load_state_dict(state)
+    return loader
+
+
+def test_a_list_of_readers_is_read_in_step(images: list[Path]) -> None:
+    readers = [ndd.readers.File(files=images), ndd.readers.File(files=images)]
+    for (files, labels), (_, others) in ndd.DataLoader(readers, batch_size=4):
+        assert len(files) == len(labels)
+        assert torch.equal(labels, others)
+
+
+def test_misspelled_arguments_get_a_suggestion(images: list[Path]) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'num_worker'; did you mean 'num_workers'\?"):
+        ndd.DataLoader(Squares(3), batch_size=2, num_worker=2)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'randomshuffle'; did you mean 'random_shuffle'\?"):
+        ndd.readers.File(files=images, randomshuffle=True)  # type: ignore[call-arg]
+
+
+def test_reprs_tell_in_one_line_what_there_is(images: list[Path]) -> None:
+    file = ndd.readers.File(file_root=images[0].parent, file_filters="*.png")
+    source = f"<readers.File file_root={str(images[0].parent)!r}, file_filters='*.png'>"
+    for value, text in (
+        (file, source),
+        (ndd.readers.File(files=images, num_shards=2), "<readers.File files=<list of 11 items>, shard 0 of 2>"),
+        (ndd.DataLoader(Squares(3), collate, batch_size=2), "DataLoader(<Squares of 3 items>, collate, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader(list(range(1000)), batch_size=2), "DataLoader(<list of 1000 items>, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader({"a": file}, batch_size=2), f"DataLoader({{'a': {source}}}, batch_size=2, prefetch=2)"),
+        (ndd.ExternalSource([1]), "ExternalSource(<list of 1 item>)"),
+        (ndd.DataLoader(Stream(3), batch_size=2), "DataLoader(<Stream>, batch_size=2, prefetch=2)"),
+    ):
+        assert repr(value) == text
+
+
+def test_empty_sources_say_what_was_searched(images: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "empty.tar").write_bytes(bytes(10240))
+    root = str(tmp_path)
+    for make, text in (
+        (lambda: ndd.readers.Dataset([]), "nothing to read in dataset=<list of 0 items>: the number of input samples: 0"),
+        (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"nothing to read in paths=['{root}/empty.tar'], ext='jpg'"),
+        (lambda: ndd.readers.File(file_root=root, file_filters="*.zip"), f'No files found in the subdirectories of "{root}": no file in 1 of them '
+         "matches *.zip"),
+        (lambda: ndd.readers.File(file_root=root, dir_filters="q*"), f'No files found in the subdirectories of "{root}": it has none that match q*'),
+        (lambda: ndd.readers.Numpy(file_root=root), f"No files found in \"{root}\" and its subdirectories whose names match '*.npy'"),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=re.escape(text)):
+            list(ndd.DataLoader(make(), batch_size=2))
+    with pytest.raises(FileNotFoundError, match=rf"for the classes a in {re.escape(root)}"):
+        ndd.ImageFolder(root)
+
+
+def test_assert_resumable_shows_what_differs() -> None:
+    class Forgetful(ndd.readers.Dataset):
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            pass
+
+    def make(rank: int, world: int, size: int) -> ndd.readers.Dataset:
+        return Forgetful([(k, np.full((2, 4), k), f"t{k}") for k in range(6)], size)
+
+    with pytest.raises(AssertionError, match=re.escape("batch 0 is [(0, ([0, 0, 0, 0, 0, 0, ...], 't0'))")) as caught:
+        assert_resumable(make, worlds=[(1, 1)], batch_sizes=[1])
+    assert "instead of [(1, ([1, 1, 1, 1, 1, 1, ...], 't1'))" in str(caught.value)

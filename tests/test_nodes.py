@@ -125,6 +125,17 @@ def test_another_batch_size(folder: Path) -> None:
     assert labels(second) == [[4, 5, 6], [7, 8, 9], [0, 1, 2]]  # of the 8 remaining samples
 
 
+def test_a_reset_before_the_first_batch_keeps_the_state(folder: Path) -> None:
+    first = reader(folder, 4)
+    next(first)
+    second = nodes.ToTorch(reader(folder, 4))
+    second.reset({"source": first.state_dict()})
+    second.reset()
+    assert labels(second) == [[4, 5, 6, 7], [8, 9, 0, 1]]
+    second.reset()
+    assert labels(second) == [[2, 3, 4, 5], [6, 7, 8, 9], [0, 1, 2, 3]]
+
+
 @pytest.mark.parametrize("prefetch", [None, 1, 3])
 def test_loader(folder: Path, prefetch: int | None) -> None:
     def loader() -> Any:

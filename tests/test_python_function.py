@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
+from torch_ndd._core import host_functions
 
 
 def plus_one(x: np.ndarray) -> np.ndarray:
@@ -284,6 +286,59 @@ def test_fork_waits_for_functions() -> None:
     assert made.torch().flatten().tolist() == [1, 2, 3, 4]
 
 
+def test_threads_may_change_the_number_of_threads_while_others_call_functions() -> None:
+    over = threading.Event()
+
+    def change() -> None:
+        for k in range(100_000):
+            if over.is_set():
+                break
+            ndd.set_num_threads(1 + k % 4)
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(300):
+            assert ndd.python_function(lambda x: x + 1, columns(), shape="same").torch().flatten().tolist() == [1, 2, 3, 4]
+    finally:
+        over.set()
+        other.join()
+        ndd.set_num_threads(None)
+    assert not host_functions._tasks
+
+
+def test_an_interrupted_call_does_not_delay_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_functions, "_pool", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ndd.python_function(lambda x: x, columns(), shape="same")
+    assert not host_functions._tasks
+
+
+def test_forks_wait_once_for_a_function_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    go = threading.Event()
+    wait_for = threading.Condition.wait_for
+
+    def note(condition: Any, predicate: Any, timeout: float | None = None) -> Any:
+        waits.append(0 if predicate() else 1)
+        return wait_for(condition, predicate, 0.01)
+
+    monkeypatch.setattr(host_functions._changed, "wait_for", partial(note, host_functions._changed), raising=False)
+    made = ndd.python_function(lambda x: go.wait(60) and x, columns(1), shape="same")
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+    go.set()
+    made.evaluate()
+    assert waits == [1, 0]
+
+
 def test_function_that_forks_fails_in_the_child_only() -> None:
     found = []
 
@@ -304,3 +359,11 @@ def test_function_that_forks_fails_in_the_child_only() -> None:
     go.set()
     assert made.torch().flatten().tolist() == [0]
     assert found == [0]
+
+
+def test_python_operator_without_parentheses() -> None:
+    @ndd.python_operator
+    def double(x: Any) -> Any:
+        return x * 2
+
+    assert double(ndd.batch([[1, 2], [3, 4]])).torch().tolist() == [[2, 4], [6, 8]]

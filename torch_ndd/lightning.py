@@ -3,10 +3,10 @@
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from ._core.pools import share_cpus
-from ._core.states import anything, checked, keys, yes_or_no
+from ._core.states import anything, checked, keys, whole, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -20,7 +20,7 @@ def _parent() -> Any:
 
 
 _Parent = _parent()
-_STATE = keys(version=anything, reader=anything, seed=anything, ended=yes_or_no)
+_STATE = keys({"steps": whole()}, version=anything, reader=anything, seed=anything, ended=yes_or_no)
 
 
 class DataModule(_Parent):
@@ -30,13 +30,18 @@ class DataModule(_Parent):
     exactly the batches that would have followed, bit for bit; with another batch size or on another number of processes, each of the remaining
     samples of the epoch once.
 
+    A ``torch_ndd.DataLoader`` given to the trainer without this module resumes too, if it has a length and ``configure_optimizers`` does not read
+    ``estimated_stepping_batches``: Lightning 2.6 then does not restore the states of loaders.
+
     Each process of the trainer reads its shard. In training all processes must take the same number of steps: if shards differ by one sample, the
     smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
     Args:
         train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
-            ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead.
-        val: Factory of the reader of the validation data; without it there is no validation. Nothing is padded there: each sample counts once.
+            ``partial(ndd.readers.File, file_root="train", random_shuffle=True)``. It may return a ``ndd.DataLoader`` instead. Or a data set, which is
+            read in random order unless ``shuffle=False``; or, for a single process, a reader or a ``ndd.DataLoader``.
+        val: The validation data likewise, a data set in its own order; without it there is no validation. Nothing is padded there: each sample
+        counts once.
         train_fn: Function on a batch in training; see :class:`torch_ndd.DataLoader`.
         val_fn: Function on a batch in validation.
         batch_size: Samples per batch of one process.
@@ -52,8 +57,8 @@ class DataModule(_Parent):
 
     def __init__(
         self,
-        train: Callable[..., Reader | DataLoader],
-        val: Callable[..., Reader | DataLoader] | None = None,
+        train: Any,
+        val: Any = None,
         *,
         train_fn: Callable[..., Any] | None = None,
         val_fn: Callable[..., Any] | None = None,
@@ -64,16 +69,17 @@ class DataModule(_Parent):
         if _Parent is object:
             raise ImportError("lightning.DataModule: Lightning is not installed: pip install torch_ndd[lightning]")
         super().__init__()
-        self._makers = {"train": train, "val": val}
+        self._sources = {"train": train, "val": val}
         self._fns = {"train": train_fn, "val": val_fn}
         self._batch_sizes = {"train": batch_size, "val": val_batch_size or batch_size}
         self._options = options
         self._loaders: dict[str, tuple[Shard, DataLoader]] = {}
+        self._train_loader: _TrainLoader | None = None  # the latest
         self._state: dict[str, Any] | None = None  # of the training data, for the loader that does not exist yet
 
     def train_dataloader(self) -> "_TrainLoader":
         """Return the training data, at their current position."""
-        loader = _TrainLoader(self._loader("train"), self.trainer)
+        loader = self._train_loader = _TrainLoader(self._loader("train"), self.trainer)
         if self._state is not None:
             loader.load_state_dict(self._state)
             self._state = None
@@ -81,12 +87,12 @@ class DataModule(_Parent):
 
     def val_dataloader(self) -> DataLoader | list[Any]:
         """Return the validation data."""
-        return self._loader("val") if self._makers["val"] else []
+        return self._loader("val") if self._sources["val"] is not None else []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the training data, for a checkpoint."""
-        if self._state is None and "train" in self._loaders:
-            return _TrainLoader(self._loaders["train"][1], self.trainer).state_dict()
+        if self._state is None and self._train_loader is not None:
+            return self._train_loader.state_dict()
         return self._state or {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -104,13 +110,7 @@ class DataModule(_Parent):
             return loader
         if trainer is not None:
             share_cpus(trainer.num_devices)
-        maker = self._makers[stage]
-        assert maker is not None
-        made = maker(**here, pad_shards=True) if stage == "train" and here["num_shards"] > 1 else maker(**here)
-        if isinstance(made, Reader):
-            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
-        if not isinstance(made, DataLoader):
-            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
+        made = self._new_loader(stage, here)
         if made.reader._num_shards != here["num_shards"] or made.reader._shard_id != here["shard_id"]:
             raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
         if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
@@ -120,40 +120,84 @@ class DataModule(_Parent):
         self._loaders[stage] = here, made
         return made
 
+    def _new_loader(self, stage: str, here: Shard) -> DataLoader:
+        source = self._sources[stage]
+        padding: dict[str, Any] = {"pad_shards": True} if stage == "train" and here["num_shards"] > 1 else {}
+        if isinstance(source, Reader | DataLoader):
+            made: Any = source
+        elif hasattr(source, "__getitem__"):
+            options = {**self._options, "shuffle": stage == "train" and self._options.get("shuffle", True), **here, **padding}
+            return DataLoader(source, self._fns[stage], batch_size=self._batch_sizes[stage], **options)
+        elif callable(source):
+            made = source(**here, **padding)
+        else:
+            raise TypeError(
+                f"lightning.DataModule: {stage} must be a factory of a reader, a data set, a reader or a torch_ndd.DataLoader, not {source!r}"
+            )
+        if isinstance(made, Reader):
+            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
+        if not isinstance(made, DataLoader):
+            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
+        return made
+
 
 class _TrainLoader:
     """A loader whose state is that of Lightning's next step.
 
     After the last batch of an epoch that is the start of the next one, although the loop over the loader is not over: Lightning requests no batch
-    more than it needs, and ``limit_train_batches`` may make it need fewer than there are. Lightning also restores this state, in the middle of an
-    epoch only, from its own collection of loaders; it is the same state.
+    more than it needs, and ``limit_train_batches`` may make it need fewer than there are. From a source without a length it requests a batch more
+    than it has used. Lightning also restores this state, in the middle of an epoch only, from its own collection of loaders; it is the same state.
     """
 
     def __init__(self, loader: DataLoader, trainer: Any) -> None:
         self.loader, self._trainer = loader, trainer
-        self._length = self._length_of_next = 0  # of a resumed epoch
+        self._length = 0  # of a resumed epoch
+        self._first = 0  # steps of a resumed epoch before it
+        self._states: dict[int, dict[str, Any]] = {}  # after the last two batches, by their number in the epoch
 
     def __iter__(self) -> Iterator[Any]:
-        self._length, self._length_of_next = self._length_of_next, 0
-        return iter(self.loader)
+        if self.loader._delivered:  # another epoch
+            self._length, self._first, self._states = 0, 0, {}
+        return _TrainLoop(self)
 
     def __len__(self) -> int:
         # Lightning subtracts the steps before the checkpoint from this. If the checkpoint had larger batches or more processes, these steps and the
         # rest of the epoch are more than an epoch; if they are fewer, this loader just ends.
-        return max(len(self.loader), self._length, self._length_of_next)
+        return max(len(self.loader), self._length)
 
     def state_dict(self) -> dict[str, Any]:
-        state = self.loader.state_dict()
+        if self._trainer is None:
+            return {**self.loader.state_dict(), "ended": False}
+        steps = self._trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        state = self._states.get(steps) or self.loader.state_dict()
         begun = any(taken for _, taken in state["reader"]["taken"])
-        return {**state, "ended": bool(begun and self._trainer is not None and self._trainer.is_last_batch)}
+        return {**state, "ended": bool(begun and self._trainer.is_last_batch), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         found = checked("lightning.DataModule", _STATE, state)
-        ended = found.pop("ended")
+        ended, steps = found.pop("ended"), found.pop("steps", 0)
         self.loader.load_state_dict(found)
         if ended:
             self.loader.set_epoch(found["reader"]["epoch"] + 1)
-        loop = None if self._trainer is None else self._trainer.fit_loop
-        done = loop.epoch_loop.batch_progress.current.ready if loop is not None and loop.restarting else 0
-        begins_anew = not done or (state["ended"] and done >= len(self.loader))
-        self._length_of_next = 0 if begins_anew else done + cast(Any, self.loader.reader)._length_left(self.loader.batch_size, self.loader.drop_last)
+        self._states, self._length, self._first = {}, 0, 0
+        try:
+            # After the last of its batches Lightning begins another epoch, unless there are more batches now: then it goes on with this one.
+            if steps and not (ended and steps >= len(self.loader)):
+                self._first = steps
+                self._length = steps + self.loader.reader._length_left(self.loader.batch_size, self.loader.drop_last)
+        except TypeError:  # a source without a length
+            self._first = 0 if ended else steps
+
+
+class _TrainLoop(Iterator[Any]):
+    """One loop over a loader. It notes where the loader is after each batch that Lightning may not have used yet."""
+
+    def __init__(self, owner: _TrainLoader) -> None:
+        self._owner, self._batches, self._number = owner, iter(owner.loader), owner._first
+
+    def __next__(self) -> Any:
+        batch, owner = next(self._batches), self._owner
+        self._number += 1
+        owner._states[self._number] = owner.loader.state_dict()
+        owner._states.pop(self._number - 2, None)
+        return batch

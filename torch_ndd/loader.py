@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DataLoader``: batches for training, prepared ahead of the model."""
 
-import dataclasses
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from functools import cached_property, partial
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from ._core.batch import Batch
 from ._core.context import EvalContext
 from ._core.device import DeviceLike, torch_device
 from ._core.diagnosis import Span, Stats, Stopwatch
+from ._core.fork_locks import new_lock
 from ._core.html import image, table
 from ._core.modes import EvalMode
 from ._core.native import MOST_SAMPLES
@@ -32,8 +32,9 @@ from ._core.upload import moved
 from ._core.workers import Workers
 from .readers import Reader
 from .readers._choice import OfTorch, reader_of
-from .readers._items import leaves
-from .readers._streams import Stream, count_of
+from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
+from .readers._streams import Stream
+from .readers._told import brief
 from .readers.dataset import Collated
 from .show import _timeline
 
@@ -84,8 +85,9 @@ class DataLoader:
     """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
-    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop may be left at any
-    time; the next one begins the next epoch. Loops at the same time need a loader each; threads may share one loop.
+    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop begins with its first
+    batch: an iterator that nobody uses changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
+    loader each; threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
     ahead ``fn`` runs.
@@ -94,13 +96,15 @@ class DataLoader:
         reader: One of
 
             - a reader of :mod:`torch_ndd.readers`;
-            - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple of readers;
-            - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Encoded images
-              and paths that it returns reach ``fn`` as encoded files;
+            - several in step, which must have the same number of samples: ``{"image": r1, "label": r2}``, or a tuple or list of readers. A reader
+              with one output stands for that output, others for their tuple or dict;
+            - any ``torch.utils.data.Dataset``, or another object with ``__getitem__`` and ``__len__``: see :class:`readers.Dataset`. Files that it
+              marks with a ``pathlib`` path or :class:`readers.EncodedFile` reach ``fn`` as encoded files;
             - an ``IterableDataset`` or another iterable, which is iterated over once per epoch, on one thread;
             - an :class:`ExternalSource`, whose end is that of the epoch.
-        fn: Called with the outputs, in their order, or with the dict where they are named. It returns Batches, torch tensors and other values, in
-            tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded.
+        fn: Called with the outputs, in their order, or with the dict where they are named; the outputs of a data set are the parts of its items. It
+            returns Batches, torch tensors and other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded, those of
+            a data set in the containers of torch's ``default_collate``.
         batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
@@ -110,7 +114,8 @@ class DataLoader:
         shuffle: Deliver the samples of a data set in random order.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
         pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
-        persistent_workers: Accepted: threads and processes last as long as the loader.
+        persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
+            By default each epoch has new ones, as in torch.
         return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.
         **options: Options of all readers for a data set (``shard_id``, ``num_shards``, ``on_error``, ...), see :class:`readers.LoaderOptions`.
 
@@ -165,7 +170,7 @@ class DataLoader:
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
         batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
-        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed)
+        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream
         self.reader, self._before = reader_of(reader, given, options)
         self.dataset = reader
@@ -178,54 +183,66 @@ class DataLoader:
         self.prefetch_bytes = prefetch_bytes
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
+        self._delivered = False  # whether a batch was yielded since the position was restored or the loop began
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
         # With caches cold from the threads' work, calling fn for 64 images takes 2 ms, which would delay the model: 6 % of a step of 30 ms.
         self._executor: Workers | None = None
         self._process = 0
-        self._preparing = threading.Lock()  # held by the thread while it prepares a batch
+        self._preparing = new_lock()  # held by the thread while it prepares a batch
 
     def __iter__(self) -> Iterator[Any]:
+        return _Loop(self)
+
+    def _begin(self, loop: "_Loop") -> Iterator[Any]:
+        """End the running loop, and return the batches of the reader for another one."""
         before = None if self._loop is None else self._loop()
         self._end_loop()
         if before is not None:
             before._replaced = True
-        loop = _Loop(self)
+        if self._position is not None and not self._delivered:  # the reader is ahead by the batches that nobody got
+            self.reader._go_to(self._state_of_reader(self._position))
+        batches = self.reader._pass(self.batch_size)
+        self._position, self._delivered = self.reader.state_dict(), False
         self._loop = weakref.ref(loop)
         self._watch.begin_loop()
-        return loop
+        return batches
+
+    def _state_of_reader(self, state: dict[str, Any]) -> Any:
+        return self.reader._checked_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _preparing=threading.Lock())
+        self.__dict__.update(state, _preparing=new_lock())
 
-    def _end_loop(self) -> None:
-        """End a loop that is running or was left; on return nothing is being read or prepared for it."""
-        if self._executor is not None and threading.current_thread() in self._executor._threads:
+    def _end_loop(self, wait: bool = True) -> None:
+        """End a loop that is running or was left; on return nothing is being read or prepared for it, unless ``wait`` is False."""
+        if self._executor is not None and self._executor.works_here():
             raise RuntimeError("DataLoader: fn cannot move the loader that calls it: its own batch would have to be finished first")
         loop = None if self._loop is None else self._loop()
         self._loop = None  # what waits to be prepared is dropped
         if loop is not None:
             loop._discard()
-        if self._process == os.getpid():
-            with self._preparing:
-                pass
-        else:  # a forked child has no threads
-            self._preparing = threading.Lock()
-        self._watch.left()
+        with self._preparing if wait else nullcontext():
+            self._watch.left()
 
     def _thread(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
             self._executor, self._process = Workers(1, "torch_ndd.DataLoader", self), os.getpid()
-            self._preparing = threading.Lock()
         return self._executor
 
-    def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
-        """Return the result of ``prepare``, on the loader's thread; None if the loop is over."""
+    def _prepare_next(self, loop: "weakref.ref[_Loop]", places: "deque[Future[_Prepared | None]]", prepare: Callable[[], "_Prepared | None"]) -> None:
+        """Put the result of ``prepare`` into the first of the places, so that their order does not depend on threads; None if the loop is over."""
         with self._preparing:
-            return prepare() if self._loop is loop and loop() is not None else None
+            place = places.popleft()
+            if not place.set_running_or_notify_cancel():
+                return
+            try:
+                place.set_result(prepare() if self._loop is loop and loop() is not None else None)
+            except BaseException as error:  # SystemExit of fn, for example
+                place.set_exception(error)
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
         """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
@@ -236,7 +253,7 @@ class DataLoader:
                 outputs = next(batches, None)
             if outputs is None:
                 return None
-            samples = count_of(outputs)
+            samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
             if self.drop_last and samples < (self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
@@ -246,15 +263,15 @@ class DataLoader:
             stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
             context = EvalContext(thread_pool=caller._pool, device_id=caller.device_id, cuda_stream=stream)
             with watch.calling(), mode, context, using_rng(generator):
-                result = outputs.value if isinstance(outputs, Collated) else outputs
-                for fn in (self._before, self.fn):
-                    if fn is not None:
-                        result = fn(*result) if isinstance(result, tuple) else fn(result)
+                functions = [fn for fn in (self._before, self.fn) if fn is not None]
+                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and not functions) else outputs
+                for fn in functions:
+                    result = fn(*result) if isinstance(result, tuple) else fn(result)
                 if result is None or isinstance(result, GeneratorType | CoroutineType):
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
                 if self.return_paths:
-                    result = _with_paths(result, list(_sources(outputs)))
+                    result = _with_paths(result, outputs)
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
@@ -303,15 +320,15 @@ class DataLoader:
         return text
 
     def __repr__(self) -> str:
-        name = getattr(self.fn, "__name__", type(self.fn).__name__) if self.fn is not None else None
-        return f"DataLoader({self.dataset!r}, {name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
+        name = "" if self.fn is None else f", {getattr(self.fn, '__name__', type(self.fn).__name__)}"
+        return f"DataLoader({brief(self.dataset)}{name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
 
     def _repr_html_(self) -> str:
         try:
             batches: int | str = len(self)
         except TypeError:  # a source without a length
             batches = "unknown"
-        rows = [("data", repr(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
+        rows = [("data", brief(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
         return table("DataLoader", [*rows, ("diagnosis", self.diagnose())])
 
     def state_dict(self) -> dict[str, Any]:
@@ -323,35 +340,55 @@ class DataLoader:
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state, at any time: the next loop yields the rest of its epoch. A running loop ends.
+        """Restore a state, at any time: the next batch is the one after it, and the loop that asks for it yields the rest of its epoch.
 
-        Raise ValueError for other dicts, with the key; the loader does not move.
+        A running loop ends. Raise ValueError for other dicts, with the key; the loader does not move.
         """
         checked_state = checked("DataLoader", _STATE, state)
-        restored: Any = self.reader._checked_state(checked_state["reader"])
+        restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
         self.reader._go_to(restored)
-        self._position, self._seed = None, checked_state["seed"]
+        self._position, self._delivered, self._seed = None, False, checked_state["seed"]
+
+    @property
+    def sampler(self) -> "_Epochs":
+        """What ``loader.sampler.set_epoch(epoch)`` is called on, by training loops for torch's ``DataLoader`` and by Lightning."""
+        return _Epochs(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one; see :meth:`readers.Reader.set_epoch`."""
         if epoch != self.state_dict()["reader"]["epoch"]:
             self._end_loop()
-            self._position = None
+            self._position, self._delivered = None, False
             self.reader.set_epoch(epoch)
 
 
-class _Loop(Iterator[Any]):
-    """One loop over a loader. Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost."""
+class _Epochs(torch.utils.data.SequentialSampler):
+    """Hands the epoch on to a loader. Lightning lets a loader with a sequential sampler alone when it overfits; another one it would rebuild."""
 
     def __init__(self, loader: DataLoader) -> None:
-        batches = loader.reader._pass(loader.batch_size)
-        loader._position = loader.reader.state_dict()
+        super().__init__(range(0))
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make an epoch the next one."""
+        self._loader.set_epoch(epoch)
+
+
+class _Loop(Iterator[Any]):
+    """One loop over a loader. It begins with its first batch, so that a loop that nobody uses moves nothing and ends no other.
+
+    Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
         self._loader: DataLoader | None = loader  # None when the loop is over
-        self._prepare = partial(loader._prepare, batches, EvalMode.current(), EvalContext.current())
+        self._caller = EvalMode.current(), EvalContext.current()
+        self._prepare: Callable[[], _Prepared | None] | None = None  # until it has begun
         self._waiting: deque[Future[_Prepared | None]] = deque()
-        self._process = os.getpid()
-        self._turn = threading.Lock()  # threads may share a loop
+        self._places: deque[Future[_Prepared | None]] = deque()  # those of them that have no result, one for each submitted call
+        self._process = 0  # that began it
+        self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
 
     def __next__(self) -> Any:
@@ -359,13 +396,19 @@ class _Loop(Iterator[Any]):
             loader = self._loader
             if loader is None:
                 raise StopIteration
-            if self._process != os.getpid():
+            if self._prepare is not None and self._process != os.getpid():
                 raise RuntimeError("DataLoader: this loop belongs to the process that began it; begin one here: iter(loader)")
             try:
-                return self._following(loader)
-            except BaseException:
-                self.close()
+                return self._following(loader, self._begin(loader))
+            except BaseException as error:
+                self._close(wait=isinstance(error, Exception))  # Ctrl-C does not wait for a data set that hangs
                 raise
+
+    def _begin(self, loader: DataLoader) -> Callable[[], _Prepared | None]:
+        """Begin the loop unless it has begun, and return what prepares its next batch."""
+        if self._prepare is None:
+            self._prepare, self._process = partial(loader._prepare, loader._begin(self), *self._caller), os.getpid()
+        return self._prepare
 
     def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
         """Return what ends this loop when there is no further batch for it."""
@@ -380,7 +423,7 @@ class _Loop(Iterator[Any]):
     def _is_latest(self, loader: DataLoader) -> bool:
         return loader._loop is not None and loader._loop() is self
 
-    def _following(self, loader: DataLoader) -> Any:
+    def _following(self, loader: DataLoader, prepare: Callable[[], _Prepared | None]) -> Any:
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
@@ -389,7 +432,7 @@ class _Loop(Iterator[Any]):
             self._submit(loader)
         try:
             with watch.waiting():
-                prepared = waiting.popleft().result() if waiting else self._prepare()
+                prepared = waiting.popleft().result() if waiting else prepare()
         except CancelledError:  # another thread began a loop
             prepared = None
         if prepared is None:
@@ -404,18 +447,25 @@ class _Loop(Iterator[Any]):
             result = _map(_as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
                 result = _map(_pinned, result)
-        loader._position = after
+        loader._position, loader._delivered = after, True
         watch.yielded(size)
         return result
 
     def _submit(self, loader: DataLoader) -> None:
-        self._waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), self._prepare))
+        place: Future[_Prepared | None] = Future()
+        self._places.append(place)
+        self._waiting.append(place)
+        call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, self._begin(loader))
+        call.add_done_callback(partial(_cancel_too, place))
 
     def close(self) -> None:
         """End the loop; on return nothing is being prepared for it."""
+        self._close(wait=True)
+
+    def _close(self, wait: bool) -> None:
         loader, self._loader = self._loader, None
         if loader is not None and self._is_latest(loader):
-            loader._end_loop()
+            loader._end_loop(wait)
 
     def _discard(self) -> None:
         for future in self._waiting:
@@ -423,32 +473,41 @@ class _Loop(Iterator[Any]):
         self._waiting.clear()
 
 
+def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
+    """Cancel a place whose call was cancelled, by the end of the program."""
+    if call.cancelled():
+        place.cancel()
+
+
 def _sources(outputs: Any) -> Sequence[str]:
     """Return where the samples of a reader's outputs come from."""
-    if isinstance(outputs, Collated):
-        return outputs.sources
+    if isinstance(outputs, Collated | Items) and outputs.sources:
+        first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
+        return outputs.sources if first is None else first._sources
     return next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ())
 
 
-def _with_paths(result: Any, paths: list[str]) -> Any:
+def _with_paths(result: Any, outputs: Any) -> Any:
+    paths = list(_sources(outputs))
     if isinstance(result, Mapping):
         return {**result, "paths": paths}
+    if isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result:  # the parts of items
+        return [*result, paths]
     return (*result, paths) if type(result) is tuple else (result, paths)
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(function, one) for one in value))
-    if isinstance(value, tuple | list):
-        return type(value)(_map(function, one) for one in value)
     if isinstance(value, Samples):
         return [_map(function, one) for one in value]
+    if isinstance(value, str | bytes | bytearray | memoryview | range):
+        return value
     if isinstance(value, Mapping):
-        return {key: _map(function, one) for key, one in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {one.name: _map(function, getattr(value, one.name)) for one in dataclasses.fields(value) if one.init}
-        return dataclasses.replace(value, **fields)
+        return with_entries(value, {key: _map(function, one) for key, one in value.items()})
+    if isinstance(value, Sequence):
+        return with_parts(value, [_map(function, one) for one in value])
+    if is_dataclass(value):
+        return with_fields(value, {name: _map(function, one) for name, one in fields_of(value).items()})
     return function(value)
 
 

@@ -7,9 +7,11 @@
 #include <memory>
 #include <mutex>
 
+#include "ndd/fork_mutex.h"
+
 namespace ndd {
 
-// Up to so many tables of a kind; all are forgotten when there are more. For any number of threads.
+// Up to so many tables of a kind; all are forgotten when there are more. For any number of threads. It lasts as long as the process.
 template <class Key, class Table>
 class Kept {
  public:
@@ -20,12 +22,12 @@ class Kept {
   std::shared_ptr<const Table> get(const Key& key, Make&& make) {
     if (!(key == key)) return make();  // a NaN has no place in an order
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::lock_guard<ForkMutex> lock(mutex_);
       const auto found = tables_.find(key);
       if (found != tables_.end()) return found->second;
     }
     std::shared_ptr<const Table> made = make();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<ForkMutex> lock(mutex_);
     if (tables_.size() >= most_) tables_.clear();
     tables_[key] = made;
     return made;
@@ -33,7 +35,7 @@ class Kept {
 
  private:
   const size_t most_;
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::map<Key, std::shared_ptr<const Table>> tables_;
 };
 

@@ -37,7 +37,7 @@ NpyHeader read_npy_header(const OpenFile& file) {
 class NpyHeaders {
  public:
   bool find(int64_t file, NpyHeader& header) {
-    const std::lock_guard<std::mutex> lock(kept_files_mutex());
+    const std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto found = known_.find(file);
     if (found == known_.end()) return false;
     header = found->second;
@@ -45,7 +45,7 @@ class NpyHeaders {
   }
 
   void keep(int64_t file, const NpyHeader& header) {
-    const std::lock_guard<std::mutex> lock(kept_files_mutex());
+    const std::lock_guard<ForkMutex> lock(kept_files_mutex());
     known_.emplace(file, header);
   }
 

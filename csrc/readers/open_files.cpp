@@ -2,7 +2,6 @@
 #include "readers/open_files.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,11 +22,8 @@ constexpr size_t kMostKept = 32;
 
 }  // namespace
 
-std::mutex& kept_files_mutex() {
-  static std::mutex* mutex = [] {
-    pthread_atfork([] { kept_files_mutex().lock(); }, [] { kept_files_mutex().unlock(); }, [] { kept_files_mutex().unlock(); });
-    return new std::mutex;
-  }();
+ForkMutex& kept_files_mutex() {
+  static auto* const mutex = new ForkMutex;
   return *mutex;
 }
 
@@ -81,7 +77,7 @@ OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
   auto& files = kept_->files;
   const auto found = [&] { return std::find_if(files.begin(), files.end(), [=](const auto& one) { return one.first == number; }); };
   {
-    std::lock_guard<std::mutex> lock(kept_files_mutex());
+    std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto at = found();
     if (at != files.end()) {
       std::rotate(at, at + 1, files.end());
@@ -90,7 +86,7 @@ OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
   }
   auto opened = std::make_shared<const OpenFile>(path);
   OpenFilePtr surplus;  // is closed after the lock
-  std::lock_guard<std::mutex> lock(kept_files_mutex());
+  std::lock_guard<ForkMutex> lock(kept_files_mutex());
   if (found() == files.end()) {
     files.emplace_back(number, opened);
     if (files.size() > kMostKept) {

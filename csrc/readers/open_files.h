@@ -4,16 +4,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include <sys/uio.h>
 
+#include "ndd/fork_mutex.h"
+
 namespace ndd {
 
 // Of what readers keep between their batches. One for all, so that a forked child can be sure of it.
-std::mutex& kept_files_mutex();
+ForkMutex& kept_files_mutex();
 
 class OpenFile {
  public:

@@ -253,3 +253,35 @@ def test_a_state_of_another_order(files: list[Path], given: dict[str, Any], othe
     assert later.state_dict() == before
     del state["shuffled"]  # of an earlier version
     later.load_state_dict(state)
+
+
+def test_iterators_that_nobody_uses_move_nothing(files: list[Path]) -> None:
+    make = maker(files, random_shuffle=True)
+    expected = numbers(make(0, 1, 4))
+    for cut in range(4):
+        reader = make(0, 1, 4)
+        loop = iter(reader)
+        begun = numbers(islice(loop, cut))
+        state = reader.state_dict()
+        iter(reader)
+        assert reader.state_dict() == state
+        assert begun + numbers(loop) == expected
+        resumed = make(0, 1, 4)
+        resumed.load_state_dict(state)
+        iter(resumed)
+        iter(resumed)
+        assert numbers(resumed) == expected[cut:]
+        assert numbers(resumed) == numbers(reader)
+
+
+def test_a_failed_first_batch_is_the_next_one(files: list[Path]) -> None:
+    reader = maker(files)(0, 1, 4)
+    numbers(islice(iter(reader), 1))
+    state, lost = reader.state_dict(), files[5].with_suffix(".lost")
+    resumed = maker(files)(0, 1, 4)
+    resumed.load_state_dict(state)
+    files[5].rename(lost)
+    with pytest.raises(RuntimeError, match=files[5].name):
+        next(iter(resumed))
+    lost.rename(files[5])
+    assert numbers(resumed) == [[4, 5, 6, 7], [8, 9, 10, 11], [12]]

@@ -11,6 +11,7 @@ import pytest
 import torch
 from photos import write_photos
 from PIL import Image
+from torch.utils.data import ConcatDataset, Subset
 
 torchvision = pytest.importorskip("torchvision")
 
@@ -20,6 +21,7 @@ from torchvision.datasets import wrap_dataset_for_transforms_v2  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
+from torch_ndd.readers._selected import Selected  # noqa: E402
 from torch_ndd.testing import assert_resumable  # noqa: E402
 from torch_ndd.torchvision.datasets import CocoDetection, ImageFolder  # noqa: E402
 
@@ -50,7 +52,7 @@ def test_image_folder_lists_what_torchvision_lists(folder: Path) -> None:
     assert only.samples == TheirFolder(str(folder), is_valid_file=lambda path: path.endswith("3.jpg"), allow_empty=True).samples
     doubled = ImageFolder(folder, transform=lambda image: image.size, target_transform=lambda target: 2 * target)
     assert doubled[20] == (theirs[20][0].size, 4)
-    assert repr(doubled).startswith("Dataset ImageFolder\n    Number of datapoints: 21")
+    assert repr(doubled) == f"ImageFolder({str(folder)!r}, function: 21 images of 3 classes)"
 
 
 def test_image_folder_errors(folder: Path, tmp_path: Path) -> None:
@@ -102,9 +104,85 @@ def test_other_ways_to_read_it(folder: Path) -> None:
     own = ImageFolder(folder, loader=lambda path: np.full(3, len(path)))
     assert [x[0, 0].item() for x, _ in ndd.DataLoader(own, batch_size=21)] == [len(dataset.samples[0][0])]
     subset = torch.utils.data.Subset(dataset, [3, 20])
-    images, labels = next(iter(ndd.DataLoader(subset, batch_size=2)))
+    images, labels = next(iter(ndd.DataLoader(subset, lambda files, labels: (ndd.decoders.image(files), labels), batch_size=2)))
     assert labels.tolist() == [expected[3], expected[20]]
     assert np.array_equal(images[1].numpy(), np.asarray(dataset[20][0]))
+
+
+def nested(dataset: Any) -> Any:
+    """Return a data set of 0, 1, 2, 3, 20, 19, 18, 1 of a data set."""
+    first, last = Subset(dataset, range(4)), Subset(Subset(dataset, range(10, len(dataset))), torch.tensor([-1, -2, -3]))
+    return ConcatDataset([ConcatDataset([first, last]), Subset(dataset, np.array([1]))])
+
+
+NESTED = [0, 1, 2, 3, 20, 19, 18, 1]
+
+
+@pytest.mark.parametrize("make", [ImageFolder, TheirFolder])
+def test_subsets_and_concatenations_are_read_natively(folder: Path, make: Any) -> None:
+    dataset = make(str(folder), VALIDATION)
+    whole = torch.cat([images for images, _ in ndd.torchvision.DataLoader(dataset, batch_size=21)])
+    loader = ndd.torchvision.DataLoader(nested(dataset), batch_size=3, return_paths=True)
+    assert isinstance(loader.reader, ndd.readers.File)
+    assert len(loader) == 3
+    images, labels, paths = zip(*loader, strict=True)
+    assert torch.equal(torch.cat(images), whole[NESTED])
+    assert torch.cat(labels).tolist() == [dataset.targets[k] for k in NESTED]
+    assert [path for part in paths for path in part] == [dataset.samples[k][0] for k in NESTED]
+    train, rest = torch.utils.data.random_split(dataset, [15, 6])
+    loaders = [ndd.torchvision.DataLoader(one, batch_size=4, shuffle=True, return_paths=True) for one in (train, rest)]
+    assert all(isinstance(one.reader, ndd.readers.File) for one in loaders)
+    assert sorted(path for one in loaders for *_, part in one for path in part) == [path for path, _ in dataset.samples]
+    dataset.transform = v2.Compose([v2.CenterCrop(8), v2.ToImage()])  # seen by the next epoch, as in torch
+    assert {images.shape[-1] for images, *_ in loader} == {8}
+
+
+def test_subsets_of_other_data_sets_call_them(folder: Path) -> None:
+    class Named(ImageFolder):
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            return os.path.basename(self.samples[index][0]), index
+
+    expected = [os.path.basename(path) for path, _ in ImageFolder(folder).samples]
+    for dataset in (Named(folder), Subset(Named(folder), range(21))):
+        ((names, numbers),) = ndd.DataLoader(dataset, batch_size=21)
+        assert (list(names), numbers.tolist()) == (expected, list(range(21)))
+    crops = [v2.Compose([v2.CenterCrop(size), v2.ToImage()]) for size in (8, 8)]
+    mixed = ConcatDataset([ImageFolder(folder, crop) for crop in crops])  # one transform each: samples are transformed one by one
+    assert [images.shape for images, _ in ndd.DataLoader(mixed, batch_size=42)] == [(42, 3, 8, 8)]
+    with pytest.raises(IndexError, match="the Subset has the index 21, and its data set has 21 items"):
+        ndd.DataLoader(Subset(ImageFolder(folder), [0, 21]), batch_size=2)
+
+
+def test_subsets_of_coco_are_read_natively(coco: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pycocotools")
+    flip = v2.Compose([v2.Resize([20, 30]), v2.ToImage()])
+    one, other = (CocoDetection(coco, coco / "a.json", flip) for _ in range(2))
+    mixed = ConcatDataset([Subset(one, [3, 0]), Subset(ConcatDataset([other, one]), [1, 4, 5, 2])])
+    loader = ndd.DataLoader(mixed, batch_size=4)
+    assert isinstance(loader.reader, Selected)
+    ((everything, target),) = ndd.DataLoader(one, batch_size=4)
+    k = 0
+    for images, found in loader:
+        for i in range(len(images)):
+            at = [3, 0, 1, 0, 1, 2][k]
+            assert found["image_id"][i] == target["image_id"][at] == mixed[k][1]["image_id"]
+            assert torch.equal(images[i], everything[at])
+            for name in ("boxes", "masks", "labels"):
+                assert torch.equal(found[name][i], target[name][at])
+            k += 1
+    assert k == 6
+    assert CocoDetection(coco, coco / "a.json").ids == [3, 5, 7, 11]
+
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        return ndd.DataLoader(mixed, lambda _, target: target["image_id"], batch_size=size, shuffle=True, shard_id=rank, num_shards=world)
+
+    assert_resumable(make, worlds=[(1, 2)], batch_sizes=[2])
+    (tmp_path / "lost").mkdir()
+    skipping = ndd.DataLoader(
+        Subset(CocoDetection(tmp_path / "lost", coco / "a.json"), [1, 0]), lambda _, target: target["image_id"], batch_size=2, on_error="skip"
+    )
+    with pytest.raises(RuntimeError, match=r"none of the 2 samples can be read"):
+        list(skipping)
 
 
 def test_a_damaged_file(folder: Path, tmp_path: Path) -> None:

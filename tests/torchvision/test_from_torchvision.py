@@ -2,6 +2,7 @@
 # ruff: noqa: C408, E501 (tables of arguments)
 """``from_torchvision`` against torchvision itself, in a real torch ``DataLoader``."""
 
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 torchvision = pytest.importorskip("torchvision")
 
 from torchvision import transforms as v1  # noqa: E402
+from torchvision import tv_tensors  # noqa: E402
 from torchvision.datasets import ImageFolder as TheirFolder  # noqa: E402
 from torchvision.transforms import InterpolationMode, v2  # noqa: E402
 
@@ -485,3 +487,37 @@ def test_erasing_after_the_normalization_overwrites_windows_alone(ragged: bool, 
             assert window.all()
             assert 0.01 < window.numel() / changed.numel() < 0.4
     assert 8 <= erased <= 32
+
+
+def test_per_sample_gets_the_image_of_several_parts() -> None:
+    images, labels = ndd.batch(torch.arange(96, dtype=torch.uint8).reshape(4, 2, 4, 3), layout="HWC"), ndd.batch(torch.arange(4))
+    given: list[Any] = []
+
+    def invert(image: Any, strength: float = 1.0) -> Any:
+        given.append(type(image))
+        return 255 - image
+
+    inverted, kept = from_torchvision(invert, "per_sample")(images, labels)
+    assert set(given) == {tv_tensors.Image}
+    assert torch.equal(inverted.torch(), 255 - images.torch().movedim(-1, 1) if inverted.layout == "CHW" else 255 - images.torch())
+    assert kept.torch().tolist() == [0, 1, 2, 3]
+    swapped = from_torchvision(lambda image, label: (label * 2, image), "per_sample")(images, labels)
+    assert swapped[0].torch().tolist() == [0, 2, 4, 6]
+
+
+def test_per_sample_runs_on_threads_in_order() -> None:
+    together = threading.Barrier(2, timeout=20)  # broken unless two calls run at the same time
+
+    def function(image: Any) -> Any:
+        together.wait()
+        return image + 1
+
+    images = ndd.batch(torch.arange(96, dtype=torch.uint8).reshape(4, 2, 4, 3), layout="HWC")
+    before = ndd.get_num_threads()
+    try:
+        ndd.set_num_threads(2)
+        made = from_torchvision(function, "per_sample")(images)
+    finally:
+        ndd.set_num_threads(before)
+    assert torch.equal(made.torch().flatten().sort().values, (images.torch() + 1).flatten().sort().values)
+    assert made.torch()[:, 0, 0, 0].tolist() == [1, 25, 49, 73]

@@ -3,7 +3,7 @@
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -177,6 +177,12 @@ class Batch(SampleBuffer):
         raise ValueError(
             "The truth value of a Batch is ambiguous: each sample has its own. Write (batch > 0).torch().any() or .all(), or batch.batch_size > 0 "
             "to see whether there are samples"
+        )
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise TypeError(
+            f"a Batch has no [{key!r:.40}]: batch.tensors[0] or batch.select(0) is a sample, batch.select([0, 1]) are some, "
+            "and batch.slice[...] indexes every sample"
         )
 
     def __float__(self) -> float:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation contexts: the CPU threads, the GPU and the CUDA stream that the operators of a thread use."""
 
-import os
 import threading
 import weakref
 from typing import Any
@@ -10,6 +9,7 @@ from . import native, streams
 from .checkpoint import Checkpoint
 from .cuda import Stream, stream
 from .device import Device, new_device
+from .fork_locks import new_reentrant_lock
 from .pools import ThreadPool, default_pool
 from .weak import WeakValues
 
@@ -70,7 +70,7 @@ class EvalContext:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
         self._depth = 0
         self._registered: list[Any] = []
         self._checkpoint = Checkpoint()
@@ -146,7 +146,7 @@ class EvalContext:
         except BaseException:
             self._lock.release()
             raise
-        self._depth += 1
+        self._depth = streams.local.entered.count(self) + 1  # counted: a fork may have left it in a thread that the child lacks
         streams.local.entered.append(self)
         _enter_pool()
         return self
@@ -193,14 +193,3 @@ def unregister(call: Any) -> None:
 def known_calls() -> list[Any]:
     """Return the calls of the calling thread whose results are in use."""
     return [call for calls in (_local.calls, *(context._calls for context in streams.local.entered)) for call in calls]
-
-
-def _in_child() -> None:
-    """After a fork: locks may be held by threads that the child does not have."""
-    for context in (*_local.defaults.values(), *streams.local.entered):
-        depth, context._lock = context._depth, threading.RLock()
-        for _ in range(depth):
-            context._lock.acquire()
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -6,9 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from . import context, native, shutdown
+from . import context, native, shutdown, workers
 from .modes import EvalMode, current_mode
 from .pending import KINDS, Pending
 from .pools import get_num_threads
@@ -17,7 +18,7 @@ from .workers import Workers
 # A fork waits so long for functions that run; a longer one fails in the child.
 _SECONDS_AT_FORK = 10.0
 
-_INPUTS_FAILED = -1  # ndd_external_done
+_INPUTS_FAILED, _RUNTIME_ERROR = -1, 1  # ndd_external_done
 
 
 class _Local(threading.local):
@@ -28,7 +29,6 @@ _local = _Local()
 _changed = threading.Condition()
 _tasks: "set[_Task]" = set()  # that have not ended
 _workers: Workers | None = None
-_threads = 0
 
 
 class HostWork(Pending):
@@ -50,8 +50,24 @@ class _Task:
         self._work, self._op, self._samples, self._function, self._reads = work, op, samples, function, list(reads)
         self._next = itertools.count()
         self._open = samples
+        self.outlasted_fork = False  # a fork has waited for it in vain, and later ones do not wait again
+
+    def begin(self) -> None:
+        """Make forks wait for the samples."""
         with _changed:
             _tasks.add(self)
+
+    def abandon(self, reason: str) -> None:
+        """Fail all samples that have not ended: a fork, and a thread that looks at the results, would wait for them forever."""
+        native.external_done(self._work.handle, 0, self._samples, _RUNTIME_ERROR, f"{self._op}: {reason}".encode(), 0)
+        with _changed:
+            _tasks.discard(self)
+            _changed.notify_all()
+
+    def abandon_if_cancelled(self, future: Future[None]) -> None:
+        """Fail the samples if the end of the program has cancelled a call of :meth:`run`."""
+        if future.cancelled():
+            self.abandon("the program ends")
 
     def run(self) -> None:
         """Run samples until none is left."""
@@ -62,6 +78,9 @@ class _Task:
                     self._report(0, self._samples, _INPUTS_FAILED, "", 0)
                     return
             while (i := next(self._next)) < self._samples:
+                if workers.ending and threading.current_thread().daemon:
+                    self.abandon("the program ends")
+                    return
                 self._run_one(i)
         finally:
             _local.works = before
@@ -96,14 +115,13 @@ def _place(error: BaseException) -> str:
     return f" ({os.path.basename(code.co_filename)}:{frame.tb_lineno}, in {code.co_name})"
 
 
-def _pool() -> Workers:
-    global _workers, _threads
-    threads = max(1, get_num_threads())
-    if _workers is None or _threads != threads:
-        if _workers is not None:
-            _workers.shutdown(wait=False)
-        _workers, _threads = Workers(threads, "torch_ndd functions"), threads
-    return _workers
+def _pool(threads: int) -> Workers:
+    global _workers
+    with _changed:
+        if _workers is None:
+            _workers = Workers(threads, "torch_ndd functions")
+        _workers.resize(threads)
+        return _workers
 
 
 def queue(
@@ -137,12 +155,18 @@ def queue(
     inputs = [pending for pending, _ in reads]
     work = HostWork(handle & ~1, inputs, sources)
     task = _Task(work, op, samples, function, inputs)
-    if _local.works:
-        task.run()
-    else:
-        pool = _pool()
-        for _ in range(min(samples, _threads)):
-            pool.submit(task.run)
+    try:
+        task.begin()
+        if _local.works:
+            task.run()
+        else:
+            threads = max(1, get_num_threads())
+            pool = _pool(threads)
+            for _ in range(min(samples, threads)):
+                pool.submit(task.run).add_done_callback(task.abandon_if_cancelled)
+    except BaseException:  # Ctrl-C, mostly
+        task.abandon("it was interrupted")
+        raise
     if external or current_mode() >= EvalMode.sync_cpu:
         work.end_of_call()
         return None
@@ -154,7 +178,10 @@ def _before_fork() -> None:
     """Wait for functions that run: a child has none of the threads."""
     if not _local.works:
         with _changed:
-            _changed.wait_for(lambda: not _tasks, _SECONDS_AT_FORK)
+            waiting = [task for task in _tasks if not task.outlasted_fork]
+            _changed.wait_for(lambda: not any(task in _tasks for task in waiting), _SECONDS_AT_FORK)
+            for task in waiting:
+                task.outlasted_fork = True
 
 
 def _in_child() -> None:

@@ -3,13 +3,13 @@
 
 import operator
 import os
-import threading
 from typing import Any
 
 from torch.utils.data import get_worker_info
 
 from . import native
 from .device import Device
+from .fork_locks import new_lock
 
 
 def _default_threads() -> int:
@@ -101,7 +101,7 @@ class _Threads:
     sharing = 1  # processes on this machine, if known from elsewhere than the environment
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.set(_default_threads(), chosen=False)
 
     def set(self, number: int, chosen: bool) -> None:
@@ -167,10 +167,9 @@ def set_num_threads(n: int | None) -> None:
 
 
 def _in_child() -> None:
-    """Reset the state after a fork: a thread that the child lacks may hold the lock, and the child may be one of several workers."""
+    """Look at the environment again after a fork: the child may be one of several workers."""
     global unsettled
     unsettled = True
-    _threads.lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from . import native
+from .fork_locks import new_lock
 from .states import checked, equal, keys, shown, text
 from .weak import WeakValues
 
@@ -99,7 +100,7 @@ class RNG:
     def __init__(self, seed: int | None = None, state: Any = None) -> None:
         if seed is not None and state is not None:
             raise ValueError("RNG: give a seed or a state, not both")
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._number = next(_numbers)
         self._token = torch.tensor(self._number)  # represents this generator in a compiled graph
         _generators[self._number] = self

@@ -12,13 +12,13 @@ blocks were pinned in place instead (cudaHostRegister), ``batch.torch().to("cuda
 """
 
 import os
-import threading
 from typing import NamedTuple
 
 import torch
 
 from . import native
 from .cuda_work import StreamWork, on_stream, stream_work
+from .fork_locks import new_lock
 from .modes import EvalMode, current_mode
 from .pending import Pending
 
@@ -39,7 +39,7 @@ class Uploads(NamedTuple):
 
 _DIRECT, _STAGED, _PAGEABLE = 0, 2, 4
 
-_lock = threading.Lock()
+_lock = new_lock()
 _counts = [0] * len(Uploads._fields)
 _streams: dict[int, torch.cuda.Stream] = {}
 _reads: list[tuple[torch.cuda.Event, int]] = []  # copies from our pinned memory that may not have ended: event, address of the buffer
@@ -141,9 +141,7 @@ def shown(values: torch.Tensor) -> None:
 
 
 def _in_child() -> None:
-    """Reset the state after a fork: there is no CUDA here, and a thread that the child lacks may hold the lock."""
-    global _lock
-    _lock = threading.Lock()
+    """Forget pinned memory and streams after a fork: there is no CUDA in the child."""
     native.pin_no_size()
     _streams.clear()
 

@@ -254,6 +254,11 @@ class Executor:
             self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
             self._states.update(issued.states)
             return outputs
+        except KeyboardInterrupt:
+            future = issued.outputs
+            if future is not None and not (future.done() and future.exception()):  # it came while this thread waited: the next run delivers them
+                self._queue.appendleft(issued)
+            raise
         finally:
             # The error has this frame in its traceback, with those of its callers: a cycle would keep the user's pipeline and its processes.
             del issued

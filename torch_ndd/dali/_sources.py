@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core.batch import Batch
+from .._core.fork_locks import new_lock
 from ..readers._external_source import ExternalSource as Items
 from . import types
 from ._errors import wrapped
@@ -174,7 +175,7 @@ class InputOperation(Operation):
         self._most = pipeline.max_batch_size
         self._target = target_device(self, pipeline)
         self._fed: deque[Batch] = deque()
-        self._arrived = threading.Condition()
+        self._arrived = threading.Condition(new_lock())
         self._last: Batch | None = None
         if self.group is not None and self._is_first(pipeline):
             self.group.prepare(pipeline)

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -19,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .._core import native
+from ..readers._worker_processes import end_with_parent
 from . import tensors
 from ._sources import described
 
-_WATCH_SECONDS = 0.5
 ALIGNMENT = 64  # bytes, of arrays in shared memory
 
 
@@ -93,14 +93,15 @@ class Memory:
         return made
 
     def at_least(self, size: int) -> mmap.mmap:
-        """Return the mapped memory, which grows if necessary. Raise OSError if there is no memory for it."""
+        """Return the mapped memory, which grows if necessary. Raise MemoryError or OSError if there is no memory for it."""
         if self._map is None or len(self._map) < size:
-            available = os.fstat(self.descriptor).st_size
-            if available < size:
-                available = max(size, available + available // 4)
-                available += -available % mmap.PAGESIZE
-                os.posix_fallocate(self.descriptor, 0, available)  # reports a lack of memory, which would otherwise end the process
-            self._map = mmap.mmap(self.descriptor, available)  # arrays over the old map keep it
+            before = os.fstat(self.descriptor).st_size
+            if before < size:
+                grown = max(size, before + before // 4)
+                _check_free(grown - before)
+                # Reports a lack of memory in the file system, which would otherwise end the process.
+                os.posix_fallocate(self.descriptor, 0, grown - grown % -mmap.PAGESIZE)
+            self._map = mmap.mmap(self.descriptor, 0)  # arrays over the old map keep it
         return self._map
 
     @property
@@ -114,6 +115,16 @@ class Memory:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def _check_free(size: int) -> None:
+    """Raise MemoryError if ``size`` bytes are more than what is free: the system would end processes, and not only this one, to get it."""
+    native.check_memory(size, "what a parallel source returned")
+    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
+        values = dict(line.split(":", 1) for line in file)
+        free = sum(int(values[key].split()[0]) << 10 for key in ("MemAvailable", "SwapFree") if key in values)
+        if size > free:
+            raise MemoryError(f"no memory for {size} bytes, which a parallel source returned; {free} are free")
 
 
 class Called(NamedTuple):
@@ -145,7 +156,7 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
         gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_watch, args=[parent], daemon=True).start()
+    threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and there are several workers
     memories = [Memory(one if isinstance(one, int) else one.detach()) for one in descriptors]
     failure = None
@@ -186,13 +197,6 @@ def _ask(called: Called) -> Callable[..., Any]:
     made = described("external_source", called.source, called.cycle)
     assert made is not None
     return made.ask
-
-
-def _watch(parent: int) -> None:
-    """End this process soon after its parent, whatever it computes."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_SECONDS)
-    os._exit(1)
 
 
 def _failed(task: Task, failed_at: int, error: str) -> Result:

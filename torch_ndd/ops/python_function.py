@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -417,6 +417,9 @@ def python_function(
     return op(*inputs, batch_size=batch_size, device=device, rng=rng if isinstance(rng, RNG) else None, **arguments)
 
 
+@overload
+def python_operator(function: Callable[..., Any], /) -> PythonOperator: ...
+@overload
 def python_operator(
     *,
     num_outputs: int = 1,
@@ -426,8 +429,20 @@ def python_operator(
     layout: Any = None,
     form: str | None = None,
     rng: bool = False,
-) -> Callable[[Callable[..., Any]], PythonOperator]:
-    """Make an operator of a Python function: a decorator. See :func:`python_function` for the arguments.
+) -> Callable[[Callable[..., Any]], PythonOperator]: ...
+def python_operator(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    num_outputs: int = 1,
+    batched: bool = False,
+    shape: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    form: str | None = None,
+    rng: bool = False,
+) -> Any:
+    """Make an operator of a Python function: a decorator, with or without arguments. See :func:`python_function` for them.
 
     The operator takes Tensors, Batches and arrays, ``batch_size=``, ``device=`` and the function's own arguments; with ``rng=True`` also
     ``rng=``, a generator. With ``shape`` it can be part of a graph of ``torch.compile``, as one opaque node, with Batches as further arguments.
@@ -440,7 +455,7 @@ def python_operator(
     [2.0, 5.0]
     """
 
-    def made(function: Callable[..., Any]) -> PythonOperator:
+    def decorate(function: Callable[..., Any]) -> PythonOperator:
         return PythonOperator(function, num_outputs=num_outputs, batched=batched, shape=shape, dtype=dtype, layout=layout, form=form, rng=rng)
 
-    return made
+    return decorate if function is None else decorate(function)

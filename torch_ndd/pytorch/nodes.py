@@ -36,8 +36,8 @@ class _Node(BaseNode[Any]):
 class Reader(_Node):
     """Yield the epochs of a reader as dicts of Batches, or of Tensors if ``batch_size`` is None, like ``next_epoch(batch_size)``.
 
-    Each ``reset`` begins the next epoch. The state is small, JSON-serializable and valid at any time; ``reset(state)`` resumes there, with the rest
-    of that epoch, in a node of the same reader, also with another batch size.
+    Each ``reset`` begins the next epoch, unless no batch was delivered since the last one. The state is small, JSON-serializable and valid at any
+    time; ``reset(state)`` resumes there, with the rest of that epoch, in a node of the same reader, also with another batch size.
 
     Args:
         reader_type: A class of :mod:`torch_ndd.readers`.
@@ -73,15 +73,17 @@ class Reader(_Node):
         self._names = None if output_names is None else tuple(output_names)
         self._epoch: Iterator[Any] | None = None
         self._left: int | None = None  # samples of this epoch, all ranks together; None for all of them
+        self._restored = False  # no batch was delivered since a state was restored
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
         """Begin the next epoch, or resume from a state."""
         super().reset(initial_state)
-        self._left = None
         if initial_state is not None:
             state = checked("pytorch.nodes.Reader", _STATE, initial_state)
             self._reader.load_state_dict(state["reader"])
-            self._left = state["left"]
+            self._left, self._restored = state["left"], True
+        elif not self._restored:
+            self._left = None
         count, shards = self._batch_size or 1, self._reader._num_shards
         steps = None if self._left is None else math.ceil(self._left / (count * shards))
         self._epoch = self._reader._epoch(self._batch_size, None, steps)
@@ -94,7 +96,12 @@ class Reader(_Node):
         with self._on_device():
             if self._left is None:
                 self._left = self._reader._steps(self._batch_size) * step * self._reader._num_shards
-            outputs = next(self._epoch)
+            try:
+                outputs = next(self._epoch)
+            except StopIteration:
+                self._restored = False
+                raise
+        self._restored = False
         self._left = max(0, self._left - step * self._reader._num_shards)
         return self._named(outputs)
 

@@ -5,6 +5,7 @@ from .._core.bad_samples import BadSample as BadSample
 from .._core.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
 from ._base import LoaderOptions as LoaderOptions
 from ._base import Reader as Reader
+from ._items import EncodedFile as EncodedFile
 from ._state import ReaderState as ReaderState
 from ._state import merge_states as merge_states
 from .caffe import Caffe as Caffe

@@ -5,10 +5,11 @@ import base64
 import inspect
 import json
 import operator
-import threading
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,8 +20,10 @@ from .._core.bad_samples import BadSample, UnreadableSamples
 from .._core.batch import Batch
 from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
+from .._core.fork_locks import new_reentrant_lock
 from .._core.html import table
 from .._core.states import parsed, whole
+from .._core.suggestions import similar
 from .._core.tensor import Tensor
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
@@ -43,7 +46,7 @@ _ERRORS_KEPT = 10_000
 class Ahead(NamedTuple):
     """A batch that is being read ahead."""
 
-    key: tuple[Blocks | None, Position, int]  # walk, position and number of samples
+    key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
     after: Position
     samples: np.ndarray
     request: Any
@@ -59,13 +62,18 @@ class Reader(IterableDataset):
     """
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
+    _brief = ""
+    """What there is to read, in a few words."""
+    _can_change = False
+    """Whether the source may have changed when an epoch begins: then the samples are counted again, and nothing of it is read before."""
     _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
         unknown = sorted(set(options) - self._option_names)
         if unknown:
-            raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}")
+            known = (*self._option_names, *type(self).__signature__.parameters)  # type: ignore[attr-defined]
+            raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}{similar(unknown[0], known)}")
         try:
             on_cpu = not str(device).startswith(("gpu", "cuda")) and torch_device(device).type == "cpu"
         except (TypeError, ValueError) as error:
@@ -97,10 +105,10 @@ class Reader(IterableDataset):
         self._started = False
         self._order: Order | None = None
         self._size: int | None = None  # of the data set, once scanned
-        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch
+        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch, of which no batch was delivered yet
         self._ahead: deque[Ahead] = deque()
         self._loop: object = None  # the latest of PyTorch's protocol
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -128,6 +136,9 @@ class Reader(IterableDataset):
     def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
         """Wait for a request of :meth:`_start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
         raise NotImplementedError
+
+    def _begin_source(self) -> None:
+        """Begin an epoch of a source that can change."""
 
     # Epochs.
 
@@ -162,14 +173,35 @@ class Reader(IterableDataset):
 
     def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
         """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
-        for _ in range(self._steps(batch_size) if steps is None else steps):
-            yield self._step(batch_size, ctx)
+        self._begin_epoch()
+        steps = self._steps(batch_size) if steps is None else steps
+        for step in range(steps):
+            yield self._step(batch_size, ctx, left=steps - step - 1)
         with self._lock:
             self._state = self._state._replace(epochs=self._state.epochs + 1)
 
+    def _begin_epoch(self) -> None:
+        """Look at a source that can change. If its size did, an epoch of DALI's protocol begins with a new pass."""
+        if not self._can_change:
+            return
+        with self._lock:
+            self._ahead.clear()
+            self._begin_source()
+            if _is_begun(self._state) and (self._resumed or self._scan() == self._state.size):
+                return
+            passes = self._state.position.passes + _is_begun(self._state)
+            self._order, self._state = None, self._state._replace(position=Position(passes), history=(), skipped=0, size=None)
+
     def _steps(self, batch_size: int | None) -> int:
         with self._lock:
-            return self._prepared().steps(self._state.epochs, self._batch_size(batch_size))
+            return self._order_of_now().steps(self._state.epochs, self._batch_size(batch_size))
+
+    def _order_of_now(self) -> Order:
+        """Return the order with the present number of samples, for lengths."""
+        order = self._known_order()
+        if not self._can_change or (size := self._scan()) == order.size:
+            return order
+        return replace(order, size=size, _passes={}, _spans={})
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
         return self._step(self._max_batch_size if batch_size is None else batch_size, None)
@@ -192,11 +224,13 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
         with using(self._url_limits):
             size = self._size = self._scan()
+        if not size:
+            raise RuntimeError(f"{self._op}: nothing to read in {self._brief or 'its source'}: the number of input samples: 0")
         if size < self._num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
             )
-        if self._state.size not in (None, size):
+        if self._state.size not in (None, size) and (not self._can_change or _is_begun(self._state)):
             raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
         self._state = self._state._replace(size=size)
         order = Order(
@@ -216,12 +250,23 @@ class Reader(IterableDataset):
         self._order = self._ordered(order)
         return self._order
 
+    def _known_order(self) -> Order:
+        """Return the order of the samples; unless they must be scanned first, without waiting for what another thread reads, which may hang."""
+        order = self._order
+        if order is not None:
+            return order
+        with self._lock:
+            return self._prepared()
+
     def _ordered(self, order: Order) -> Order:
         """Return the order of the samples; by default the given one."""
         return order
 
-    def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None) -> Any:
-        """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end."""
+    def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
+        """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end.
+
+        ``left`` is the number of batches that follow in this epoch: of a source that can change, no others are read ahead.
+        """
         count = self._batch_size(batch_size)
         with self._lock, ctx or _NO_CONTEXT, using(self._url_limits):
             order = self._prepared()
@@ -233,23 +278,29 @@ class Reader(IterableDataset):
             ahead, position = self._ahead, self._state.position
             if walk and not len(order.rest(position, 1, walk)):
                 return None
-            if ahead and ahead[0].key != (walk, position, count):
+            process = os.getpid()
+            if ahead and ahead[0].key != (walk, position, count, process):
                 ahead.clear()
             try:
                 while len(ahead) <= self._depth:
                     if ahead:
                         position = ahead[-1].after
-                        if walk and not len(order.rest(position, 1, walk)):
+                        ended = walk and not len(order.rest(position, 1, walk))
+                        if self._can_change and (ended if walk else len(ahead) > left):
+                            break
+                        if ended:
                             position = Position(position.passes + 1)
                     samples, after = _taken(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
-                    ahead.append(Ahead((walk, position, count), after, samples, self._start(samples)))
+                    ahead.append(Ahead((walk, position, count, process), after, samples, self._start(samples)))
                 outputs, after, drawn = self._finished(ahead, walk)
             except BaseException:
                 ahead.clear()  # the next call reads again
                 raise
             self._state = self._state.moved(after, drawn)
+            if walk and outputs is not None:
+                self._resumed = False
         if outputs is None or batch_size is not None:
             return outputs
         return self._first(outputs)
@@ -309,8 +360,7 @@ class Reader(IterableDataset):
         The keys are ``epoch_size``, ``epoch_size_padded`` (over all shards), ``number_of_shards``, ``shard_id``, ``pad_last_batch`` and
         ``stick_to_shard``.
         """
-        with self._lock:
-            order = self._prepared()
+        order = self._order_of_now()
         return {
             "epoch_size": order.size,
             "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch or order.pad_shards else order.size,
@@ -389,7 +439,10 @@ class Reader(IterableDataset):
         """Return a state that :meth:`_go_to` accepts."""
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
-        return decoded(self._op, state, self._size, self._num_shards, self._shard, block, self._shuffled)
+        found = decoded(self._op, state, None if self._can_change else self._size, self._num_shards, self._shard, block, self._shuffled)
+        if self._can_change and _is_begun(found):  # the size matters in the middle of an epoch
+            return decoded(self._op, state, self._size, self._num_shards, self._shard, block, self._shuffled)
+        return found
 
     def _go_to(self, state: State) -> None:
         with self._lock:
@@ -400,20 +453,21 @@ class Reader(IterableDataset):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        return self._pass(self._max_batch_size)
+        yield from self._pass(self._max_batch_size)  # a generator: nothing moves before its first batch
 
     def _pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Yield the rest of a restored epoch, or the next epoch."""
+        """Begin the next epoch, or the rest of a restored one, and return its batches."""
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
         with self._lock:
-            self._prepared()
             state = self._state
             if state.blocks not in (None, blocks) and state.position.offset:
                 raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved(Position(state.position.passes + 1), 0)
-            self._state, self._resumed = state._replace(blocks=blocks if worker else None), False
+            self._state = state._replace(blocks=blocks if worker else None)
+            self._begin_epoch()
+            self._prepared()
             self._loop = loop = object()
         return self._batches(batch_size, blocks, loop)
 
@@ -430,6 +484,7 @@ class Reader(IterableDataset):
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
+            self._resumed = False
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the next epoch, like ``DistributedSampler.set_epoch``; no effect if the reader is already in it.
@@ -448,10 +503,8 @@ class Reader(IterableDataset):
         return self._length(self._max_batch_size)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
-        with self._lock:
-            order = self._prepared()
-            passes = self._state.position.passes + (self._state.position.offset > 0)
-            return order.steps(passes, self._batch_size(batch_size), drop_last)
+        order, position = self._order_of_now(), self._state.position
+        return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
     def _place(self) -> tuple[int, int]:
         """Return the epoch, and a number that only the next batch of this shard has in it."""
@@ -466,8 +519,7 @@ class Reader(IterableDataset):
         return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
     def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
-        with self._lock:
-            return self._prepared().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
+        return self._known_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -475,12 +527,13 @@ class Reader(IterableDataset):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __repr__(self) -> str:
         size = "" if self._size is None else f", {self._size} samples"  # not scanned for this
         shard = f", shard {self._shard_id} of {self._num_shards}" if self._num_shards > 1 else ""
-        return f"<{self._op}{size}{shard}>"
+        source = f" {self._brief}" if self._brief else ""
+        return f"<{self._op}{source}{size}{shard}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, Any]] = [("samples", "not scanned yet" if self._size is None else self._size)]
@@ -498,6 +551,11 @@ class Reader(IterableDataset):
             return operator.index(value)
         except TypeError:
             raise TypeError(f"{self._op}: {argument} must be an int, got {value!r}") from None
+
+
+def _is_begun(state: State) -> bool:
+    """Return whether samples of this pass were delivered."""
+    return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
 
 
 def _taken(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:

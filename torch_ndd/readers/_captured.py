@@ -22,8 +22,9 @@ class Steps(Protocol):
 
     @property
     def _lock(self) -> AbstractContextManager[Any]: ...
+    def _begin_epoch(self) -> None: ...
     def _steps(self, batch_size: int | None) -> int: ...
-    def _step(self, batch_size: int | None, ctx: EvalContext | None) -> Any: ...
+    def _step(self, batch_size: int | None, ctx: EvalContext | None, *, left: int) -> Any: ...
 
 
 class Early(NamedTuple):
@@ -37,6 +38,7 @@ class Early(NamedTuple):
 
 def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
+    reader._begin_epoch()
     steps = reader._steps(batch_size)
     owner = Owner()  # lives as long as this generator
     recorder, early = Recorder(weakref.ref(owner)), None
@@ -44,9 +46,9 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
         outputs = _delivered(reader, early)
         if outputs is None:
             recorder.forget()
-            outputs = reader._step(batch_size, ctx)
+            outputs = reader._step(batch_size, ctx, left=steps - step - 1)
         recorder.begin(outputs)
-        early = _early(reader, batch_size, ctx) if recorder.has_calls and step + 1 < steps else None
+        early = _early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
         if early is not None:
             recorder.call_ahead(early.outputs)
         loop.recorder = recorder
@@ -56,13 +58,13 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
 
 
-def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Early | None:
+def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
     """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
     with reader._lock:
         before, errors = reader._state, reader._errors
         reader._errors = deque(maxlen=errors.maxlen)
         try:
-            outputs = reader._step(batch_size, ctx)
+            outputs = reader._step(batch_size, ctx, left=left)
             return Early(outputs, before, reader._state, reader._errors)
         except Exception:
             return None

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ._told import source_of
+
 # Elements of a sequence that are checked. Checking millions of paths would take seconds; a bad one further on is found when it is used.
 _LOOKED_AT = 16
 
@@ -33,7 +35,9 @@ def checked_init(init: Callable[..., None], parameters: Sequence[inspect.Paramet
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         names = [one.name for one in parameters if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        check_arguments(f"readers.{type(self).__name__}", parameters, {**dict(zip(names, args, strict=False)), **given})
+        arguments = {**dict(zip(names, args, strict=False)), **given}
+        check_arguments(f"readers.{type(self).__name__}", parameters, arguments)
+        self.__dict__.setdefault("_brief", source_of(arguments))  # of the outermost class
         init(self, *args, **given)
 
     return checked

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
+from .._core.suggestions import similar
 from ..io._urls import is_url
 from ._base import Reader
 from ._external_source import ExternalSource
 from ._in_step import InStep
 from ._options import LoaderOptions
+from ._selected import flat_dataset
 from ._streams import ExternalReader, IterableReader, Stream
 from .dataset import Dataset
 
@@ -27,10 +29,11 @@ class OfTorch(NamedTuple):
     collate_fn: Any = None
     multiprocessing_context: Any = None
     seed: int | None = None
+    persistent_workers: bool | None = None
 
     def of_data_sets(self) -> dict[str, Any]:
         """Return the arguments that concern data sets only."""
-        return {name: value for name, value in self._asdict().items() if name != "seed"}
+        return {name: value for name, value in self._asdict().items() if name not in ("seed", "persistent_workers")}
 
 
 class Chosen(NamedTuple):
@@ -65,6 +68,7 @@ _OF_READERS = {
     "multiprocessing_context": "a reader needs no processes",
 }
 _OPTIONS = frozenset(LoaderOptions.__annotations__)
+_OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes", "pin_memory", "return_paths")
 
 
 def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
@@ -77,15 +81,17 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
             if value is not True if name == "in_order" else _is_set(value):
                 raise TypeError(f"DataLoader: {name}: {_ELSEWHERE[name]}")
         elif name not in _OPTIONS:
-            raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}")
+            known = (*OfTorch._fields, *_OPTIONS, *_OF_LOADER)
+            raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}{similar(name, known)}")
     kept = {name: value for name, value in options.items() if name in _OPTIONS}
     if isinstance(source, Reader):
         return Chosen(_checked(source, given, kept), None)
     if isinstance(source, ExternalSource):
         _refuse("an ExternalSource", {**given.of_data_sets(), **kept}, "the source decides what comes, and in which order")
         return Chosen(ExternalReader(source), None)
-    if isinstance(source, Mapping) or (isinstance(source, tuple) and all(_is_source(one) for one in source)):
+    if isinstance(source, Mapping) or _is_in_step(source):
         return _in_step(source, given, kept)
+    source = flat_dataset(source)
     loading = getattr(source, "_loading", None)
     if loading is not None:  # a data set of ours
         return Chosen(*loading(given, kept))
@@ -113,6 +119,13 @@ def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
     for name, value in given.items():
         if _is_set(value):
             raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
+
+
+def _is_in_step(source: Any) -> bool:
+    """Return whether these are readers in step: a list may be a data set itself, unless it holds readers."""
+    if isinstance(source, list):
+        return bool(source) and all(isinstance(one, Reader) or hasattr(one, "_loading") for one in source)
+    return isinstance(source, tuple) and all(_is_source(one) for one in source)
 
 
 def _is_source(one: Any) -> bool:
@@ -165,6 +178,7 @@ def dataset_reader(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> 
         collate_fn=given.collate_fn,
         multiprocessing_context=given.multiprocessing_context,
         num_workers=given.num_workers,
+        persistent_workers=given.persistent_workers,
         sampler=given.sampler,
         **with_order(given, options),
     )
@@ -188,4 +202,4 @@ def _iterable(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> Itera
     shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
     if not 0 <= shard < shards:
         raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")
-    return IterableReader(dataset, shard, shards, given.multiprocessing_context, given.collate_fn)
+    return IterableReader(dataset, shard, shards, given.multiprocessing_context, bool(given.persistent_workers), given.collate_fn)

@@ -3,7 +3,6 @@
 
 import inspect
 import operator
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +16,11 @@ from .._core.capture import Recorder
 from .._core.capture import current as running
 from .._core.context import EvalContext
 from .._core.device import DeviceLike
+from .._core.fork_locks import new_reentrant_lock
 from .._core.native import check_samples
 from .._core.pipeline_values import unwrap
 from .._core.tensor import Tensor, as_tensor
+from ._told import brief
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -81,7 +82,7 @@ class ExternalSource:
             raise TypeError(f"ExternalSource: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs <= 0:
             raise ValueError(f"ExternalSource: num_outputs must be positive, got {num_outputs}")
-        self._count = operator.index(num_outputs)
+        self._count, self._brief = operator.index(num_outputs), getattr(source, "__qualname__", "") or brief(source)
         self._per_sample = bool(per_sample)
         self._layouts = self._for_each("layout", layout)
         self._dtypes = self._for_each("dtype", dtype)
@@ -112,7 +113,7 @@ class ExternalSource:
         self._taken: list[_Outcome] = []  # what it has taken early
         self._returned: deque[_Outcome] = deque()  # what a loop has taken early and not used
         self._noted: list[_Outcome] | None = None  # what is being taken early
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
         """Return the next item: a Tensor or a Batch, or a tuple of ``num_outputs`` of them. Raise StopIteration at the end.
@@ -140,6 +141,10 @@ class ExternalSource:
         except StopIteration:
             # A StopIteration would silently end the generator that contains the loop.
             raise RuntimeError("ExternalSource: the source ended before the captured loop that it is called in; cycle=True starts it again") from None
+
+    def __repr__(self) -> str:
+        outputs = f", num_outputs={self._count}" if self._count > 1 else ""
+        return f"ExternalSource({self._brief}{outputs})"
 
     def captured(self, batch_size: int, ctx: EvalContext | None = None) -> Iterator[Any]:
         """Iterate to the end of the source once, in batches, and run ahead.

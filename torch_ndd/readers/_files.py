@@ -30,7 +30,7 @@ def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     if not names:
-        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}"')
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}": the list is empty')
     return whole_files(os.path.dirname(path) if root is None else root, *pack_paths(names))
 
 
@@ -45,5 +45,5 @@ def files_below(op: str, root: bytes, pattern: str) -> Ranges:
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
     if not names:
-        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(root)}"')
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(root)}" and its subdirectories whose names match {pattern!r}')
     return whole_files(root, *pack_paths(names))

@@ -12,13 +12,13 @@ HCOMPRESS keeps its position in static variables while other threads run, so tha
 import ctypes
 import importlib
 import importlib.metadata
-import os
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from .._core.fork_locks import new_lock
 
 CHECKED_VERSION = "8.0.2"  # of astropy; 6.0 to 8.0 have the same names and the same C code
 _PACKAGE = "astropy.io.fits.hdu.compressed."
@@ -27,7 +27,7 @@ _RICE = {1: "fits_rdecomp_byte", 2: "fits_rdecomp_short", 4: "fits_rdecomp"}  # 
 _RICE_BYTES = 5  # that one pixel takes where all bits are set
 _HCOMPRESS_HEADER = struct.Struct(">2siiiq3B")  # the mark, rows, columns, scale, sum of all pixels, bit planes of the quadrants
 _MOST_PLANES = 64
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def image_of(unit: Any) -> Any:
@@ -154,11 +154,3 @@ def _padded(tile: np.ndarray, value: int, count: int) -> np.ndarray:
 
 def _memory(size: int) -> np.ndarray:
     return np.zeros(size, np.uint8)
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,8 @@ import numpy as np
 
 from .._core.bad_samples import UnreadableSamples
 from ._base import Reader
-from ._items import mapped
+from ._items import Items, first_sample
+from ._told import brief
 
 _SAME = {
     "_num_shards": "num_shards",
@@ -27,8 +28,8 @@ _SAME = {
 class InStep(Reader):
     """Read sample k of several readers at the same time: a dict or a tuple with what each delivers.
 
-    A reader with one output stands for that output, others for their tuple or dict. The order, the shards and the state are those of the first; the
-    others must have the same options and the same number of samples. A sample that one reader cannot read is a bad sample of all.
+    A reader with one output stands for that output, not a 1-tuple, others for their tuple or dict. The order, the shards and the state are those of
+    the first; the others must have the same options and the same number of samples. A sample that one reader cannot read is a bad sample of all.
 
     Raises:
         TypeError: something that is no reader.
@@ -56,13 +57,14 @@ class InStep(Reader):
             if one._started:
                 raise ValueError(f"readers in step: the reader {name!r} has begun already; make one for the loader")
         super().__init__(first._max_batch_size, "cpu", {})
-        self._op = "readers in step"
+        self._op, self._brief = "readers in step", brief(readers)
         for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
+        self._can_change = any(one._can_change for one in parts.values())
 
     def _scan(self) -> int:
-        sizes = {name: one._scan() for name, one in self._parts.items()}
+        sizes = {name: one._scan() if one._size is None or one._can_change else one._size for name, one in self._parts.items()}
         for name, one in self._parts.items():
             one._size = sizes[name]
         if len(set(sizes.values())) > 1:
@@ -71,6 +73,10 @@ class InStep(Reader):
 
     def _source(self, sample: int) -> str:
         return next(iter(self._parts.values()))._source(sample)
+
+    def _begin_source(self) -> None:
+        for one in self._parts.values():
+            one._begin_source()
 
     def _start(self, samples: np.ndarray) -> dict[Any, Any]:
         return {name: one._start(samples) for name, one in self._parts.items()}
@@ -91,7 +97,7 @@ class InStep(Reader):
         return made if self._named else tuple(made.values())
 
     def _first(self, outputs: Any) -> Any:
-        return mapped(lambda leaf: leaf._nth(0), outputs)
+        return first_sample(outputs)
 
     def _advice(self) -> tuple[str, str]:
         advice = [one._advice() for one in self._parts.values()]
@@ -99,4 +105,6 @@ class InStep(Reader):
 
 
 def _alone(outputs: Any) -> Any:
-    return outputs[0] if isinstance(outputs, Sequence) and len(outputs) == 1 else outputs
+    if isinstance(outputs, Sequence) and len(outputs) == 1:
+        return outputs[0]
+    return tuple(outputs) if isinstance(outputs, Items) else outputs

@@ -3,12 +3,11 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
-from .._core.batch import Batch
 from .._core.states import checked, equal, keys, row, whole
 from ._external_source import ExternalSource
-from ._items import leaves, prepared, together
+from ._items import outputs_of, prepared
 from ._worker_processes import Processes, WorkerFailure, told
 from .dataset import Collated
 
@@ -41,17 +40,17 @@ class Stream:
         assert batch_size is not None
         if not self._resumed and (self._taken or self._before):
             self._next_epoch()
-        self._resumed = False
         return self._rest(batch_size)
 
     def _rest(self, batch_size: int) -> Iterator[Any]:
         for batch, count in self._batches(batch_size):
             self._taken += count
+            self._resumed = False
             yield batch
         self._next_epoch()
 
     def _next_epoch(self) -> None:
-        self._epoch, self._taken, self._before = self._epoch + 1, 0, 0
+        self._epoch, self._taken, self._before, self._resumed = self._epoch + 1, 0, 0, False
 
     @property
     def _position(self) -> int:
@@ -77,6 +76,9 @@ class Stream:
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
         raise TypeError(f"{self._op}: the number of batches is not known: the source has no len()")
+
+    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._length(batch_size, drop_last)
 
     def _advice(self) -> tuple[str, str]:
         return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that several items are made at a time"
@@ -121,12 +123,21 @@ class Ended:
 class IterableReader(Stream):
     """An iterable data set: shard k of n takes item k, k + n, ... It is iterated over once per epoch, on one thread or in one process."""
 
-    def __init__(self, dataset: Any, shard_id: int, num_shards: int, context: Any, collate: Callable[[list[Any]], Any] | None) -> None:
+    def __init__(
+        self, dataset: Any, shard_id: int, num_shards: int, context: Any, keeps_process: bool, collate: Callable[[list[Any]], Any] | None
+    ) -> None:
         super().__init__()
         self._op = f"DataLoader({type(dataset).__name__})"
-        self._dataset, self._collate, self._context = dataset, collate, context
+        self._dataset, self._collate, self._context, self._keeps_process = dataset, collate, context, keeps_process
         self._shard_id, self._num_shards = shard_id, num_shards
-        self._items, self._processes = Numbered(dataset), None
+        self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
+
+    def _pass(self, batch_size: int | None) -> Iterator[Any]:
+        processes = self._processes
+        if processes is not None and not self._keeps_process:  # the data set may have changed
+            self._processes = None
+            processes._group.end_aside()
+        return super()._pass(batch_size)
 
     def _item(self, number: int) -> Any:
         key = (self._epoch, number)
@@ -160,14 +171,19 @@ class IterableReader(Stream):
     def _together(self, items: list[Any]) -> Any:
         if self._collate is not None:
             return Collated(self._collate(items), len(items), ())
-        made = together(items)
-        return made if isinstance(made, tuple | dict) else (made,)
+        return outputs_of(items)
 
     def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(0, batch_size, drop_last)
+
+    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(self._position, batch_size, drop_last)
+
+    def _batches_after(self, position: int, batch_size: int | None, drop_last: bool) -> int:
         if not hasattr(self._dataset, "__len__"):
             return super()._length(batch_size, drop_last)
         assert batch_size is not None
-        count = (len(self._dataset) + self._num_shards - 1 - self._shard_id) // self._num_shards
+        count = (max(0, len(self._dataset) - position) + self._num_shards - 1 - self._shard_id) // self._num_shards
         return count // batch_size if drop_last else -(-count // batch_size)
 
     def _advice(self) -> tuple[str, str]:
@@ -203,11 +219,3 @@ class ExternalReader(Stream):
         made = self._source(batch_size=batch_size)
         self._asked += 1
         return made if isinstance(made, tuple) else (made,)
-
-
-def count_of(outputs: Any) -> int:
-    """Return the number of samples of a reader's outputs."""
-    if isinstance(outputs, Collated):
-        return outputs.samples
-    first = leaves(outputs)[0]
-    return first.batch_size if isinstance(first, Batch) else len(first)

@@ -2,6 +2,7 @@
 """Processes that call the ``__getitem__`` of a data set, for data sets that hold the GIL."""
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import pickle
 import random
@@ -20,13 +21,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core.fork_locks import new_lock
 from .._core.workers import when_gone
 from ._items import prepared
 
-_WATCHED = 0.5  # seconds between two looks whether the parent lives
+_WATCHED = 0.5  # seconds between two looks at the parent
 _PATIENCE = 2.0  # seconds for an idle process to end
 _PATIENCE_AT_EXIT = 0.5  # seconds for a process to end after SIGTERM
 
+_MAX_FAILED_STARTS = 5  # in a row, of processes that a signal ends before they serve
 _ENDED = "its worker processes have ended"
 
 
@@ -44,7 +47,7 @@ class _Group:
     def __init__(self) -> None:
         self.running: dict[int, tuple[Any, Connection]] = {}
         self.ended = False  # none is started any more
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.parent = os.getpid()
 
     def stop(self) -> list[Any]:
@@ -114,7 +117,8 @@ class Processes:
         _groups.add(self._group)
         self._idle: SimpleQueue[int] = SimpleQueue()
         self._served: set[int] = set()  # processes that have begun to serve
-        self._failed: str | None = None
+        self._failed_starts = 0  # since the last process that began to serve
+        self._failed: str | None = None  # why no further process is started
         try:
             for number in range(count):
                 self._start(number)
@@ -131,6 +135,9 @@ class Processes:
         inherited = [ours, *(connection for _, connection in self._group.running.values())] if forked else []
         arguments = (theirs, inherited, self._dataset, self._raw, self._seed + number, os.getpid())
         process = self._context.Process(target=serve, args=arguments, daemon=True, name=f"torch_ndd worker {number}")
+        # Ctrl-C goes to all processes of a terminal: one that has not yet got as far as to ignore it would end. A fork server keeps its own signals.
+        blocked = set() if self._context.get_start_method() == "forkserver" else {signal.SIGINT}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
             process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -140,6 +147,7 @@ class Processes:
                 'or take multiprocessing_context="fork"'
             ) from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self._group.running[number] = process, ours
 
@@ -156,40 +164,65 @@ class Processes:
         return found
 
     def _answer(self, number: int, key: Any) -> Any:
+        while True:
+            if self._failed is not None:
+                raise WorkerFailure(self._failed)
+            with self._group.lock:
+                if self._group.ended:
+                    raise WorkerFailure(_ENDED)
+                process, connection = self._group.running[number]
+            try:
+                if number not in self._served:
+                    connection.recv_bytes()
+                    self._served.add(number)
+                    self._failed_starts = 0
+                connection.send(key)
+                return _receive(connection)
+            except (EOFError, OSError):
+                _kill([process], _PATIENCE)
+            served = number in self._served
+            if not served:
+                self._note_failed_start(process.exitcode)
+            with self._group.lock:
+                # A thread that waits for an item does not notice that the group ends; a new process would outlive it.
+                if self._group.ended:
+                    raise WorkerFailure(_ENDED)
+                connection.close()
+                self._served.discard(number)
+                self._start(number)
+            if served:
+                raise WorkerFailure(f"its worker process ended with {_ending(process.exitcode)}")
+
+    def _note_failed_start(self, code: int | None) -> None:
+        """Raise WorkerFailure, now and for all later items, if another process would end like one that ended before it served."""
+        with self._group.lock:
+            self._failed_starts += 1
+            if self._failed is None and (code is None or code >= 0):
+                self._failed = f"a worker process could not start: it ended with {_ending(code)}, and its standard error tells why"
+            if self._failed is None and self._failed_starts >= _MAX_FAILED_STARTS:
+                self._failed = (
+                    f"{self._failed_starts} worker processes in a row could not start, the last one ended with {_ending(code)}: the system may have "
+                    "too little memory for them (num_workers), or the data set crashes when it is unpickled"
+                )
         if self._failed is not None:
             raise WorkerFailure(self._failed)
-        with self._group.lock:
-            if self._group.ended:
-                raise WorkerFailure(_ENDED)
-            process, connection = self._group.running[number]
-        try:
-            if number not in self._served:
-                connection.recv_bytes()
-                self._served.add(number)
-            connection.send(key)
-            return _receive(connection)
-        except (EOFError, OSError):
-            process.join(_PATIENCE)
-        code = process.exitcode
-        ended = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
-        if number not in self._served:  # another one would end like it
-            self._failed = f"a worker process could not start: it ended with {ended}, and its standard error tells why"
-            raise WorkerFailure(self._failed)
-        with self._group.lock:
-            # Who waits for an item does not notice that the group ends; a new process would outlive it.
-            if self._group.ended:
-                raise WorkerFailure(_ENDED)
-            connection.close()
-            self._served.discard(number)
-            self._start(number)
-        raise WorkerFailure(f"its worker process ended with {ended}")
+
+
+def _ending(code: int | None) -> str:
+    """Return how a process ended, in words."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:  # a real-time signal
+        return f"signal {-code}"
 
 
 def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any, raw: bool, seed: int, parent: int) -> None:
     """Answer requests for items until the parent closes the connection or is gone."""
     for one in inherited:
         one.close()
-    threading.Thread(target=_watch, args=[parent], daemon=True).start()
+    threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -212,10 +245,13 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
             return
 
 
-def _watch(parent: int) -> None:
-    """End this process when its parent has ended; it may be computing, and so not waiting at the connection."""
+def end_with_parent(parent: int) -> None:
+    """End this process when the one that started it, whose id is ``parent``, has ended; it may be computing, and so not waiting at the connection."""
     while os.getppid() == parent:
         time.sleep(_WATCHED)
+    starter = multiprocessing.parent_process()
+    if starter is not None:  # the parent of this process was, or is, a fork server
+        multiprocessing.connection.wait([starter.sentinel])
     os._exit(1)
 
 

@@ -14,11 +14,11 @@ import torch
 from typing_extensions import Unpack
 
 from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch
 from .._core.device import DeviceLike
+from .._core.fork_locks import new_lock
 from .._core.workers import Workers
 from ._base import LoaderOptions
-from ._items import first_sample, leaves, prepared, together
+from ._items import first_sample, outputs_of, prepared
 from ._order import Order
 from ._threads import READING_THREADS, ThreadedReader
 from ._worker_processes import Processes, WorkerFailure, told
@@ -27,14 +27,15 @@ from ._worker_processes import Processes, WorkerFailure, told
 class Dataset(ThreadedReader):
     """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.
 
-    Its items become batches: tensors, arrays and lists of numbers a Batch, ragged if their shapes differ; numbers a Batch (N,) of int64, float64 or
-    bool; PIL images a Batch ``HWC``; bytes, ``pathlib`` paths and names of image files the encoded file, uint8 (length,), which
-    :func:`torch_ndd.decoders.image` decodes; texts and other objects a list. Tuples, named tuples and dicts stay. An item that is neither a tuple nor
-    a dict is the only output.
+    Its items become what torch's ``default_collate`` makes of them, with Batches in place of tensors: tensors and arrays a Batch, which may be
+    ragged; numbers a Batch (N,); texts and bytes a list; of tuples, lists, named tuples and mappings each part. What torch refuses: PIL images become
+    a Batch ``HWC``; files marked by a ``pathlib`` path or :class:`EncodedFile` the encoded files, a Batch uint8 (length,), which
+    :func:`torch_ndd.decoders.image` decodes; of dataclasses each field; other objects a list. An item without parts is the only output.
 
     ``__getitem__`` is called on threads, by default a few more than cores, at the same time for several items. It works in parallel as far as it
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
-    Random numbers that it draws itself are not part of the reader's state.
+    Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
+    is read before it begins.
 
     Args:
         dataset: the data set.
@@ -42,6 +43,8 @@ class Dataset(ThreadedReader):
         device: ``"cpu"``.
         collate_fn: called with the list of a batch's items; its result is the output, in place of Batches.
         multiprocessing_context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``: call ``__getitem__`` in processes.
+        persistent_workers: keep the processes, and their copies of the data set, for the next epoch. By default each epoch has new ones, which see
+            what has changed in the data set.
         num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other.
         sampler: an iterable of indices with ``__len__``, like those of ``torch.utils.data``. It is iterated over once per epoch, after
             ``set_epoch(epoch)`` if it has that; a ``generator`` of its own is seeded with the reader's seed and the epoch, so that an epoch resumes.
@@ -68,6 +71,7 @@ class Dataset(ThreadedReader):
         collate_fn: Any = None,
         multiprocessing_context: Any = None,
         num_workers: int | None = None,
+        persistent_workers: bool | None = False,
         sampler: Any = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
@@ -79,9 +83,18 @@ class Dataset(ThreadedReader):
         if sampler is not None:
             self._check_sampler(sampler)
         self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
-        self._context, self._workers = multiprocessing_context, num_workers
+        self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
+        self._begun = False  # an epoch
         self._activity = Activity()
+
+    _can_change = True
+
+    def _begin_source(self) -> None:
+        processes, begun, self._begun = self._processes, self._begun, True
+        if begun and processes is not None and not self._keeps_processes:
+            self._processes = None
+            processes._group.end_aside()
 
     def _check_sampler(self, sampler: Any) -> None:
         if self._random_shuffle or self._shuffle_after_epoch:
@@ -130,24 +143,28 @@ class Dataset(ThreadedReader):
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
+            self._processes = None
+            self._activity = Activity()  # a forked child has none of the threads that were active
             self._executor, self._process = Workers(count, self._op, self), os.getpid()
-            if self._context is not None:
-                try:
-                    self._processes = Processes(self._context, count, self._dataset, self._collate is not None, self)
-                except TypeError as error:
-                    self._executor = None
-                    raise TypeError(f"{self._op}: {error}") from error.__cause__
+        if self._context is not None and self._processes is None:  # also where Ctrl-C has interrupted their start
+            try:
+                self._processes = Processes(self._context, self._executor._max_workers, self._dataset, self._collate is not None, self)
+            except TypeError as error:
+                raise TypeError(f"{self._op}: {error}") from error.__cause__
         return self._executor
 
-    def _read(self, sample: int) -> Any:
+    def _read(self, sample: int, processes: Processes | None = None) -> Any:
         with self._activity:
-            if self._processes is not None:
-                return self._processes.item(sample)
+            if processes is not None:
+                return processes.item(sample)
             item = self._dataset[sample]
             return item if self._collate is not None else prepared(item)
 
     def _start(self, samples: np.ndarray) -> Any:
-        return None if self._workers == 0 and self._context is None else super()._start(samples)
+        if self._workers == 0 and self._context is None:
+            return None
+        pool = self._pool()
+        return [pool.submit(self._read, sample, self._processes) for sample in samples.tolist()]
 
     def _finish(self, request: Any, samples: np.ndarray) -> Any:
         if request is not None and self._process != os.getpid():
@@ -168,13 +185,7 @@ class Dataset(ThreadedReader):
             raise UnreadableSamples(reasons, causes)
         if self._collate is not None:
             return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
-        made = together(items)
-        made = made if isinstance(made, tuple | dict) else (made,)
-        sources = tuple(map(self._source, samples.tolist()))
-        for leaf in leaves(made):
-            if isinstance(leaf, Batch) and not leaf._sources:
-                leaf._sources = sources
-        return made
+        return outputs_of(items, tuple(map(self._source, samples.tolist())))
 
     def _first(self, outputs: Any) -> Any:
         if isinstance(outputs, Collated):
@@ -229,7 +240,7 @@ class Activity:
     """Measures how many cores concurrent calls use together while any of them runs."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._active = 0
         self._since = self._elapsed = self._cpu = 0.0
         self._local = threading.local()

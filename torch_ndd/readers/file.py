@@ -103,8 +103,18 @@ class File(Reader):
                 self._index = _Index(self._root, *self._given, self._checked_labels(len(self._given[1]) - 1))
             else:
                 assert self._root is not None
-                self._index = _index_of_folder(self._op, self._root, self._filter(self._filters or FILE_FILTERS), self._filter(self._dir_filters))
+                filters = self._filters or FILE_FILTERS
+                self._index = _index_of_folder(self._op, self._root, self._filter(filters), self._filter(self._dir_filters))
+                if not self._index.size:
+                    folders = len(self._index.classes or ())
+                    self._index = None
+                    raise RuntimeError(f"{self._op}: {self._nothing_found(self._root, folders, filters)}")
         return self._index.size
+
+    def _nothing_found(self, root: bytes, folders: int, filters: Sequence[str]) -> str:
+        wanted = "" if self._dir_filters is None else f" that match {', '.join(self._dir_filters)}"
+        found = f"no file in {folders} of them matches {', '.join(filters)}" if folders else f"it has none{wanted}"
+        return f'No files found in the subdirectories of "{os.fsdecode(root)}": {found}'
 
     def _check(self) -> None:
         if self._root is None and self._given is None and self._list is None:
@@ -212,7 +222,7 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
         offsets.append(len(names))
         labels.append(_int32(op, int(found[2])))
     if not names:
-        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}"')
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}": the list is empty')
     return _Index(os.path.dirname(path) if root is None else root, bytes(names), np.array(offsets), np.array(labels, np.int32))
 
 
@@ -228,8 +238,6 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
             classes.append(os.fsdecode(name))
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-    if not sum(counts):
-        raise RuntimeError(f'{op}: No files found in the subdirectories of "{os.fsdecode(root)}"')
     made = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
     made.classes = classes
     return made

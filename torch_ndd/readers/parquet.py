@@ -17,6 +17,7 @@ from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.files import check_regular
+from .._core.fork_locks import new_lock
 from .._core.workers import Workers
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
@@ -91,7 +92,7 @@ class Parquet(Reader):
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of those that are read
-        self._cache_lock = threading.Lock()
+        self._cache_lock = new_lock()
 
     def _scan(self) -> int:
         if self._paths is None:
@@ -296,7 +297,7 @@ class Parquet(Reader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._cache_lock = threading.Lock()
+        self._cache_lock = new_lock()
 
 
 class _Column:

@@ -29,16 +29,20 @@ def values(result: Any) -> list[np.ndarray]:
 def assert_equal(result: Any, expected: Any) -> None:
     """Check that results have equal types and values."""
     ours, theirs = values(result), values(expected)
-    assert len(ours) == len(theirs)
+    assert len(ours) == len(theirs), f"{len(ours)} samples instead of {len(theirs)}"
     for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype
+        assert one.dtype == other.dtype, f"{_start(one)} instead of {_start(other)}"
         np.testing.assert_array_equal(one, other)
+
+
+def _start(array: np.ndarray) -> str:
+    """Return the type, the shape and the first values of an array."""
+    return f"{array.dtype}{array.shape} {array.ravel()[:6].tolist()}"
 
 
 def assert_near(result: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     """Check a sample against another one, up to a difference."""
-    assert result.shape == expected.shape
-    assert result.dtype == expected.dtype
+    assert (result.shape, result.dtype) == (expected.shape, expected.dtype), f"{_start(result)} instead of {_start(expected)}"
     np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=0, atol=tolerance)
 
 
@@ -91,7 +95,8 @@ def dtype_layout_and_device(case: Case, ragged: bool, device: str) -> None:
         assert str(result.device).partition(":")[0] == device
         shapes, dtype = result.shape, result.dtype
         for sample, shape in zip(result.evaluate(), shapes, strict=True):
-            assert (sample.shape, sample.dtype, sample.layout) == (shape, dtype, result.layout)
+            found, expected = (sample.shape, sample.dtype, sample.layout), (shape, dtype, result.layout)
+            assert found == expected, f"a sample has {found} instead of {expected}"
 
 
 def inputs_are_unchanged(case: Case, ragged: bool, device: str) -> None:
@@ -102,7 +107,8 @@ def inputs_are_unchanged(case: Case, ragged: bool, device: str) -> None:
     for result in as_tuple(case.function(*inputs, **args, **where)):
         result.evaluate()
     for value, copy in zip(given, before, strict=True):
-        assert torch.equal(value.cpu()._values, copy)
+        now = value.cpu()._values
+        assert torch.equal(now, copy), f"an input has changed to {_start(now.numpy())} from {_start(copy.numpy())}"
 
 
 def threads_and_modes_do_not_matter(case: Case, ragged: bool) -> None:

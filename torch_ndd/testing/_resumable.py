@@ -2,9 +2,11 @@
 """Whether an interrupted epoch resumes exactly where it was."""
 
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +14,9 @@ import torch
 
 from .._core.batch import Batch
 from .._core.tensor import Tensor
+
+_ARRAY = re.compile(rb"(bool|u?int\d+|float\d+|complex\d+)(\([\d, ]*\))")
+_SHOWN = 6  # values of a sample, and samples of a batch, in a message
 
 
 class Resumable(Protocol):
@@ -98,14 +103,46 @@ def assert_resumable(
                     rest, second = _epochs(loader, 2)
                     rests.append(rest)
                     if before == after:
-                        assert rest == epochs[rank][0][cut:], f"{case}: rank {rank} does not deliver the rest of its epoch"
-                        assert second == epochs[rank][1], f"{case}: rank {rank} delivers another second epoch"
+                        expected = epochs[rank][0][cut:]
+                        assert rest == expected, f"{case}: rank {rank} does not deliver the rest of its epoch: {_difference(rest, expected)}"
+                        assert second == epochs[rank][1], f"{case}: rank {rank} delivers another second epoch: {_difference(second, epochs[rank][1])}"
                 union = Counter(sample for batches in (*delivered, *rests) for batch in batches for sample in batch)
                 missing, twice = everything - union, union - everything
-                assert not missing | twice, f"{case}: {missing.total()} samples are missing and {twice.total()} there twice"
+                assert not missing | twice, (
+                    f"{case}: {missing.total()} samples are missing and {twice.total()} there twice: {_shown(missing)} and {_shown(twice)}"
+                )
                 compared += 1
                 samples += union.total()
     return Resumed(compared, samples, largest)
+
+
+def _difference(found: list[list[bytes]], expected: list[list[bytes]]) -> str:
+    """Return the first batch that differs."""
+    for k, (ours, theirs) in enumerate(zip_longest(found, expected)):
+        if ours != theirs:
+            return f"batch {k} is {_shown(ours)} instead of {_shown(theirs)}"
+    return "none differs"
+
+
+def _shown(samples: Iterable[bytes] | None) -> str:
+    """Return the values of some samples as a text."""
+    if samples is None:
+        return "missing"
+    texts = [_text(sample) for sample in samples]
+    return f"[{', '.join(texts[:_SHOWN])}{', ...' * (len(texts) > _SHOWN)}]"
+
+
+def _text(sample: bytes) -> str:
+    """Return the values of a sample, which begins like ``float32(2, 3)``, as a text."""
+    found = _ARRAY.match(sample)
+    if found is None:
+        return sample[:40].decode(errors="replace")
+    extents, values = [int(one) for one in re.findall(rb"\d+", found[2])], sample[found.end() :]
+    count, dtype = math.prod(extents), np.dtype(found[1].decode())
+    shown = np.frombuffer(values, dtype, min(count, _SHOWN)).tolist()
+    text = f"{str(shown)[:-1]}, ...]" if count > _SHOWN else str(shown if extents else shown[0])
+    rest = values[count * dtype.itemsize + 1 :]
+    return f"({text}, {_text(rest)})" if rest else text
 
 
 def _epochs(loader: Resumable, count: int) -> list[list[list[bytes]]]:

@@ -7,21 +7,22 @@ from typing import Any
 from .._core.device import DeviceLike
 from ..loader import DataLoader as NddLoader
 from ..readers._choice import Chosen
+from ..readers._selected import flat_dataset
 from .datasets import ImageFolder
 
 
 class DataLoader(NddLoader):
     """A :class:`torch_ndd.DataLoader` with the arguments of ``torch.utils.data.DataLoader`` and the same results.
 
-    For an ``ImageFolder``, ours or torchvision's, files are read and decoded natively, and its transform runs on whole batches
-    (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers`` threads, or in processes
-    with ``multiprocessing_context``.
+    For an ``ImageFolder``, ours or torchvision's, also in ``Subset`` and ``ConcatDataset``, files are read and decoded natively, and its transform
+    runs on whole batches (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers``
+    threads, or in processes with ``multiprocessing_context``.
 
     Args:
         dataset: any data set.
-        batch_size, shuffle, drop_last, pin_memory, multiprocessing_context: as in torch.
+        batch_size, shuffle, drop_last, pin_memory, multiprocessing_context, persistent_workers: as in torch.
         num_workers: threads or processes that call ``dataset[i]``; an ``ImageFolder`` needs none and ignores it.
-        timeout, prefetch_factor, persistent_workers, pin_memory_device, in_order: ignored.
+        timeout, prefetch_factor, pin_memory_device, in_order: ignored.
         sampler, batch_sampler, collate_fn, worker_init_fn, generator: only None.
         prefetch, device, seed, prefetch_bytes, return_paths: see :class:`torch_ndd.DataLoader`.
         unknown: what to do with transforms that are not torchvision's, see :func:`from_torchvision`.
@@ -83,25 +84,24 @@ class DataLoader(NddLoader):
             raise ValueError("torchvision.DataLoader: batch_size must be a number: batches are what is transformed")
         given: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
         given |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
-        if not _is_folder(dataset):
-            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context}
-        super().__init__(_Folder(dataset, unknown) if _is_folder(dataset) else dataset, batch_size=batch_size, **given)
+        flat = flat_dataset(dataset, _native)
+        if not isinstance(flat, ImageFolder):
+            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **given)
         self.dataset = dataset
 
 
-def _is_folder(dataset: Any) -> bool:
-    """Return whether this is an ``ImageFolder`` whose images are opened as usual."""
-    if isinstance(dataset, ImageFolder):
-        return True
+def _native(dataset: Any) -> Any:
+    """Return torchvision's ``ImageFolder`` as ours if its images are opened as usual; any other data set unchanged."""
     known = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
-    return known and getattr(dataset.loader, "__name__", "") == "default_loader"
+    return ImageFolder._of(dataset) if known and getattr(dataset.loader, "__name__", "") == "default_loader" else dataset
 
 
-class _Folder:
-    """An ``ImageFolder``, ours or torchvision's, for a loader."""
+class _Native:
+    """A data set of ours, for a loader."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
     def _loading(self, given: Any, options: Any) -> Chosen:
-        return Chosen(*ImageFolder._loading(self._dataset, given, options, self._unknown))
+        return Chosen(*self._dataset._loading(given, options, self._unknown))

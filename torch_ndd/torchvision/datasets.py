@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes by native threads."""
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from ..ops.generic import cast
 from ..ops.shape import squeeze
 from ..readers._choice import OfTorch, dataset_reader, with_order
 from ..readers._items import together
+from ..readers._selected import Selected
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -128,7 +130,8 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
             warnings.warn(f"ImageFolder: hidden folders in {os.fspath(directory)} are left out: {names}", UserWarning, stacklevel=3)
         if empty and not allow_empty:
             wanted = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
-            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} for the classes {', '.join(empty)}; allow_empty=True accepts them")
+            where = f"for the classes {', '.join(empty)} in {os.fspath(directory)}"
+            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} {where}; allow_empty=True accepts them")
         return found
 
     def __len__(self) -> int:
@@ -142,14 +145,46 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return image, target if self.target_transform is None else self.target_transform(target)
 
     def __repr__(self) -> str:
-        lines = [f"Dataset {type(self).__name__}", f"    Number of datapoints: {len(self)}", f"    Root location: {self.root}"]
-        if self.transform is not None:
-            lines.append("    Transform: " + repr(self.transform).replace("\n", "\n    "))
-        return "\n".join(lines)
+        kinds = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
+        transform = "" if self.transform is None else f", {type(self.transform).__name__}"
+        return f"{type(self).__name__}({self.root!r}{transform}: {len(self)} image{'s' * (len(self) != 1)} of {kinds})"
+
+    @property
+    def _origin(self) -> Any:
+        """The data set whose transforms are called."""
+        return self.__dict__.get("_whole", self)
+
+    @classmethod
+    def _of(cls, theirs: Any) -> "ImageFolder":
+        """Return torchvision's data set as one of ours."""
+        made = cls.__new__(cls)
+        made.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
+        return made
+
+    def _selected(self, indices: np.ndarray) -> "ImageFolder":
+        """Return a data set of some of the files."""
+        return self._with_samples([self.samples[k] for k in indices.tolist()])
+
+    def _joined(self, others: Sequence[Any]) -> "ImageFolder | None":
+        """Return a data set of the files of several; None if they are treated differently."""
+        for one in others:
+            if type(one) is not type(self) or any(
+                getattr(one, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
+            ):
+                return None
+        return self._with_samples([sample for one in (self, *others) for sample in one.samples])
+
+    def _with_samples(self, samples: list[tuple[str, int]]) -> "ImageFolder":
+        made = copy.copy(self)
+        made.__dict__["_whole"] = self._origin
+        made.samples = made.imgs = samples
+        made.targets = [target for _, target in samples]
+        return made
 
     def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
-        if given.collate_fn is not None or given.multiprocessing_context is not None or getattr(self.loader, "__name__", "") != "default_loader":
+        own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
+        if own or given.collate_fn is not None or given.multiprocessing_context is not None:
             return dataset_reader(self, given, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
         if given.sampler is not None:
@@ -157,9 +192,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         else:
             reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(given, options))
             reader._names = self.classes
-        if self.transform is None and self.target_transform is None:
-            return reader, None
-        return reader, _Transformed(self.transform, self.target_transform, unknown)
+        return reader, _Transformed(self._origin, unknown)
 
 
 def _decoded(files: Batch) -> Batch:
@@ -182,19 +215,29 @@ class _Paths:
 
 
 class _Transformed:
-    """Runs the transforms of a data set on batches."""
+    """Runs the transforms that a data set has at the moment on batches."""
 
-    def __init__(self, transform: Any, target_transform: Any, unknown: str) -> None:
-        from .v2._translate import from_torchvision  # needs torchvision
+    def __init__(self, dataset: Any, unknown: str) -> None:
+        self._dataset, self._unknown = dataset, unknown
+        self._translated: tuple[Any, Callable[..., Any] | None] = None, None
+        self._transform()  # raises for a transform that cannot be translated
 
-        self._transform = None if transform is None else from_torchvision(transform, unknown)
-        self._target_transform = target_transform
+    def _transform(self) -> Callable[..., Any] | None:
+        transform = self._dataset.transform
+        if transform is not self._translated[0]:
+            from .v2._translate import from_torchvision  # needs torchvision
+
+            self._translated = transform, None if transform is None else from_torchvision(transform, self._unknown)
+        return self._translated[1]
 
     def __call__(self, files: Batch, labels: Batch) -> tuple[Any, Any]:
-        images = _decoded(files) if self._transform is None else self._transform(files)
-        if self._target_transform is None:
+        transform, target_transform = self._transform(), self._dataset.target_transform
+        if transform is None and target_transform is None:
+            return files, labels
+        images = _decoded(files) if transform is None else transform(files)
+        if target_transform is None:
             return images, labels
-        return images, together([self._target_transform(label) for label in labels.torch().tolist()])
+        return images, together([target_transform(label) for label in labels.torch().tolist()])
 
 
 class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
@@ -218,21 +261,27 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
 
     def __init__(self, root: PathLike, annFile: PathLike, transforms: Callable[..., Any] | None = None, *, masks: bool = True) -> None:
         self.root, self.annFile, self.transforms, self.masks = os.fspath(root), os.fspath(annFile), transforms, masks
-        self._reader = self._new_reader({})
+        self._reader = self._new_reader()
         self._length = self._reader._scan()
+        self._origin: CocoDetection = self  # whose transforms are called
+        self._parts: Sequence[CocoDetection] = (self,)
+        self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
 
-    def _new_reader(self, options: Mapping[str, Any]) -> readers.COCO:
+    def _new_reader(self, options: Mapping[str, Any] | None = None) -> readers.COCO:
         given: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
-        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **given, **options)
+        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**given, **(options or {})})
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the images, sorted."""
-        assert self._reader._index is not None
-        return self._reader._index.ids.tolist()
+        """The ids of the images, in the order of the items: sorted."""
+        ids = [one._reader._index.ids for one in self._parts if one._reader._index is not None]
+        return [int(ids[part][number]) for part, number in zip(self._which.tolist(), self._numbers.tolist(), strict=True)]
 
     def __len__(self) -> int:
         return self._length
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r}, {self.annFile!r}: {len(self)} image{'s' * (len(self) != 1)})"
 
     def __getitem__(self, index: int) -> tuple[Any, dict[str, Any]]:
         from io import BytesIO
@@ -242,8 +291,9 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
 
         if not -self._length <= index < self._length:
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
-        number = np.array([index % self._length])
-        file, boxes, labels, *masks, ids = (one._nth(0).torch() for one in self._reader._finish(self._reader._start(number), number))
+        index %= self._length
+        reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
+        file, boxes, labels, *masks, ids = (one._nth(0).torch() for one in reader._finish(reader._start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:
@@ -253,9 +303,32 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
 
     def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
-        if given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
+        own = type(self).__getitem__ is not CocoDetection.__getitem__
+        if own or given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
             return dataset_reader(self, given, options), None
-        return self._new_reader(with_order(given, options)), _Detections(self.transforms, unknown)
+        if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
+            reader: readers.Reader = self._new_reader(with_order(given, options))
+        else:
+            reader = Selected([one._new_reader() for one in self._parts], self._which, self._numbers, with_order(given, options))
+        return reader, _Detections(self._origin, unknown)
+
+    def _selected(self, indices: np.ndarray) -> "CocoDetection":
+        """Return a data set of some of the images."""
+        made = copy.copy(self)
+        made._which, made._numbers, made._length = self._which[indices], self._numbers[indices], len(indices)
+        return made
+
+    def _joined(self, others: Sequence[Any]) -> "CocoDetection | None":
+        """Return a data set of the images of several; None if they are treated differently."""
+        if any(type(one) is not type(self) or one.transforms is not self.transforms or one.masks != self.masks for one in others):
+            return None
+        made, sets = copy.copy(self), (self, *others)
+        first = np.cumsum([0, *(len(one._parts) for one in sets)])
+        made._parts = [part for one in sets for part in one._parts]
+        made._which = np.concatenate([one._which + begin for one, begin in zip(sets, first, strict=False)])
+        made._numbers = np.concatenate([one._numbers for one in sets])
+        made._length = len(made._numbers)
+        return made
 
 
 def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
@@ -265,10 +338,18 @@ def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
 class _Detections:
     """Makes images and a dict of the outputs of the COCO reader."""
 
-    def __init__(self, transforms: Any, unknown: str) -> None:
-        from .v2._translate import from_torchvision  # needs torchvision
+    def __init__(self, dataset: Any, unknown: str) -> None:
+        self._dataset, self._unknown = dataset, unknown
+        self._translated: tuple[Any, Callable[..., Any] | None] = None, None
+        self._transforms()  # raises for a transform that cannot be translated
 
-        self._transforms = None if transforms is None else from_torchvision(transforms, unknown)
+    def _transforms(self) -> Callable[..., Any] | None:
+        transforms = self._dataset.transforms
+        if transforms is not self._translated[0]:
+            from .v2._translate import from_torchvision  # needs torchvision
+
+            self._translated = transforms, None if transforms is None else from_torchvision(transforms, self._unknown)
+        return self._translated[1]
 
     def __call__(self, files: Batch, boxes: Batch, labels: Batch, *others: Batch) -> tuple[Any, dict[str, Any]]:
         from . import tv_tensors  # needs torchvision
@@ -279,4 +360,5 @@ class _Detections:
         if masks:
             target["masks"] = tv_tensors.Mask(masks[0])
         target["labels"] = cast(labels, dtype=torch.int64)
-        return (images, target) if self._transforms is None else self._transforms(images, target)
+        transforms = self._transforms()
+        return (images, target) if transforms is None else transforms(images, target)

@@ -2,7 +2,6 @@
 // ndd::pooled_memory: large host buffers in pages of 2 MB that are kept when their tensor is freed. Writing 38 MB (64 normalised 224 images) into
 // fresh memory takes 11.8 ms, into a kept buffer 2.7 ms. Smaller ones glibc keeps as well, but in pages of 4 KB, which cost misses of the TLB: with
 // pages of 2 MB multi_paste of 16 VGA images takes 0.61 ms instead of 0.88, permute_batch 0.55 instead of 0.82, copy 0.42 instead of 0.48.
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "ndd/error.h"
+#include "ndd/fork_mutex.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
 #include "ndd/stream/host_memory.h"
@@ -103,15 +103,12 @@ constexpr size_t kPage = size_t{2} << 20;
 constexpr size_t kSmallPage = size_t{64} << 10;  // no system has larger ones
 
 struct Pool {
-  std::mutex mutex;
+  ForkMutex mutex;
   std::vector<Block> idle;  // oldest first
 };
 
 Pool& pool() {
   static Pool* instance = new Pool;  // never destroyed: tensors may be freed while the process exits
-  // A child that was forked while another thread held the lock would deadlock on it.
-  static const int at_fork = pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); }, [] { instance->mutex.unlock(); });
-  (void)at_fork;
   return *instance;
 }
 
@@ -163,7 +160,7 @@ Block take(size_t bytes) {
   const size_t size = rounded_up(bytes);
   {
     Pool& p = pool();
-    std::lock_guard<std::mutex> lock(p.mutex);
+    std::lock_guard<ForkMutex> lock(p.mutex);
     for (size_t k = p.idle.size(); k-- > 0;) {
       const Block block = p.idle[k];
       if (block.bytes < bytes || block.bytes > size + size / 4) continue;
@@ -179,7 +176,7 @@ void give_back(const Block& block) {
   std::vector<Block> surplus;
   {
     Pool& p = pool();
-    std::lock_guard<std::mutex> lock(p.mutex);
+    std::lock_guard<ForkMutex> lock(p.mutex);
     p.idle.push_back(block);
     size_t total = 0;
     for (const Block& b : p.idle) total += b.bytes;
@@ -258,6 +255,8 @@ extern "C" __attribute__((visibility("default"))) const char* ndd_no_memory(doub
   return text.c_str();
 }
 
+extern "C" __attribute__((visibility("default"))) double ndd_most_host_memory() { return static_cast<double>(ndd::most_host_memory()); }
+
 // Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
 extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
@@ -268,7 +267,7 @@ extern "C" __attribute__((visibility("default"))) uint64_t ndd_release_idle_memo
   std::vector<ndd::Block> idle;
   {
     ndd::Pool& p = ndd::pool();
-    std::lock_guard<std::mutex> lock(p.mutex);
+    std::lock_guard<ndd::ForkMutex> lock(p.mutex);
     idle.swap(p.idle);
   }
   uint64_t bytes = 0;

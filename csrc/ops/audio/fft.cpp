@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "ndd/fork_mutex.h"
 #include "ops/audio/spectra.h"
 
 namespace ndd::audio {
@@ -74,15 +75,15 @@ void RealPlan::add_split() {
 }
 
 std::shared_ptr<const RealPlan> real_plan(int64_t n) {
-  static std::mutex mutex;
+  static auto& mutex = *new ForkMutex;  // never destroyed: threads use it to the end of the process
   static std::map<int64_t, std::shared_ptr<const RealPlan>> plans;
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<ForkMutex> lock(mutex);
     const auto found = plans.find(n);
     if (found != plans.end()) return found->second;
   }
   auto made = std::make_shared<const RealPlan>(n);
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<ForkMutex> lock(mutex);
   static int64_t kept = 0;
   if (kept + n > kNumbersKept) {
     plans.clear();

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,23 @@ def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypat
         pipe.run()
     monkeypatch.undo()
     assert pipe.run()[0].shape() == [()] * 4
+
+
+def test_an_interrupt_while_waiting_loses_no_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipeline(2, 1)
+    with pipe:
+        pipe.set_outputs(fn.external_source(source=lambda info: np.int32([info.idx_in_epoch]), batch=False))
+    taken = [pipe.run()[0].as_array().flatten().tolist()]
+    with monkeypatch.context() as patch:
+        patch.setattr(Future, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipe.run()
+    taken += [pipe.run()[0].as_array().flatten().tolist() for _ in range(3)]
+    assert taken == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def interrupted(future: object) -> None:
+    raise KeyboardInterrupt
 
 
 FUNCTION = """

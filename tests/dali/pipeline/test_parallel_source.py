@@ -2,6 +2,7 @@
 """external_source(parallel=True): results as those of the sequential form and of DALI, and failures."""
 
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from _sources import alive, assert_ended, processes, sample
 from _sources import parallel as made
 
 import torch_ndd.dali as ours
+from torch_ndd._core import native
 
 
 def two(info):
@@ -305,6 +307,29 @@ def test_arrays_of_objects_are_refused():
     ours_raises(
         lambda dali: made(dali, lambda info: np.array([None]), batch=False).run(), Exception, "must return arrays of numbers, got the type object"
     )
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_arrays_larger_than_the_memory_are_refused(batch):
+    def oversized(_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # of shared memory too: without a check the system would end processes
+        array = np.broadcast_to(np.uint8(0), (1 << 44,))
+        return [array] if batch else array
+
+    pipe = made(ours, oversized, batch_size=1, batch=batch)
+    with pytest.raises(Exception, match=r"MemoryError: no memory for 17\.6 TB: what a parallel source returned; there are .* for this process"):
+        pipe.run()
+
+
+def test_arrays_larger_than_the_free_memory_are_refused(monkeypatch):
+    def large(_):
+        free = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith(("MemAvailable", "SwapFree"))]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        monkeypatch.setattr(native, "check_memory", lambda size, use: None)
+        return np.broadcast_to(np.uint8(0), (2 * sum(int(line.split()[1]) << 10 for line in free),))
+
+    with pytest.raises(Exception, match=r"MemoryError: no memory for \d+ bytes, which a parallel source returned; \d+ are free"):
+        made(ours, large, batch_size=1, batch=False).run()
 
 
 def test_the_first_sample_decides():

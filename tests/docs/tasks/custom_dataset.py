@@ -18,7 +18,7 @@ class Photos(torch.utils.data.Dataset):
         return len(self.paths)
 
     def __getitem__(self, index):
-        return self.paths[index], len(self.paths[index].name)  # a path is read and decoded natively
+        return self.paths[index], len(self.paths[index].name)  # the file of a pathlib.Path is read and decoded natively
 
 
 def prepare(files, lengths):

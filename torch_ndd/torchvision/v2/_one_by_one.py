@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of one sample, called for every sample of a batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -64,15 +64,23 @@ def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     return made
 
 
-def per_sample(name: str, function: Callable[..., Any], inputs: Sequence[Any], batch_size: int) -> Any:
+def per_sample(
+    name: str,
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    batch_size: int,
+    each: Callable[[Callable[[int], Any], range], Iterable[Any]] = map,
+) -> Any:
     """Call a function for every sample and return a Batch for each leaf of its results."""
     several = len(inputs) > 1
     sample = tuple(inputs) if several else inputs[0]
     leaves, spec = flatten(sample)
-    flat = []
-    for i in range(batch_size):
+
+    def result(i: int) -> Any:
         one = unflatten([one_sample(leaf, i) for leaf in leaves], spec)
-        flat.append(flatten(function(*one) if several else function(one)))
+        return flatten(function(*one) if several else function(one))
+
+    flat = list(each(result, range(batch_size)))
     if not flat:
         return sample
     for _, other in flat[1:]:

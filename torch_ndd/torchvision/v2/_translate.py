@@ -43,7 +43,8 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
             ``nn.Sequential`` or a list of transforms; ``weights.transforms()``; transforms of ``timm.data``; those of
             :mod:`torch_ndd.torchvision.v2`.
         unknown: what to do with the transforms and functions of others: "raise" TypeError, or "per_sample": call them for every sample, with a
-            ``tv_tensors.Image`` (C, H, W), in Python.
+            ``tv_tensors.Image`` (C, H, W), in Python, on threads (:func:`torch_ndd.set_num_threads`); the other parts of a sample stay, unless the
+            function takes as many arguments as there are parts.
         device: where to decode, see :func:`torch_ndd.decoders.image`.
         adjust_orientation: apply the EXIF orientation of encoded files, which torchvision's data sets do not.
 

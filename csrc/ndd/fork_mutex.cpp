@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ndd/fork_mutex.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace ndd {
+
+struct ForkMutexes {
+  static std::atomic<ForkMutex*> newest;
+  static ForkMutex* held;  // the newest when the fork began: others may be made before it ends
+
+  static void add(ForkMutex* mutex) {
+    mutex->next_ = newest.load();
+    while (!newest.compare_exchange_weak(mutex->next_, mutex)) {
+    }
+  }
+  static void lock_all() {
+    held = newest.load();
+    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->lock();
+  }
+  static void unlock_all() {
+    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->unlock();
+  }
+};
+
+std::atomic<ForkMutex*> ForkMutexes::newest{nullptr};
+ForkMutex* ForkMutexes::held = nullptr;
+
+namespace {
+
+// When the library is loaded: handlers run in the reverse order, so that the scheduler, whose handler is younger, has finished its work, which may need
+// these mutexes.
+[[maybe_unused]] const int at_fork = pthread_atfork(ForkMutexes::lock_all, ForkMutexes::unlock_all, ForkMutexes::unlock_all);
+
+}  // namespace
+
+ForkMutex::ForkMutex() { ForkMutexes::add(this); }
+
+}  // namespace ndd

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that are free in a forked child, which has none of the threads that may have held them."""
+
+import os
+import threading
+from typing import Any
+
+from .weak import WeakValues
+
+_locks: WeakValues[Any] = WeakValues()  # by id
+
+
+def new_lock() -> threading.Lock:
+    """Return a lock that a forked child finds unlocked.
+
+    The state that it guards must be usable in the child at any moment: assign whole values, or drop in the child what was half done.
+    """
+    lock = threading.Lock()
+    _locks[id(lock)] = lock
+    return lock
+
+
+def new_reentrant_lock() -> Any:
+    """Return a reentrant lock that a forked child finds unlocked, unless the thread that forked holds it."""
+    lock = threading.RLock()
+    _locks[id(lock)] = lock
+    return lock
+
+
+def _in_child() -> None:
+    for lock in _locks:
+        if not (hasattr(lock, "_is_owned") and lock._is_owned()):
+            lock._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_in_child)
