@@ -15,8 +15,8 @@ from .device import DeviceLike, torch_device
 from .native import CPU
 from .operand import Operand
 from .pipeline_values import unwrap
-from .sources import UNKNOWN
 from .planes import as_images, image_layout
+from .sources import UNKNOWN
 from .tensor import Tensor, as_tensor
 from .traps import warn_of_planes
 
