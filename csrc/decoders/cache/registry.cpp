@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "decoders/cache/image_cache.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 namespace {
@@ -65,14 +66,13 @@ void count_cached() { images_cached.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace ndd
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 // Returns a handle, or null and the reason in `ndd_cache_text`. An empty folder means memory.
-NDD_EXPORT void* ndd_cache_make(int64_t bytes, const char* folder, int largest, int64_t threshold, int64_t shorter, const char* version) {
+NDD_EXPORT(release, void*, ndd_cache_make,
+           (int64_t bytes, const char* folder, int admission, int64_t threshold, int64_t shorter, const char* version)) {
   using namespace ndd;
   try {
-    const Admission admission = largest ? Admission::largest : Admission::first;
-    auto store = *folder ? make_folder_store(folder, bytes, admission) : make_memory_store(bytes, admission);
+    const auto admits = static_cast<Admission>(admission);
+    auto store = *folder ? make_folder_store(folder, bytes, admits) : make_memory_store(bytes, admits);
     auto cache = std::make_shared<ImageCache>(std::move(store), threshold, shorter, version);
     std::lock_guard<std::mutex> lock(registry().mutex);
     registry().caches.emplace(++registry().last, std::move(cache));
@@ -83,10 +83,10 @@ NDD_EXPORT void* ndd_cache_make(int64_t bytes, const char* folder, int largest, 
   }
 }
 
-NDD_EXPORT int64_t ndd_cache_number(const void* handle) { return *static_cast<const int64_t*>(handle); }
+NDD_EXPORT(keep, int64_t, ndd_cache_number, (const void* handle)) { return *static_cast<const int64_t*>(handle); }
 
 // Work that was queued before still uses the cache.
-NDD_EXPORT void ndd_cache_release(void* handle) {
+NDD_EXPORT(keep, void, ndd_cache_release, (void* handle)) {
   using namespace ndd;
   auto* number = static_cast<int64_t*>(handle);
   std::shared_ptr<ImageCache> cache;
@@ -101,7 +101,7 @@ NDD_EXPORT void ndd_cache_release(void* handle) {
   delete number;
 }
 
-NDD_EXPORT void ndd_cache_counts(int64_t number, int64_t* out) {
+NDD_EXPORT(release, void, ndd_cache_counts, (int64_t number, int64_t* out)) {
   const auto cache = ndd::image_cache(number);
   const ndd::StoreCounts counts = cache ? cache->store().counts() : ndd::StoreCounts{};
   const int64_t all[] = {
@@ -109,20 +109,20 @@ NDD_EXPORT void ndd_cache_counts(int64_t number, int64_t* out) {
   std::copy(std::begin(all), std::end(all), out);
 }
 
-NDD_EXPORT void ndd_cache_clear(int64_t number) {
+NDD_EXPORT(release, void, ndd_cache_clear, (int64_t number)) {
   if (const auto cache = ndd::image_cache(number)) cache->store().clear();
 }
 
 // Why nothing more is stored, or the reason why the last cache was not made on this thread: empty, or text that lasts until the next call.
-NDD_EXPORT const char* ndd_cache_trouble(int64_t number) {
+NDD_EXPORT(release, const char*, ndd_cache_trouble, (int64_t number)) {
   const auto cache = ndd::image_cache(number);
   ndd::answer = cache ? cache->store().trouble() : std::string();
   return ndd::answer.c_str();
 }
-NDD_EXPORT const char* ndd_cache_text() { return ndd::answer.c_str(); }
+NDD_EXPORT(release, const char*, ndd_cache_text, ()) { return ndd::answer.c_str(); }
 
 // Images that the decoders of the process were asked for, the values of these images, whole, and the images that came from a cache.
-NDD_EXPORT void ndd_cache_totals(int64_t* out) {
+NDD_EXPORT(keep, void, ndd_cache_totals, (int64_t* out)) {
   out[0] = ndd::images_asked;
   out[1] = ndd::values_asked;
   out[2] = ndd::images_cached;
