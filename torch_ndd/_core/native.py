@@ -61,7 +61,7 @@ def c_function(name: str) -> Any:
 def numbers(enumeration: str) -> dict[str, int]:
     """Return the numbers of a C++ enumeration (``NDD_ENUM``) by the names of its enumerators.
 
-    >>> numbers("Border")["clamp"]
+    >>> numbers("filter.Border")["clamp"]
     2
 
     Raises:
