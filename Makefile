@@ -45,6 +45,7 @@ lint: style types
 style: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check torch_ndd benchmarks docs tests examples
+	$(BIN)/codespell .ci .github benchmarks csrc docs examples tests torch_ndd *.md Makefile pyproject.toml
 	find csrc -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs $(BIN)/clang-format --dry-run -Werror
 
 types: $(VENV)/test.stamp

@@ -23,8 +23,7 @@ from torch_ndd._core.pending import Pending
 EMULATED = "NDD_EMULATED_DECODERS" in os.environ
 GPU = -99999 if EMULATED else 0  # its number
 
-_LIBRARY = ctypes.CDLL(str(native.PATH))
-_LIBRARY.ndd_hardware_share.restype = _LIBRARY.ndd_cuda_share.restype = ctypes.c_double
+hardware_share, cuda_share, is_baseline_jpeg = map(native.c_function, ("ndd_hardware_share", "ndd_cuda_share", "ndd_is_baseline_jpeg"))
 
 
 def encode(pixels: np.ndarray, codec: str = "JPEG", **options: Any) -> np.ndarray:
@@ -46,7 +45,7 @@ def times(hardware: float, cuda_host: float, cuda_stream: float, cpu: float) -> 
 
 
 def shares(*measured: float, threads: int = 4) -> tuple[float, float]:
-    return _LIBRARY.ndd_hardware_share(times(*measured), threads), _LIBRARY.ndd_cuda_share(times(*measured))
+    return hardware_share(times(*measured), threads), cuda_share(times(*measured))
 
 
 @pytest.mark.parametrize("measured", [(0.3, 1.6, 1.6, 3.2), (0.3, 1.6, 4.0, 3.2), (2.0, 1.0, 9.0, 3.0), (0.05, 1.0, 1.0, 3.0)], ids=str)
@@ -75,7 +74,7 @@ def test_either_side_keeps_a_little() -> None:
 
 
 def is_baseline(file: np.ndarray) -> bool:
-    return bool(_LIBRARY.ndd_is_baseline_jpeg(file.tobytes(), ctypes.c_int64(len(file))))
+    return bool(is_baseline_jpeg(file.tobytes(), len(file)))
 
 
 def test_only_baseline_jpegs_are_for_the_gpu() -> None:

@@ -19,7 +19,7 @@ def compiled(folder: Path, *defines: str) -> Path:
     """Return a library of ``ndd/build_info.cpp``."""
     library = folder / "info.so"
     (folder / "jpeg.cpp").write_text('namespace ndd { const char* libjpeg_version() { return ""; } }')
-    sources = [CSRC / "ndd/build_info.cpp", folder / "jpeg.cpp"]
+    sources = [CSRC / "ndd/build_info.cpp", CSRC / "ndd/python_interface.cpp", folder / "jpeg.cpp"]
     options = ["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{CSRC}", "-o", library, *(f"-D{one}" for one in defines)]
     subprocess.run([os.environ.get("CXX", "g++"), *options, *sources], check=True)
     return library

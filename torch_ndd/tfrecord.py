@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-# Must match csrc/readers/example.h; DALI uses the same numbers.
-int64, string, float32 = 0, 1, 2
+from ._core import native
+
+int64, string, float32 = (native.numbers("tfrecord.Type")[name] for name in ("int64", "string", "float32"))
 
 _KINDS = {int64: "int64", string: "string", float32: "float32"}
 

@@ -2,6 +2,7 @@
 #include "decoders/captured_output.h"
 
 #include "decoders/redirected_symbol.h"
+#include "ndd/python_interface.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -85,7 +86,7 @@ bool discard_output_of(const void* address_in_library) {
 }  // namespace ndd
 
 // Called through ctypes with the path of a library that is loaded already, and a symbol of it. Returns whether its output is discarded.
-extern "C" __attribute__((visibility("default"))) bool ndd_discard_output_of(const char* library, const char* symbol) {
+NDD_EXPORT(release, bool, ndd_discard_output_of, (const char* library, const char* symbol)) {
   void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
   const void* address = handle ? dlsym(handle, symbol) : nullptr;
   return address && ndd::discard_output_of(address);

@@ -12,6 +12,7 @@
 #include "decoders/gpu_decoder.h"
 #include "decoders/gpu_pixels.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/scheduler.h"
 
 #include <chrono>
@@ -258,10 +259,8 @@ NDD_KERNEL(decoders_image_slice, CUDA, decode_image_gpu)
 
 #endif
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 // hardware, cuda, cpu, refused: what the decoders of a GPU have done so far.
-NDD_EXPORT void ndd_gpu_decode_counts([[maybe_unused]] int device, int64_t* counts) {
+NDD_EXPORT(release, void, ndd_gpu_decode_counts, ([[maybe_unused]] int device, int64_t* counts)) {
   std::fill(counts, counts + 4, 0);
 #ifdef USE_CUDA
   const ndd::DecodeCounts& found = ndd::GpuDecoders::of(device).counts;
@@ -273,8 +272,8 @@ NDD_EXPORT void ndd_gpu_decode_counts([[maybe_unused]] int device, int64_t* coun
 }
 
 // For tests, which have no GPU: the part of the hardware in a batch, that of CUDA in the rest, and what is baseline.
-NDD_EXPORT double ndd_hardware_share(const double* times, int threads) {
+NDD_EXPORT(keep, double, ndd_hardware_share, (const double* times, int threads)) {
   return ndd::hardware_share({times[0], times[1], times[2], times[3]}, threads);
 }
-NDD_EXPORT double ndd_cuda_share(const double* times) { return ndd::cuda_share({times[0], times[1], times[2], times[3]}); }
-NDD_EXPORT int ndd_is_baseline_jpeg(const uint8_t* data, int64_t size) { return ndd::is_baseline_jpeg({data, static_cast<size_t>(size)}); }
+NDD_EXPORT(keep, double, ndd_cuda_share, (const double* times)) { return ndd::cuda_share({times[0], times[1], times[2], times[3]}); }
+NDD_EXPORT(keep, int, ndd_is_baseline_jpeg, (const uint8_t* data, int64_t size)) { return ndd::is_baseline_jpeg({data, static_cast<size_t>(size)}); }

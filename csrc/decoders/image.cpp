@@ -6,6 +6,7 @@
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/stream.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 
 // Called through ctypes before the first decoding, and with an empty `library` before the first on a GPU. `extensions` are paths, one a line; `patch`
 // is that of `load_nvimgcodec`. Returns the reason of a failure, or null.
-extern "C" __attribute__((visibility("default"))) const char* ndd_load_image_codecs(const char* library, const char* extensions, int patch) {
+NDD_EXPORT(release, const char*, ndd_load_image_codecs, (const char* library, const char* extensions, int patch)) {
   static std::string reason;
   try {
     std::vector<std::string> paths;

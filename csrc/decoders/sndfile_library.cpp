@@ -3,6 +3,7 @@
 
 #include "decoders/captured_output.h"
 #include "ndd/error.h"
+#include "ndd/python_interface.h"
 
 #include <dlfcn.h>
 
@@ -44,7 +45,7 @@ const SndfileLibrary& sndfile() {
 }  // namespace ndd
 
 // Called through ctypes before the first decoding, once. Returns the reason of a failure, or null.
-extern "C" __attribute__((visibility("default"))) const char* ndd_load_sndfile(const char* path, bool patch, bool* patched) {
+NDD_EXPORT(release, const char*, ndd_load_sndfile, (const char* path, bool patch, bool* patched)) {
   static std::string reason;
   try {
     *patched = ndd::load_sndfile(path, patch);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "decoders/jpeg/libjpeg.h"
+#include "ndd/python_interface.h"
 #include "ndd/simd.h"
 
 #ifndef NDD_CUDA_ARCHS
@@ -25,12 +26,10 @@ const char* name_of(ndd::Isa isa) {
 }  // namespace
 
 // The instructions that the vector loops need and this CPU lacks, or null.
-extern "C" __attribute__((visibility("default"))) const char* ndd_missing_instructions() {
-  return ndd::cpu_isa() > ndd::isa_of_this_cpu() ? name_of(ndd::cpu_isa()) : nullptr;
-}
+NDD_EXPORT(keep, const char*, ndd_missing_instructions, ()) { return ndd::cpu_isa() > ndd::isa_of_this_cpu() ? name_of(ndd::cpu_isa()) : nullptr; }
 
 // One line each: name, a space, value.
-extern "C" __attribute__((visibility("default"))) const char* ndd_build_info() {
+NDD_EXPORT(keep, const char*, ndd_build_info, ()) {
   static const std::string text = [] {
     std::string lines = "compiler " __VERSION__ "\n";
     lines += "cuda_architectures " NDD_CUDA_ARCHS "\n";

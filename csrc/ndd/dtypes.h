@@ -7,25 +7,13 @@
 #include "ndd/error.h"
 #include "ndd/half.h"
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 
 // The numbers are those of torch::headeronly::ScalarType.
-enum class DType : int {
-  uint8 = 0,
-  int8 = 1,
-  int16 = 2,
-  int32 = 3,
-  int64 = 4,
-  float16 = 5,
-  float32 = 6,
-  float64 = 7,
-  boolean = 11,
-  bfloat16 = 15,
-  uint16 = 27,
-  uint32 = 28,
-  uint64 = 29,
-};
+NDD_ENUM("DType", DType, int, uint8 = 0, int8 = 1, int16 = 2, int32 = 3, int64 = 4, float16 = 5, float32 = 6, float64 = 7, boolean = 11,
+         bfloat16 = 15, uint16 = 27, uint32 = 28, uint64 = 29);
 
 template <class T>
 struct TypeTag {

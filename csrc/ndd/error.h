@@ -9,12 +9,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include "ndd/python_interface.h"
+
 namespace ndd {
 
 class Error : public std::runtime_error {
  public:
-  // The numbers are an interface: torch_ndd/_core/pending.py has the Python types in this order.
-  enum Kind { Runtime, Value, Type, Index, Memory };
+  NDD_PLAIN_ENUM("Error", Kind, int, Runtime, Value, Type, Index, Memory);  // RuntimeError, ValueError, ... of Python
 
   Error(Kind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
   Kind kind() const { return kind_; }

@@ -8,6 +8,8 @@
 
 #include <set>
 
+#include "ndd/python_interface.h"
+
 namespace ndd::detail {
 namespace {
 
@@ -119,6 +121,6 @@ Registration::~Registration() {
 }  // namespace ndd::detail
 
 // One line a kernel: name, backend, types of the parameters. Read through ctypes at import.
-extern "C" __attribute__((visibility("default"))) const char* ndd_kernels() { return ndd::detail::records().c_str(); }
+NDD_EXPORT(keep, const char*, ndd_kernels, ()) { return ndd::detail::records().c_str(); }
 // The same of kernels that were not registered because there are others of their names: name and backend.
-extern "C" __attribute__((visibility("default"))) const char* ndd_refused_kernels() { return ndd::detail::refused().c_str(); }
+NDD_EXPORT(keep, const char*, ndd_refused_kernels, ()) { return ndd::detail::refused().c_str(); }

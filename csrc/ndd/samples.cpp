@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ndd/python_interface.h"
+
 namespace ndd {
 namespace {
 
@@ -43,17 +45,18 @@ Samples::~Samples() = default;
 
 }  // namespace ndd
 
-// The elements of samples with these shapes, for Python; -1 where all shapes are equal, -2 for more than a double counts, and for negative extents.
-extern "C" __attribute__((visibility("default"))) int64_t ndd_packed_elements(const int64_t* shapes, int64_t samples, int64_t ndim) {
-  constexpr int64_t kEqual = -1, kTooMany = -2, kExact = int64_t{1} << 53;
-  if (samples > 0 && std::equal(shapes + ndim, shapes + samples * ndim, shapes)) return kEqual;
+// The elements of samples with these shapes, for Python; `equal` where all shapes are, `too_many` for more than a double counts, and for negative extents.
+NDD_PLAIN_ENUM("samples.Packed", Packed, int64_t, equal = -1, too_many = -2);
+NDD_EXPORT(keep, int64_t, ndd_packed_elements, (const int64_t* shapes, int64_t samples, int64_t ndim)) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (samples > 0 && std::equal(shapes + ndim, shapes + samples * ndim, shapes)) return equal;
   int64_t total = 0;
   for (int64_t i = 0; i < samples; ++i, shapes += ndim) {
     int64_t volume = 1;
     for (int64_t d = 0; d < ndim; ++d) {
-      if (shapes[d] < 0 || __builtin_mul_overflow(volume, shapes[d], &volume)) return kTooMany;
+      if (shapes[d] < 0 || __builtin_mul_overflow(volume, shapes[d], &volume)) return too_many;
     }
-    if (__builtin_add_overflow(total, volume, &total) || total >= kExact) return kTooMany;
+    if (__builtin_add_overflow(total, volume, &total) || total >= kExact) return too_many;
   }
   return total;
 }

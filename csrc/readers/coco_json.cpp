@@ -4,13 +4,17 @@
 #include <cstring>
 #include <vector>
 
+#include "ndd/python_interface.h"
 #include "readers/json.h"
 
 namespace ndd {
 namespace {
 
-enum MaskKind : uint8_t { kNothing, kCounts, kText, kPolygons };  // as in _coco_index.py
-enum Flags { kReadPolygons = 1, kReadMasks = 2, kReadCategories = 4, kReadCrowds = 8 };
+NDD_ENUM("coco.MaskKind", MaskKind, uint8_t, nothing, counts, text, polygons);
+NDD_PLAIN_ENUM("coco.Flags", Flags, int, read_polygons = 1, read_masks = 2, read_categories = 4, read_crowds = 8);
+
+NDD_ENUM("coco.Column", Column, int64_t, names, name_ends, ids, heights, widths, boxes, images, labels, crowds, categories, kinds, values, value_ends,
+         part_ends, texts, text_ends, sizes);
 
 struct CocoColumns {
   // Of each image: its name and where it ends, id, height, width.
@@ -43,14 +47,14 @@ class CocoParser {
         list("images", [this] { image(); });
       } else if (name == "annotations") {
         // Hardly any number is shorter than 8 characters, and unused pages cost nothing.
-        if (flags_ & (kReadPolygons | kReadMasks)) out_.values.reserve(length_ / 8);
+        if (flags_ & (read_polygons | read_masks)) out_.values.reserve(length_ / 8);
         out_.boxes.clear();
         for (auto* column : {&out_.images, &out_.labels, &out_.value_ends, &out_.part_ends, &out_.text_ends, &out_.sizes}) column->clear();
         for (auto* column : {&out_.crowds, &out_.kinds}) column->clear();
         out_.values.clear();
         out_.texts.clear();
         list("annotations", [this] { annotation(); });
-      } else if (name == "categories" && (flags_ & kReadCategories)) {
+      } else if (name == "categories" && (flags_ & read_categories)) {
         out_.categories.clear();
         list("categories", [this] { category(); });
       } else {
@@ -117,9 +121,9 @@ class CocoParser {
       } else if (name == "category_id") {
         const int64_t category = json_.long_integer("category_id");
         label = category == Json::missing() ? 0 : category;
-      } else if (name == "iscrowd" && (flags_ & kReadCrowds)) {
+      } else if (name == "iscrowd" && (flags_ & read_crowds)) {
         crowd = json_.truth();
-      } else if (name == "segmentation" && (flags_ & (kReadPolygons | kReadMasks))) {
+      } else if (name == "segmentation" && (flags_ & (read_polygons | read_masks))) {
         clear_shape(before);
         segmentation();
       } else {
@@ -130,8 +134,8 @@ class CocoParser {
     out_.images.push_back(image);
     out_.labels.push_back(label);
     out_.crowds.push_back(crowd);
-    if (!(flags_ & (kReadPolygons | kReadMasks))) return;
-    out_.kinds.push_back(kind_);
+    if (!(flags_ & (read_polygons | read_masks))) return;
+    out_.kinds.push_back(static_cast<uint8_t>(kind_));
     out_.part_ends.push_back(static_cast<int64_t>(out_.value_ends.size()));
     out_.text_ends.push_back(static_cast<int64_t>(out_.texts.size()));
     out_.sizes.insert(out_.sizes.end(), size_.begin(), size_.end());
@@ -157,7 +161,7 @@ class CocoParser {
     out_.values.resize(before.values);
     out_.value_ends.resize(before.parts);
     out_.texts.resize(before.text);
-    kind_ = kNothing;
+    kind_ = MaskKind::nothing;
     size_ = {0, 0};
   }
 
@@ -169,9 +173,9 @@ class CocoParser {
   void segmentation() {
     const char first = json_.next();
     if (first == '[') {
-      kind_ = kPolygons;
+      kind_ = MaskKind::polygons;
       json_.array("segmentation", [this] { numbers("a polygon"); });
-    } else if (first == 'n' || !(flags_ & kReadMasks)) {
+    } else if (first == 'n' || !(flags_ & read_masks)) {
       json_.skip();
     } else {
       run_lengths();
@@ -186,10 +190,10 @@ class CocoParser {
         clear_counts(before);
         if (json_.next() == '"') {
           out_.texts += json_.text("counts");
-          kind_ = kText;
+          kind_ = MaskKind::text;
         } else {
           numbers("counts");
-          kind_ = kCounts;
+          kind_ = MaskKind::counts;
         }
       } else if (name == "size") {
         sides = 0;
@@ -204,7 +208,7 @@ class CocoParser {
         json_.skip();
       }
     });
-    if (kind_ == kNothing || sides != 2) json_.fail(JsonError::Type, "counts or size is missing in the segmentation that ends");
+    if (kind_ == MaskKind::nothing || sides != 2) json_.fail(JsonError::Type, "counts or size is missing in the segmentation that ends");
   }
 
   void clear_counts(const Shape& before) {
@@ -216,7 +220,7 @@ class CocoParser {
   Json json_;
   const int64_t length_, flags_;
   CocoColumns& out_;
-  MaskKind kind_ = kNothing;
+  MaskKind kind_ = MaskKind::nothing;
   std::array<int64_t, 2> size_{};
 };
 
@@ -229,10 +233,8 @@ int64_t given(const Column& column, const void** data) {
 }  // namespace
 }  // namespace ndd
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 // A byte of 0 must follow the text. Errors: ndd_coco_error.
-NDD_EXPORT void* ndd_coco_parse(const char* text, int64_t length, int64_t flags) {
+NDD_EXPORT(release, void*, ndd_coco_parse, (const char* text, int64_t length, int64_t flags)) {
   auto* columns = new ndd::CocoColumns;
   try {
     ndd::CocoParser(text, length, flags, *columns).parse();
@@ -247,31 +249,32 @@ NDD_EXPORT void* ndd_coco_parse(const char* text, int64_t length, int64_t flags)
 }
 
 // The kind of JsonError, or -1 without one; the text.
-NDD_EXPORT int64_t ndd_coco_error_kind(void* columns) { return static_cast<ndd::CocoColumns*>(columns)->kind; }
-NDD_EXPORT const char* ndd_coco_error(void* columns) { return static_cast<ndd::CocoColumns*>(columns)->error.c_str(); }
+NDD_EXPORT(keep, int64_t, ndd_coco_error_kind, (void* columns)) { return static_cast<ndd::CocoColumns*>(columns)->kind; }
+NDD_EXPORT(keep, const char*, ndd_coco_error, (void* columns)) { return static_cast<ndd::CocoColumns*>(columns)->error.c_str(); }
 
-// How many elements a column has, and where. The numbers of columns are those of _coco_index.py.
-NDD_EXPORT int64_t ndd_coco_column(void* columns, int64_t number, const void** data) {
+// How many elements a column has, and where.
+NDD_EXPORT(release, int64_t, ndd_coco_column, (void* columns, int64_t number, const void** data)) {
   const auto& c = *static_cast<ndd::CocoColumns*>(columns);
-  switch (number) {
-    case 0: return ndd::given(c.names, data);
-    case 1: return ndd::given(c.name_ends, data);
-    case 2: return ndd::given(c.ids, data);
-    case 3: return ndd::given(c.heights, data);
-    case 4: return ndd::given(c.widths, data);
-    case 5: return ndd::given(c.boxes, data);
-    case 6: return ndd::given(c.images, data);
-    case 7: return ndd::given(c.labels, data);
-    case 8: return ndd::given(c.crowds, data);
-    case 9: return ndd::given(c.categories, data);
-    case 10: return ndd::given(c.kinds, data);
-    case 11: return ndd::given(c.values, data);
-    case 12: return ndd::given(c.value_ends, data);
-    case 13: return ndd::given(c.part_ends, data);
-    case 14: return ndd::given(c.texts, data);
-    case 15: return ndd::given(c.text_ends, data);
-    default: return ndd::given(c.sizes, data);
+  switch (static_cast<ndd::Column>(number)) {
+    case ndd::Column::names: return ndd::given(c.names, data);
+    case ndd::Column::name_ends: return ndd::given(c.name_ends, data);
+    case ndd::Column::ids: return ndd::given(c.ids, data);
+    case ndd::Column::heights: return ndd::given(c.heights, data);
+    case ndd::Column::widths: return ndd::given(c.widths, data);
+    case ndd::Column::boxes: return ndd::given(c.boxes, data);
+    case ndd::Column::images: return ndd::given(c.images, data);
+    case ndd::Column::labels: return ndd::given(c.labels, data);
+    case ndd::Column::crowds: return ndd::given(c.crowds, data);
+    case ndd::Column::categories: return ndd::given(c.categories, data);
+    case ndd::Column::kinds: return ndd::given(c.kinds, data);
+    case ndd::Column::values: return ndd::given(c.values, data);
+    case ndd::Column::value_ends: return ndd::given(c.value_ends, data);
+    case ndd::Column::part_ends: return ndd::given(c.part_ends, data);
+    case ndd::Column::texts: return ndd::given(c.texts, data);
+    case ndd::Column::text_ends: return ndd::given(c.text_ends, data);
+    case ndd::Column::sizes: return ndd::given(c.sizes, data);
   }
+  return 0;
 }
 
-NDD_EXPORT void ndd_coco_release(void* columns) { delete static_cast<ndd::CocoColumns*>(columns); }
+NDD_EXPORT(release, void, ndd_coco_release, (void* columns)) { delete static_cast<ndd::CocoColumns*>(columns); }

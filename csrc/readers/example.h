@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "ndd/python_interface.h"
 #include "readers/record_request.h"
 
 namespace ndd {
 
 struct Feature {
-  enum Type { int64 = 0, string = 1, float32 = 2 };  // the numbers of torch_ndd/tfrecord.py
+  NDD_PLAIN_ENUM("tfrecord.Type", Type, int, int64, string, float32);  // DALI uses the same numbers
 
   std::string name;
   Type type;

@@ -2,9 +2,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ndd/python_interface.h"
+
 // Ranges of elements of `bytes` each, one behind the other. Without `values`, with elements of one byte, begins are addresses.
-extern "C" __attribute__((visibility("default"))) void ndd_gather(const char* values, int64_t bytes, const int64_t* begins, const int64_t* lengths,
-                                                                  int64_t n, char* out) {
+NDD_EXPORT(release, void, ndd_gather, (const void* values, int64_t bytes, const int64_t* begins, const int64_t* lengths, int64_t n, char* out)) {
   for (int64_t k = 0; k < n; ++k) {
     const auto size = static_cast<size_t>(lengths[k] * bytes);
     if (size > 0) std::memcpy(out, reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(values) + uintptr_t(begins[k] * bytes)), size);

@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include "ndd/python_interface.h"
+
 namespace ndd {
 
 class JsonError : public std::runtime_error {
  public:
   // Text that is no JSON, a value that is missing or has a wrong length, a value of another type.
-  enum Kind { Syntax, Invalid, Type };
+  NDD_PLAIN_ENUM("json.Error", Kind, int, Syntax, Invalid, Type);
   JsonError(Kind kind, const std::string& what) : std::runtime_error(what), kind(kind) {}
   const Kind kind;
 };

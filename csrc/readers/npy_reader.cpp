@@ -7,6 +7,7 @@
 
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "readers/npy_window.h"
 #include "readers/record_request.h"
 
@@ -139,18 +140,17 @@ Tensor npy_bytes(int64_t handle) { return arrays(handle).take_bytes(); }
 
 NDD_FUNCTION(npy_bytes, "(int handle) -> Tensor", ndd::npy_bytes)
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 using Headers = std::shared_ptr<ndd::NpyHeaders>;
 
-NDD_EXPORT void* ndd_npy_headers_make() { return new Headers(std::make_shared<ndd::NpyHeaders>()); }
-NDD_EXPORT void ndd_npy_headers_release(void* headers) { delete static_cast<Headers*>(headers); }
+NDD_EXPORT(keep, void*, ndd_npy_headers_make, ()) { return new Headers(std::make_shared<ndd::NpyHeaders>()); }
+NDD_EXPORT(keep, void, ndd_npy_headers_release, (void* headers)) { delete static_cast<Headers*>(headers); }
 
 // Starts to read whole files, as ndd_ranges_start. limits: start and end, each (rows, columns) with rows 0, 1 or n; flags: start is relative, end is
 // relative, end is a shape, there are axes.
-NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, int64_t n,
-                               const double* start, int64_t start_rows, int64_t start_columns, const double* end, int64_t end_rows,
-                               int64_t end_columns, const int64_t* flags, const int64_t* axes, int64_t n_axes, int64_t policy, double fill) {
+NDD_EXPORT(release, void*, ndd_npy_start,
+           (void* headers, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, int64_t n, const double* start,
+            int64_t start_rows, int64_t start_columns, const double* end, int64_t end_rows, int64_t end_columns, const int64_t* flags,
+            const int64_t* axes, int64_t n_axes, int64_t policy, double fill)) {
   std::vector<ndd::NpyRoi> rois(static_cast<size_t>(std::max<int64_t>({1, start_rows, end_rows})));
   for (size_t i = 0; i < rois.size(); ++i) {
     const auto row = [i](const double* values, int64_t rows, int64_t columns) {
@@ -173,7 +173,7 @@ NDD_EXPORT void* ndd_npy_start(void* headers, const char* root, const char* path
 }
 
 // When all is read: type and number of dimensions of the first sample, then the shapes of all.
-NDD_EXPORT int64_t ndd_npy_shapes(void* handle, int64_t* dtype, int64_t* shapes) {
+NDD_EXPORT(keep, int64_t, ndd_npy_shapes, (void* handle, int64_t* dtype, int64_t* shapes)) {
   const auto& request = ndd::arrays(reinterpret_cast<int64_t>(handle));
   const auto ndim = static_cast<int64_t>(request.windows().front().extent.size());
   *dtype = static_cast<int64_t>(request.headers().front().dtype);

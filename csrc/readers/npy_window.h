@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decoders/npy_header.h"
+#include "ndd/python_interface.h"
 #include "readers/open_files.h"
 
 namespace ndd {
@@ -17,7 +18,7 @@ struct NpyLimit {
 };
 
 struct NpyRoi {
-  enum Policy { error, pad, trim_to_shape };
+  NDD_PLAIN_ENUM("numpy.Policy", Policy, int, error, pad, trim_to_shape);
 
   NpyLimit start, end;
   bool is_shape = false;  // `end` counts from the start

@@ -12,6 +12,7 @@
 
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/host_memory.h"
 #include "readers/record_request.h"
 
@@ -200,17 +201,16 @@ Tensor range_bytes(int64_t handle, const MaybeTensor& lengths) {
 
 NDD_FUNCTION(range_bytes, "(int handle, Tensor(a!)? lengths) -> Tensor", ndd::range_bytes)
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 using Files = std::shared_ptr<ndd::OpenFiles>;
 
 // Files that stay open while a reader lives.
-NDD_EXPORT void* ndd_open_files_make() { return new Files(std::make_shared<ndd::OpenFiles>()); }
-NDD_EXPORT void ndd_open_files_release(void* files) { delete static_cast<Files*>(files); }
+NDD_EXPORT(keep, void*, ndd_open_files_make, ()) { return new Files(std::make_shared<ndd::OpenFiles>()); }
+NDD_EXPORT(keep, void, ndd_open_files_release, (void* files)) { delete static_cast<Files*>(files); }
 
 // Starts to read n = components * samples ranges, as given_ranges takes them; without `files`, each file is opened for itself.
-NDD_EXPORT void* ndd_ranges_start(void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers,
-                                  const int64_t* begins, const int64_t* lengths, int64_t n, int64_t components) {
+NDD_EXPORT(release, void*, ndd_ranges_start,
+           (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+            const int64_t* lengths, int64_t n, int64_t components)) {
   ndd::GivenRanges given = ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n);
   auto request = std::make_shared<ndd::RangeRequest>(files ? *static_cast<Files*>(files) : nullptr, std::move(given), components);
   ndd::start_reading(request);
@@ -218,7 +218,7 @@ NDD_EXPORT void* ndd_ranges_start(void* files, const char* root, const char* pat
 }
 
 // The lengths of the parts and where they begin, when all is read.
-NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offsets) {
+NDD_EXPORT(keep, void, ndd_ranges_parts, (void* handle, int64_t* lengths, int64_t* offsets)) {
   const auto& request = ndd::ranges(reinterpret_cast<int64_t>(handle));
   for (int64_t k = 0; k < request.size(); ++k) {
     lengths[k] = request.parts()[k].length;
@@ -227,21 +227,21 @@ NDD_EXPORT void ndd_ranges_parts(void* handle, int64_t* lengths, int64_t* offset
 }
 
 // Of any request: waits until it is read; the number of parts that failed, or -1 where it takes longer: Python then looks for Ctrl-C and calls again.
-NDD_EXPORT int64_t ndd_read_wait(void* handle) {
+NDD_EXPORT(release, int64_t, ndd_read_wait, (void* handle)) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
   if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return static_cast<int64_t>(request->failures().size());
 }
 
 // The k-th of the parts that failed, and why.
-NDD_EXPORT const char* ndd_read_failure(void* handle, int64_t k, int64_t* part) {
+NDD_EXPORT(keep, const char*, ndd_read_failure, (void* handle, int64_t k, int64_t* part)) {
   auto found = (*static_cast<ndd::ReadRequestPtr*>(handle))->failures().begin();
   std::advance(found, k);
   *part = found->first;
   return found->second.c_str();
 }
 
-NDD_EXPORT void ndd_read_release(void* handle) {
+NDD_EXPORT(keep, void, ndd_read_release, (void* handle)) {
   auto* request = static_cast<ndd::ReadRequestPtr*>(handle);
   ndd::abandon(*request);
   delete request;

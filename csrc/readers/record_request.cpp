@@ -2,6 +2,7 @@
 #include "readers/record_request.h"
 
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 
 #include <cstring>
 
@@ -58,7 +59,7 @@ Tensor record_output(int64_t handle, int64_t output) {
 NDD_FUNCTION(record_output, "(int handle, int output) -> Tensor", ndd::record_output)
 
 // Bytes of an output in each sample.
-extern "C" __attribute__((visibility("default"))) void ndd_record_bytes(void* handle, int64_t output, int64_t* bytes) {
+NDD_EXPORT(keep, void, ndd_record_bytes, (void* handle, int64_t output, int64_t* bytes)) {
   const auto& offsets = ndd::records(reinterpret_cast<int64_t>(handle)).outputs().at(output).offsets;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) bytes[i] = offsets[i + 1] - offsets[i];
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ndd/error.h"
+#include "ndd/python_interface.h"
 #include "readers/record_request.h"
 #include "readers/recordio.h"
 
@@ -71,9 +72,9 @@ class ImageRecordRequest : public RecordRequest {
 }  // namespace ndd
 
 // As ndd_ranges_start.
-extern "C" __attribute__((visibility("default"))) void* ndd_image_records_start(void* files, const char* root, const char* paths,
-                                                                                const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
-                                                                                const int64_t* lengths, int64_t n) {
+NDD_EXPORT(release, void*, ndd_image_records_start,
+           (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+            const int64_t* lengths, int64_t n)) {
   auto request = std::make_shared<ndd::ImageRecordRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
                                                            ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n));
   ndd::start_reading(request);

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <exception>
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
+#include "ndd/python_interface.h"
 
 using ndd::Scan;
 
 // kind: 0 TFRecord, 1 RecordIO, 2 tar, 3 LMDB, 4 TFRecord without a look at checksums.
-NDD_EXPORT void* ndd_scan(int kind, const char* path) {
+NDD_EXPORT(release, void*, ndd_scan, (int kind, const char* path)) {
   try {
     switch (kind) {
       case 1: return new Scan(ndd::scan_recordio(path));
@@ -24,19 +24,19 @@ NDD_EXPORT void* ndd_scan(int kind, const char* path) {
   }
 }
 
-NDD_EXPORT int64_t ndd_scan_size(void* scan) { return static_cast<int64_t>(static_cast<Scan*>(scan)->begins.size()); }
-NDD_EXPORT const char* ndd_scan_error(void* scan) { return static_cast<Scan*>(scan)->error.c_str(); }
-NDD_EXPORT const char* ndd_scan_reason(void* scan) { return static_cast<Scan*>(scan)->reason.c_str(); }
-NDD_EXPORT int64_t ndd_scan_damaged(void* scan) { return static_cast<Scan*>(scan)->damaged; }
+NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { return static_cast<int64_t>(static_cast<Scan*>(scan)->begins.size()); }
+NDD_EXPORT(keep, const char*, ndd_scan_error, (void* scan)) { return static_cast<Scan*>(scan)->error.c_str(); }
+NDD_EXPORT(keep, const char*, ndd_scan_reason, (void* scan)) { return static_cast<Scan*>(scan)->reason.c_str(); }
+NDD_EXPORT(keep, int64_t, ndd_scan_damaged, (void* scan)) { return static_cast<Scan*>(scan)->damaged; }
 
-NDD_EXPORT void ndd_scan_ranges(void* scan, int64_t* begins, int64_t* lengths) {
+NDD_EXPORT(keep, void, ndd_scan_ranges, (void* scan, int64_t* begins, int64_t* lengths)) {
   const auto& s = *static_cast<Scan*>(scan);
   std::copy(s.begins.begin(), s.begins.end(), begins);
   std::copy(s.lengths.begin(), s.lengths.end(), lengths);
 }
 
 // The names one after the other; without `out` only where each begins and the last one ends.
-NDD_EXPORT void ndd_scan_names(void* scan, int64_t* offsets, char* out) {
+NDD_EXPORT(keep, void, ndd_scan_names, (void* scan, int64_t* offsets, char* out)) {
   const auto& names = static_cast<Scan*>(scan)->names;
   int64_t at = 0;
   for (size_t k = 0; k < names.size(); ++k) {
@@ -50,4 +50,4 @@ NDD_EXPORT void ndd_scan_names(void* scan, int64_t* offsets, char* out) {
   if (!out) offsets[names.size()] = at;
 }
 
-NDD_EXPORT void ndd_scan_release(void* scan) { delete static_cast<Scan*>(scan); }
+NDD_EXPORT(keep, void, ndd_scan_release, (void* scan)) { delete static_cast<Scan*>(scan); }

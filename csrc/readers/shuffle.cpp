@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "ndd/python_interface.h"
 #include "ndd/random/philox.h"
 
 namespace ndd {
@@ -26,6 +27,6 @@ void shuffle(int64_t* order, int64_t n, uint64_t seed, uint32_t epoch, uint32_t 
 }  // namespace ndd
 
 // Shuffles `n` numbers in place; the order is a function of the other arguments and of n.
-extern "C" __attribute__((visibility("default"))) void ndd_shuffle(int64_t* order, int64_t n, uint64_t seed, uint64_t epoch, uint64_t shard) {
+NDD_EXPORT(release, void, ndd_shuffle, (int64_t* order, int64_t n, uint64_t seed, uint64_t epoch, uint64_t shard)) {
   ndd::shuffle(order, n, seed, static_cast<uint32_t>(epoch), static_cast<uint32_t>(shard));
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ndd/error.h"
+#include "ndd/python_interface.h"
 #include "readers/example.h"
 #include "readers/file_window.h"
 #include "readers/record_request.h"
@@ -98,13 +99,11 @@ Scan scan_tfrecords(const std::string& path, bool checked) {
 
 }  // namespace ndd
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 // As ndd_ranges_start, and the features to be found in each record: names and the elements of those that are missing, each with offsets.
-NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers,
-                                    const int64_t* begins, const int64_t* lengths, int64_t n, const char* names, const int64_t* name_offsets,
-                                    const char* missing, const int64_t* missing_offsets, const int64_t* types, const int64_t* counts,
-                                    const int64_t* rows, int64_t n_features, int checked) {
+NDD_EXPORT(release, void*, ndd_examples_start,
+           (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+            const int64_t* lengths, int64_t n, const char* names, const int64_t* name_offsets, const char* missing, const int64_t* missing_offsets,
+            const int64_t* types, const int64_t* counts, const int64_t* rows, int64_t n_features, int checked)) {
   std::vector<ndd::Feature> features;
   for (int64_t k = 0; k < n_features; ++k) {
     features.push_back({std::string(names + name_offsets[k], static_cast<size_t>(name_offsets[k + 1] - name_offsets[k])),
@@ -119,4 +118,4 @@ NDD_EXPORT void* ndd_examples_start(void* files, const char* root, const char* p
 }
 
 // For writers of such files.
-NDD_EXPORT uint32_t ndd_masked_crc32c(const char* data, int64_t bytes) { return ndd::masked_crc32c(data, bytes); }
+NDD_EXPORT(release, uint32_t, ndd_masked_crc32c, (const char* data, int64_t bytes)) { return ndd::masked_crc32c(data, bytes); }

@@ -9,36 +9,16 @@ from typing import Any
 import torch
 
 from .. import types
+from . import native
 
-# Must match csrc/ops/math/arithmetic.h.
-_NATIVE = {
-    name: number
-    for number, name in enumerate(
-        (
-            *("add", "sub", "mul", "divide", "quotient", "remainder", "fmod", "ipow", "fpow", "atan2", "min", "max"),
-            *("and", "or", "xor", "lshift", "rshift", "eq", "ne", "lt", "le"),
-            *("neg", "invert", "logical_not", "copy", "abs", "clamp"),
-            *("sqrt", "rsqrt", "cbrt", "exp", "log", "log2", "log10", "floor", "ceil"),
-            *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-        )
-    )
+# Python's names of operators that C++ reserves or spells out.
+_NAMES = {
+    **{"bit_and": "and", "bit_or": "or", "bit_xor": "xor", "shift_left": "lshift", "shift_right": "rshift"},
+    **{"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "negate": "neg"},
 }
-# Must match csrc/ndd/dtypes.h.
-_TYPES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-    torch.uint16: 27,
-    torch.uint32: 28,
-    torch.uint64: 29,
-}
+_NATIVE = {_NAMES.get(name, name): number for name, number in native.numbers("arithmetic.Op").items() if not name.endswith(("_mixed", "_su", "_us"))}
+_FUNCTIONS_OF_C = list(_NATIVE)[_NATIVE["sqrt"] :]
+_NUMBERS_OF_TYPES = {dtype: number for number, dtype in native.DTYPES.items()}
 _SYMBOLS = {
     **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "neg": "-", "invert": "~"},
     **{"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<="},
@@ -46,7 +26,7 @@ _SYMBOLS = {
 _BITS = {"and", "or", "xor", "lshift", "rshift", "invert"}
 _COMPARISONS = {"eq", "ne", "lt", "le"}
 # Operations that are not defined on integers convert them to float32.
-_REAL = {"truediv", "fpow", "atan2", "fabs", *list(_NATIVE)[_NATIVE["sqrt"] :]}
+_REAL = {"truediv", "fpow", "atan2", "fabs", *_FUNCTIONS_OF_C}
 # The native functions for integers and for floats, where they are not named after the operation.
 _FUNCTIONS = {
     "truediv": ("divide", "divide"),
@@ -77,7 +57,7 @@ class Plan:
     formula: Formula | None  # on dense operands; None if torch has no equal operation
 
 
-_UNARY = {"neg", "invert", "logical_not", "copy", "abs", "fabs", *list(_NATIVE)[_NATIVE["sqrt"] :]}
+_UNARY = {"neg", "invert", "logical_not", "copy", "abs", "fabs", *_FUNCTIONS_OF_C}
 
 
 def operand_count(operation: str) -> int:
@@ -120,7 +100,7 @@ def _made(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
     name = operation
     if operation in _FUNCTIONS:
         name = _FUNCTIONS[operation][int(dtype.is_floating_point)]  # torch 2.11 does not accept a bool here in a graph
-    return Plan(_NATIVE[name], _TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
+    return Plan(_NATIVE[name], _NUMBERS_OF_TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
 
 
 def _where_less(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -155,7 +135,7 @@ _FORMULAS: dict[str, Formula] = {
     "invert": torch.bitwise_not,
     "rsqrt": lambda a: 1 / torch.sqrt(a),
     **{name: getattr(torch, name) for name in ("eq", "ne", "lt", "le", "abs", "atan2")},
-    **{name: getattr(torch, name) for name in list(_NATIVE)[_NATIVE["sqrt"] :] if name not in ("rsqrt", "cbrt")},
+    **{name: getattr(torch, name) for name in _FUNCTIONS_OF_C if name not in ("rsqrt", "cbrt")},
 }
 # Torch has no arithmetic on these types; the lowest bits of the wider type are the same. float16 and bfloat16 are rounded once.
 _COMPUTED = {

@@ -144,7 +144,7 @@ def queue(
     if not samples:
         return None
     try:
-        native.begin(2, None, 0)
+        native.begin(EvalMode.eager, None, 0)
         for pending, sample in reads:
             native.depend(pending.handle, sample)
         native.external(op.encode(), samples)

@@ -18,115 +18,158 @@ if not PATH.exists():
     raise ImportError(f"torch_ndd: the native library {PATH} is missing; install the package with: pip install .")
 torch.ops.load_library(str(PATH))
 
-# Short functions keep the GIL (releasing it costs more than they do); functions that may wait release it.
-_quick = ctypes.PyDLL(str(PATH))
-_slow = ctypes.CDLL(str(PATH))
+# A short function keeps the GIL, because releasing it costs more than the function; one that may wait releases it.
+_LIBRARIES = {"keep": ctypes.PyDLL(str(PATH)), "release": ctypes.CDLL(str(PATH))}
+_C_TYPES = {
+    "v": None, "?": ctypes.c_bool, "i": ctypes.c_int32, "I": ctypes.c_uint32, "q": ctypes.c_int64, "Q": ctypes.c_uint64, "d": ctypes.c_double,
+    "z": ctypes.c_char_p, "P": ctypes.c_void_p, "O": ctypes.py_object,
+}  # fmt: skip
 
-_POINTER, _INT64 = ctypes.c_void_p, ctypes.c_int64
+
+def _read_records(kind: str) -> dict[str, str]:
+    """Return the records of csrc/ndd/python_interface.h by name."""
+    read = getattr(_LIBRARIES["keep"], f"ndd_recorded_{kind}", None)
+    if read is None:
+        raise ImportError(f"torch_ndd: {PATH} does not record its functions; it was built from other sources: build it again")
+    read.restype, read.argtypes = ctypes.c_char_p, ()
+    records: dict[str, str] = {}
+    for line in read().decode().splitlines():
+        name, record = line.split(" ", 1)
+        if records.setdefault(name, record) != record:  # headers are recorded by each library that includes them
+            raise ImportError(f"torch_ndd: {name} is recorded twice in {PATH}: {records[name]} and {record}")
+    return records
 
 
-def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
-    function = getattr(library, name)
-    function.restype, function.argtypes = result, arguments
+_FUNCTIONS = _read_records("functions")
+_ENUMERATIONS = _read_records("enumerations")
+
+
+def c_function(name: str) -> Any:
+    """Return a C function of the library. Its prototype is the one that was recorded where the function is defined.
+
+    Raises:
+        ImportError: The library has no such function: it was built from other sources.
+    """
+    if name not in _FUNCTIONS:
+        raise ImportError(f"torch_ndd: {PATH} has no function {name}; it was built from other sources: build it again")
+    gil, letters = _FUNCTIONS[name].split(" ")
+    function = getattr(_LIBRARIES[gil], name)
+    function.restype, *function.argtypes = (_C_TYPES[letter] for letter in letters)
     return function
 
 
-if _missing := _function(_quick, "ndd_missing_instructions", ctypes.c_char_p)():
+def numbers(enumeration: str) -> dict[str, int]:
+    """Return the numbers of a C++ enumeration (``NDD_ENUM``) by the names of its enumerators.
+
+    >>> numbers("filter.Border")["clamp"]
+    2
+
+    Raises:
+        ImportError: The library has no such enumeration: it was built from other sources.
+    """
+    if enumeration not in _ENUMERATIONS:
+        raise ImportError(f"torch_ndd: {PATH} has no enumeration {enumeration}; it was built from other sources: build it again")
+    found: dict[str, int] = {}
+    following = 0
+    for enumerator in filter(str.strip, _ENUMERATIONS[enumeration].split(",")):
+        name, _, number = enumerator.partition("=")
+        found[name.strip()] = following = int(number, 0) if number else following
+        following += 1
+    return found
+
+
+if _missing := c_function("ndd_missing_instructions")():
     raise ImportError(
         f"torch_ndd: {PATH} was compiled for a CPU with {_missing.decode()}, which this one lacks; compile it again with: "
         "pip install . (for every CPU), or in a development build: cmake build/dev && ninja -C build/dev"
     )
 
-begin = _function(_quick, "ndd_begin", None, ctypes.c_int, _POINTER, _INT64)
-depend = _function(_quick, "ndd_depend", None, _POINTER, _INT64)
-end = _function(_quick, "ndd_end", ctypes.c_size_t)
-external = _function(_quick, "ndd_external", None, ctypes.c_char_p, _INT64)
-external_done = _function(_quick, "ndd_external_done", None, _POINTER, _INT64, _INT64, ctypes.c_int, ctypes.c_char_p, _INT64)
-done = _function(_quick, "ndd_done", ctypes.c_int, _POINTER)
-fused = _function(_quick, "ndd_fused", ctypes.c_uint32, _POINTER)
-identity = _function(_quick, "ndd_id", ctypes.c_uint64, _POINTER)
-error = _function(_quick, "ndd_error", ctypes.c_char_p, _POINTER)
-error_origin = _function(_quick, "ndd_error_origin", ctypes.c_uint64, _POINTER)
-release = _function(_quick, "ndd_release", None, _POINTER)
-_plan = _function(_quick, "ndd_plan", None, _POINTER, _INT64, _POINTER, _INT64)
-_plan_made = _function(_quick, "ndd_plan_made", _POINTER, _POINTER)
-_plan_release = _function(_quick, "ndd_plan_release", None, _POINTER)
-own = _function(_quick, "ndd_own", ctypes.py_object, _POINTER, _POINTER, ctypes.c_int)
-_function(_quick, "ndd_capsules", None, _POINTER, _POINTER)(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
-_packed = _function(_quick, "ndd_packed_elements", _INT64, _POINTER, _INT64, _INT64)
-philox = _function(_quick, "ndd_philox", None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, _INT64, _INT64, _POINTER)
-open_files_make = _function(_quick, "ndd_open_files_make", _POINTER)
-open_files_release = _function(_quick, "ndd_open_files_release", None, _POINTER)
-ranges_parts = _function(_quick, "ndd_ranges_parts", None, _POINTER, _POINTER, _POINTER)
-_RANGES = (_POINTER, ctypes.c_char_p, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64)
-ranges_start = _function(_slow, "ndd_ranges_start", _POINTER, *_RANGES, _INT64)
-image_records_start = _function(_slow, "ndd_image_records_start", _POINTER, *_RANGES)
-examples_start = _function(
-    _slow, "ndd_examples_start", _POINTER, *_RANGES, ctypes.c_char_p, _POINTER, ctypes.c_char_p, _POINTER, _POINTER, _POINTER, _POINTER, _INT64,
-    ctypes.c_int,
-)  # fmt: skip
-npy_headers_make = _function(_quick, "ndd_npy_headers_make", _POINTER)
-npy_headers_release = _function(_quick, "ndd_npy_headers_release", None, _POINTER)
-_LIMIT = (_POINTER, _INT64, _INT64)
-npy_start = _function(
-    _slow, "ndd_npy_start", _POINTER, _POINTER, ctypes.c_char_p, ctypes.c_char_p, _POINTER, _POINTER, _INT64, *_LIMIT, *_LIMIT, _POINTER, _POINTER,
-    _INT64, _INT64, ctypes.c_double,
-)  # fmt: skip
-npy_shapes = _function(_quick, "ndd_npy_shapes", _INT64, _POINTER, _POINTER, _POINTER)
-record_bytes = _function(_quick, "ndd_record_bytes", None, _POINTER, _INT64, _POINTER)
-scan = _function(_slow, "ndd_scan", _POINTER, ctypes.c_int, ctypes.c_char_p)
-scan_size = _function(_quick, "ndd_scan_size", _INT64, _POINTER)
-scan_error = _function(_quick, "ndd_scan_error", ctypes.c_char_p, _POINTER)
-scan_reason = _function(_quick, "ndd_scan_reason", ctypes.c_char_p, _POINTER)
-scan_damaged = _function(_quick, "ndd_scan_damaged", _INT64, _POINTER)
-scan_ranges = _function(_quick, "ndd_scan_ranges", None, _POINTER, _POINTER, _POINTER)
-scan_names = _function(_quick, "ndd_scan_names", None, _POINTER, _POINTER, _POINTER)
-scan_release = _function(_quick, "ndd_scan_release", None, _POINTER)
-read_wait = _function(_slow, "ndd_read_wait", _INT64, _POINTER)
-read_failure = _function(_quick, "ndd_read_failure", ctypes.c_char_p, _POINTER, _INT64, _POINTER)
-read_release = _function(_quick, "ndd_read_release", None, _POINTER)
-masked_crc32c = _function(_slow, "ndd_masked_crc32c", ctypes.c_uint32, ctypes.c_char_p, _INT64)
-encode_jpeg = _function(_slow, "ndd_encode_jpeg", _INT64, _POINTER, _INT64, _INT64, ctypes.c_int, ctypes.c_int, ctypes.c_int, _POINTER, _INT64)
-coco_parse = _function(_slow, "ndd_coco_parse", _POINTER, ctypes.c_char_p, _INT64, _INT64)
-coco_error_kind = _function(_quick, "ndd_coco_error_kind", _INT64, _POINTER)
-coco_error = _function(_quick, "ndd_coco_error", ctypes.c_char_p, _POINTER)
-coco_column = _function(_slow, "ndd_coco_column", _INT64, _POINTER, _INT64, _POINTER)
-gather = _function(_slow, "ndd_gather", None, _POINTER, _INT64, _POINTER, _POINTER, _INT64, _POINTER)
-cache_make = _function(_slow, "ndd_cache_make", _POINTER, _INT64, ctypes.c_char_p, ctypes.c_int, _INT64, _INT64, ctypes.c_char_p)
-cache_release = _function(_quick, "ndd_cache_release", None, _POINTER)
-cache_number = _function(_quick, "ndd_cache_number", _INT64, _POINTER)
-cache_counts = _function(_slow, "ndd_cache_counts", None, _INT64, _POINTER)
-cache_clear = _function(_slow, "ndd_cache_clear", ctypes.c_int, _INT64)
-cache_trouble = _function(_slow, "ndd_cache_trouble", ctypes.c_char_p, _INT64)
-cache_text = _function(_slow, "ndd_cache_text", ctypes.c_char_p)
-cache_totals = _function(_quick, "ndd_cache_totals", None, _INT64, _POINTER)
-coco_release = _function(_slow, "ndd_coco_release", None, _POINTER)
-shuffle = _function(_slow, "ndd_shuffle", None, _POINTER, _INT64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)
-wait = _function(_slow, "ndd_wait", ctypes.c_int, _POINTER)
-build_info = _function(_quick, "ndd_build_info", ctypes.c_char_p)
-pool_make = _function(_quick, "ndd_pool_make", _POINTER, ctypes.c_int)
-pool_release = _function(_quick, "ndd_pool_release", None, _POINTER)
-pool_enter = _function(_quick, "ndd_pool_enter", None, _POINTER)
-pool_set_default = _function(_quick, "ndd_pool_set_default", None, _POINTER)
-pool_most_running = _function(_quick, "ndd_pool_most_running", ctypes.c_int, _POINTER)
-worked = _function(_quick, "ndd_worked", ctypes.c_char_p)
-set_owner = _function(_quick, "ndd_set_owner", _INT64, _INT64)
-spans = _function(_quick, "ndd_spans", ctypes.c_char_p)
-_pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
-release_idle_memory = _function(_slow, "ndd_release_idle_memory", ctypes.c_uint64)
-stop = _function(_slow, "ndd_stop", None)
-_no_memory = _function(_quick, "ndd_no_memory", ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p)
-_most_host_memory = _function(_quick, "ndd_most_host_memory", ctypes.c_double)
+DTYPES: dict[int, torch.dtype] = {number: getattr(torch, "bool" if name == "boolean" else name) for name, number in numbers("DType").items()}
+"""The element types that kernels know, by the numbers of :class:`torch.dtype` in C++."""
+
+begin = c_function("ndd_begin")
+depend = c_function("ndd_depend")
+end = c_function("ndd_end")
+external = c_function("ndd_external")
+external_done = c_function("ndd_external_done")
+done = c_function("ndd_done")
+fused = c_function("ndd_fused")
+identity = c_function("ndd_id")
+error = c_function("ndd_error")
+error_origin = c_function("ndd_error_origin")
+release = c_function("ndd_release")
+_plan = c_function("ndd_plan")
+_plan_made = c_function("ndd_plan_made")
+_plan_release = c_function("ndd_plan_release")
+own = c_function("ndd_own")
+c_function("ndd_capsules")(ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer)
+_packed = c_function("ndd_packed_elements")
+philox = c_function("ndd_philox")
+open_files_make = c_function("ndd_open_files_make")
+open_files_release = c_function("ndd_open_files_release")
+ranges_parts = c_function("ndd_ranges_parts")
+ranges_start = c_function("ndd_ranges_start")
+image_records_start = c_function("ndd_image_records_start")
+examples_start = c_function("ndd_examples_start")
+npy_headers_make = c_function("ndd_npy_headers_make")
+npy_headers_release = c_function("ndd_npy_headers_release")
+npy_start = c_function("ndd_npy_start")
+npy_shapes = c_function("ndd_npy_shapes")
+record_bytes = c_function("ndd_record_bytes")
+scan = c_function("ndd_scan")
+scan_size = c_function("ndd_scan_size")
+scan_error = c_function("ndd_scan_error")
+scan_reason = c_function("ndd_scan_reason")
+scan_damaged = c_function("ndd_scan_damaged")
+scan_ranges = c_function("ndd_scan_ranges")
+scan_names = c_function("ndd_scan_names")
+scan_release = c_function("ndd_scan_release")
+read_wait = c_function("ndd_read_wait")
+read_failure = c_function("ndd_read_failure")
+read_release = c_function("ndd_read_release")
+masked_crc32c = c_function("ndd_masked_crc32c")
+encode_jpeg = c_function("ndd_encode_jpeg")
+coco_parse = c_function("ndd_coco_parse")
+coco_error_kind = c_function("ndd_coco_error_kind")
+coco_error = c_function("ndd_coco_error")
+coco_column = c_function("ndd_coco_column")
+gather = c_function("ndd_gather")
+cache_make = c_function("ndd_cache_make")
+cache_release = c_function("ndd_cache_release")
+cache_number = c_function("ndd_cache_number")
+cache_counts = c_function("ndd_cache_counts")
+cache_clear = c_function("ndd_cache_clear")
+cache_trouble = c_function("ndd_cache_trouble")
+cache_text = c_function("ndd_cache_text")
+cache_totals = c_function("ndd_cache_totals")
+coco_release = c_function("ndd_coco_release")
+shuffle = c_function("ndd_shuffle")
+wait = c_function("ndd_wait")
+build_info = c_function("ndd_build_info")
+pool_make = c_function("ndd_pool_make")
+pool_release = c_function("ndd_pool_release")
+pool_enter = c_function("ndd_pool_enter")
+pool_set_default = c_function("ndd_pool_set_default")
+pool_most_running = c_function("ndd_pool_most_running")
+set_owner = c_function("ndd_set_owner")
+worked = c_function("ndd_worked")
+spans = c_function("ndd_spans")
+_pin_sizes = c_function("ndd_pin_sizes")
+release_idle_memory = c_function("ndd_release_idle_memory")
+stop = c_function("ndd_stop")
+_no_memory = c_function("ndd_no_memory")
+_most_host_memory = c_function("ndd_most_host_memory")
 # The number of threads, and the number wanted, when the system first refused one; 0 if it has not.
-refused_threads = ctypes.c_uint64.from_address(_function(_quick, "ndd_refused_threads", _POINTER)())
+refused_threads = ctypes.c_uint64.from_address(c_function("ndd_refused_threads")())
 
 
 def _address(function: Any) -> int:
-    return ctypes.cast(function, _POINTER).value or 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_PLAN, OF_DESCRIPTOR = map(
-    _address, (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _plan_release, _quick.ndd_close_file)
+    _address,
+    (release, open_files_release, read_release, npy_headers_release, pool_release, cache_release, _plan_release, c_function("ndd_close_file")),
 )
 """Releases the handles of :func:`owned`."""
 
@@ -142,7 +185,7 @@ def owned(handle: int, release: int, only_here: bool = False) -> Any:
     return own(handle, release, only_here)
 
 
-PLAN_OUTPUT = -2
+PLAN_OUTPUT = numbers("plan.Place")["output_place"]
 """The place of the output in :func:`planned`."""
 
 
@@ -157,7 +200,7 @@ def planned(kernel: Any, arguments: Sequence[Any], places: Sequence[int], any_si
         other: The handle of a plan for other shapes, which is tried as well.
     """
     try:
-        _plan((_INT64 * len(places))(*places), len(places) // 2, (_INT64 * len(any_size))(*any_size), len(any_size))
+        _plan((ctypes.c_int64 * len(places))(*places), len(places) // 2, (ctypes.c_int64 * len(any_size))(*any_size), len(any_size))
         kernel(*arguments)
     finally:
         handle = _plan_made(other)
@@ -165,7 +208,7 @@ def planned(kernel: Any, arguments: Sequence[Any], places: Sequence[int], any_si
 
 
 def _recorded() -> dict[tuple[str, str], str]:
-    lines = _function(_quick, "ndd_kernels", ctypes.c_char_p)().decode().splitlines()
+    lines = c_function("ndd_kernels")().decode().splitlines()
     return {(op, backend): types for op, backend, types in (line.split(" ") for line in lines)}
 
 
@@ -177,7 +220,7 @@ _defined: dict[str, str] = {}  # schemas of operators, by name
 def find_kernels() -> list[str]:
     """Add the kernels of libraries that were loaded since. Return those that were refused, because there are others of their names."""
     KERNELS.update(_recorded())
-    return _function(_quick, "ndd_refused_kernels", ctypes.c_char_p)().decode().splitlines()
+    return c_function("ndd_refused_kernels")().decode().splitlines()
 
 
 def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
@@ -283,7 +326,8 @@ def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype)
 
 
-_EQUAL, _TOO_MANY = -1, -2  # of csrc/ndd/samples.cpp
+_PACKED = numbers("samples.Packed")
+_EQUAL, _TOO_MANY = _PACKED["equal"], _PACKED["too_many"]
 _MOST_BYTES = 1 << 62
 _EXACT = 1 << 53  # below it a double holds every whole number
 

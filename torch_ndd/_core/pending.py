@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work of calls that may not have ended: waiting for it, and its errors."""
 
+import builtins
 from collections.abc import Sequence
 
 import torch
@@ -11,10 +12,10 @@ from .modes import EvalMode
 from .sources import UNKNOWN, with_source
 from .workers import tell_refused
 
-# Which sample of pending work a value reads: its index, or one of these (csrc/ndd/stream/scheduler.h).
-SAME_SAMPLE, ALL_SAMPLES = -1, -2
+# Which sample of pending work a value reads: its index, or one of these.
+SAME_SAMPLE, ALL_SAMPLES = (native.numbers("stream.Read")[name] for name in ("same_sample", "all_samples"))
 
-KINDS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)  # in the order of ndd::Error::Kind
+KINDS: tuple[type[Exception], ...] = tuple(getattr(builtins, f"{name}Error") for name in native.numbers("Error"))
 
 
 class Pending:

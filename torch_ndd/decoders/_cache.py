@@ -19,7 +19,7 @@ from .._core import native
 from .._core.dynamo import assume_constant_result
 from .._core.version import __version__
 
-ADMISSIONS = ("first", "largest")
+ADMISSIONS = native.numbers("cache.Admission")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 _FORMAT = "torch_ndd-images-1"  # of the folder
 
@@ -55,7 +55,7 @@ class Cache:
     def __init__(self, size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> None:
         self.size, self.folder, self.admission, self.threshold, self.shorter = size, folder, admission, threshold, shorter
         place = b"" if folder is None else os.fsencode(folder)
-        handle = native.cache_make(size, place, admission == "largest", threshold, shorter or 0, _version().encode())
+        handle = native.cache_make(size, place, ADMISSIONS[admission], threshold, shorter or 0, _version().encode())
         if not handle:
             error = MemoryError if folder is None else RuntimeError
             raise error(native.cache_text().decode(errors="replace"))

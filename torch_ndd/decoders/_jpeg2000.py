@@ -6,7 +6,6 @@ mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,
 that windows, output types and dtypes need no second implementation.
 """
 
-import ctypes
 import importlib
 import struct
 from typing import Any
@@ -36,9 +35,7 @@ def _patch(module: Any) -> bool:
     path = importlib.import_module("_openjpeg").__file__ if module is not None and is_checked(module) else None
     if path is None:
         return False
-    discard = ctypes.CDLL(str(native.PATH)).ndd_discard_output_of
-    discard.argtypes, discard.restype = [ctypes.c_char_p, ctypes.c_char_p], ctypes.c_bool
-    return discard(path.encode(), b"PyInit__openjpeg")
+    return native.c_function("ndd_discard_output_of")(path.encode(), b"PyInit__openjpeg")
 
 
 openjpeg = _installed()

@@ -75,7 +75,7 @@ def engine_counts(device_id: int = 0) -> dict[str, int]:
     ['cpu', 'cuda', 'hardware', 'refused']
     """
     counts = (ctypes.c_int64 * 4)()
-    ctypes.CDLL(str(native.PATH)).ndd_gpu_decode_counts(device_id, counts)
+    native.c_function("ndd_gpu_decode_counts")(device_id, counts)
     return dict(zip(("hardware", "cuda", "cpu", "refused"), counts, strict=True))
 
 
@@ -101,9 +101,7 @@ def _paths(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
 
 
 def _hand_over(library: str, extensions: list[Path]) -> None:
-    load_codecs = ctypes.CDLL(str(native.PATH)).ndd_load_image_codecs
-    load_codecs.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
-    load_codecs.restype = ctypes.c_char_p
+    load_codecs = native.c_function("ndd_load_image_codecs")
     reason = load_codecs(library.encode(), "\n".join(map(str, extensions)).encode(), is_checked())
     if reason is not None:
         raise RuntimeError(reason.decode())

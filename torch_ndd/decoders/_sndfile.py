@@ -23,9 +23,7 @@ def load() -> bool:
     global _loaded, _patched
     if not _loaded:
         release = version()  # fails where there is none
-        load_sndfile = ctypes.CDLL(str(native.PATH)).ndd_load_sndfile
-        load_sndfile.argtypes = [ctypes.c_char_p, ctypes.c_bool, ctypes.POINTER(ctypes.c_bool)]
-        load_sndfile.restype = ctypes.c_char_p
+        load_sndfile = native.c_function("ndd_load_sndfile")
         patched = ctypes.c_bool()
         if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
             raise RuntimeError(reason.decode())

@@ -11,20 +11,6 @@ from ._files import decoder
 
 _shapes = native.kernel("npy_shapes", writes=(-1,))
 _MOST_DIMENSIONS = 32
-_DTYPES = {  # by their number in csrc/ndd/dtypes.h
-    0: torch.uint8,
-    1: torch.int8,
-    2: torch.int16,
-    3: torch.int32,
-    4: torch.int64,
-    5: torch.float16,
-    6: torch.float32,
-    7: torch.float64,
-    11: torch.bool,
-    27: torch.uint16,
-    28: torch.uint32,
-    29: torch.uint64,
-}
 
 
 @decoder(name="decoders.numpy")
@@ -70,9 +56,9 @@ def numpy(
     if len(dimensions) > 1:
         raise RuntimeError(f"{op}: All samples must have the same number of dimensions, got {dimensions}")
     if dtype is None and len(kinds) > 1:
-        names = [str(_DTYPES[kind]).removeprefix("torch.") for kind in kinds]
+        names = [str(native.DTYPES[kind]).removeprefix("torch.") for kind in kinds]
         raise RuntimeError(f"{op}: All samples must have the same data type, got {', '.join(names)}; dtype= converts them")
     ndim = dimensions[0] if dimensions else 0
-    out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or _DTYPES[kinds[0] if kinds else 0], files._values.device)
+    out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or native.DTYPES[kinds[0] if kinds else 0], files._values.device)
     out._sources = files._sources
     return launch(out, [op])

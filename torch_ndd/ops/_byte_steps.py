@@ -16,11 +16,8 @@ from .._core.dispatch import run
 from .._core.pending import SAME_SAMPLE
 
 _kernel = native.kernel("byte_steps")
-KINDS = (
-    *("none", "warp", "brightness", "contrast", "saturation", "sharpness"),
-    *("posterize", "solarize", "autocontrast", "equalize", "invert"),
-)
-"""What a step can be; its number is the place here."""
+KINDS = native.numbers("byte_steps.Kind")
+"""The number of each kind of step."""
 NUMBERS = 7
 """Numbers of a step: its kind, and its parameter or the six numbers of a matrix from output to input."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .._core import native
 from .._core.batch import Batch, empty_batch
 from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._columns import extents_of, smaller
@@ -257,7 +258,7 @@ def to_decibels(
     return like(input, torch.float32)
 
 
-BORDERS = ("zero", "clamp", "reflect")
+BORDERS = native.numbers("preemphasis_filter.Border")
 
 
 @operator()
@@ -287,4 +288,4 @@ def preemphasis_filter(
     """
     if border not in BORDERS:
         raise RuntimeError(f"preemphasis_filter: border must be one of {', '.join(BORDERS)}, got {border!r}")
-    return launch(like(input, dtype or torch.float32), [preemph_coeff, BORDERS.index(border)])
+    return launch(like(input, dtype or torch.float32), [preemph_coeff, BORDERS[border]])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import native
 from .._core.batch import Batch, empty_batch
 from .._core.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
@@ -14,7 +15,7 @@ from ._canvas import rotated_canvas
 from ._formulas import per_sample
 from ._outputs import like
 
-_MODES = ("expand", "halfway", "fixed")
+_MODES = native.numbers("boxes.Mode")
 _LAYOUTS = ("xyXY", "xyWH")
 
 
@@ -175,7 +176,7 @@ def bbox_rotate(
             boxes,
             labels,  # type: ignore[arg-type]
             table,
-            mode=_MODES.index(mode),
+            mode=_MODES[mode],
             normalized=bool(bbox_normalized),
             with_size=with_size,
             cut=True,

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
+from .._core import native
 from .._core.batch import Batch, empty_batch
 from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._channels import channels_of, is_other
 from ._columns import extents_of, sample_shape
 
-_ALGORITHMS = ("bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv")  # in the kernel's order
+_ALGORITHMS = {f"{name.replace('_', '')}_ocv": number for name, number in native.numbers("debayer.Algorithm").items()}
 
 
 @operator(layouts=("HW", "HWC", "FHW", "FHWC"))
@@ -48,7 +49,7 @@ def debayer(
     images: Batch = input  # type: ignore[assignment]
     if algorithm is not None and not isinstance(algorithm, str):
         raise TypeError(f"debayer: algorithm must be a str, got {algorithm!r}")
-    name = algorithm or _ALGORITHMS[0]
+    name = algorithm or "bilinear_ocv"
     if name == "default_npp":
         raise RuntimeError("debayer: algorithm 'default_npp' is NPP's own; use 'bilinear_ocv', on the GPU too")
     if name not in _ALGORITHMS:
@@ -69,4 +70,4 @@ def debayer(
         raise RuntimeError(f"debayer: height and width must be even, got {sample_shape(extents[first:], 0)}")
     channels = 1 if name == "gray_ocv" else 3
     out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "FHWC"[1 - first :])
-    return launch(out, [position, _ALGORITHMS.index(name), first])
+    return launch(out, [position, _ALGORITHMS[name], first])

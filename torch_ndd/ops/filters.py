@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 
 from .. import types
+from .._core import native
 from .._core.batch import Batch
 from .._core.batch import batch as batch
 from .._core.operator import DeviceLike, Double, PerSample, T, launch, operator
@@ -121,7 +122,7 @@ def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
     return launch(like(images), [sharpness, (images._layout or "").index("H")])
 
 
-BORDERS = ("reflect_101", "reflect_1001", "clamp", "wrap", "constant")
+BORDERS = native.numbers("filter.Border")
 
 
 @operator()
@@ -181,7 +182,7 @@ def filter(
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
     out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
-    return launch(out, [anchor, BORDERS.index(border), mode == "valid", first, spatial])
+    return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial])
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:

@@ -4,13 +4,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from .._core import native
 from .._core.batch import Batch
 from .._core.operator import DeviceLike, PerSample, T, launch, operator
 from ._outputs import like
 
 LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")
 # Numbered like ndd::Border.
-_BORDERS = {"reflect_101": 0, "reflect": 1, "replicate": 2, "wrap": 3, "constant": 4}
+_NAMES = {"reflect_1001": "reflect", "clamp": "replicate"}  # OpenCV's
+_BORDERS = {_NAMES.get(name, name): number for name, number in native.numbers("filter.Border").items()}
 
 
 def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .. import types
+from .._core import native
 from .._core.batch import Batch, new_batch
 from .._core.call import Launch
 from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
@@ -348,13 +349,13 @@ def _resized(
     return launch
 
 
-_RULES = ("dali", "torch", "pillow", "pillow_12")  # numbered as in csrc/ndd/resample/resample.h
+_RULES = native.numbers("resize.Rule")
 
 
 def _rule(op: str, rule: str) -> int:
     if rule not in _RULES:
         raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
-    return _RULES.index(rule)
+    return _RULES[rule]
 
 
 def _resampled(

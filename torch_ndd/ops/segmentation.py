@@ -13,7 +13,7 @@ from ._boxes import on_host
 from ._columns import extents_of
 from ._outputs import columns_of
 
-_FORMATS = ("anchor_shape", "start_end", "box")
+_FORMATS = native.numbers("random_object_bbox.Format")
 _MOST_DIMENSIONS = 6
 _plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
 
@@ -186,6 +186,6 @@ def random_object_bbox(
     first = empty_batch(count, [2 * mask.ndim if box else mask.ndim], torch.int32, target)
     second = empty_batch(count, [0 if box else mask.ndim], torch.int32, target)
     label = empty_batch(count, [], torch.int32, target)
-    arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS.index(format), rng]
+    arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS[format], rng]
     results = (first,) if box else (first, second)
     return launch((first, second, label), arguments, views=(*results, label) if output_class else results)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .. import types
+from .._core import native
 from .._core.batch import Batch
 from .._core.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ._canvas import rotated_canvas
@@ -19,7 +20,7 @@ from ._resize_plan import columns, single, spatial_axes
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
 PLANE_LAYOUTS = ("HWC", "FHWC", "HW", "FHW", "CHW", "FCHW")
 
-BORDERS = ("constant", "replicate", "reflect", "reflect_101", "wrap")
+BORDERS = tuple(native.numbers("warp.Border"))
 _NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP_LINEAR"}
 _UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
 _UP_TO_LANCZOS = {**_UP_TO_CUBIC, types.INTERP_LANCZOS3: "INTERP_LANCZOS3"}

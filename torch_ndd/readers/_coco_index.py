@@ -13,7 +13,7 @@ from .._core.files import text_of
 from ..io._urls import open_file
 
 # Kinds of masks: none, run lengths as numbers, run lengths in COCO's compressed text, polygons.
-NOTHING, COUNTS, TEXT, POLYGONS = range(4)
+NOTHING, COUNTS, TEXT, POLYGONS = (native.numbers("coco.MaskKind")[name] for name in ("nothing", "counts", "text", "polygons"))
 
 
 @dataclass
@@ -72,14 +72,12 @@ class Wanted:
     images: list[bytes] | None
 
 
-# Flags and error codes of the native parser.
-_READ_POLYGONS, _READ_MASKS, _READ_CATEGORIES, _READ_CROWDS = 1, 2, 4, 8
-_SYNTAX, _INVALID = 0, 1
+_FLAGS = native.numbers("coco.Flags")
+_SYNTAX, _INVALID = (native.numbers("json.Error")[name] for name in ("Syntax", "Invalid"))
+_COLUMN_NUMBERS = native.numbers("coco.Column")
 _MISSING = np.iinfo(np.int64).min
-_COLUMNS = (
-    np.uint8, np.int64, np.int64, np.int64, np.int64, np.float32, np.int64, np.int64, np.uint8, np.int64, np.uint8, np.float64, np.int64, np.int64,
-    np.uint8, np.int64, np.int64,
-)  # fmt: skip
+# Of the elements; int64 elsewhere.
+_COLUMN_TYPES = {"names": np.uint8, "boxes": np.float32, "crowds": np.uint8, "kinds": np.uint8, "values": np.float64, "texts": np.uint8}
 
 
 class _Columns(NamedTuple):
@@ -91,7 +89,7 @@ class _Columns(NamedTuple):
     heights: np.ndarray
     widths: np.ndarray
     boxes: np.ndarray  # float32, 4 per annotation
-    image_of: np.ndarray
+    images: np.ndarray  # of each annotation
     labels: np.ndarray
     crowds: np.ndarray
     categories: np.ndarray
@@ -106,8 +104,8 @@ class _Columns(NamedTuple):
 
 def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
     """Return the index of a JSON file. Raise RuntimeError or ValueError for a file that is not COCO."""
-    flags = _READ_POLYGONS * wanted.polygons | _READ_MASKS * wanted.pixelwise
-    flags |= _READ_CATEGORIES * (not wanted.avoid_class_remapping) | _READ_CROWDS * (not wanted.include_iscrowd)
+    flags = _FLAGS["read_polygons"] * wanted.polygons | _FLAGS["read_masks"] * wanted.pixelwise
+    flags |= _FLAGS["read_categories"] * (not wanted.avoid_class_remapping) | _FLAGS["read_crowds"] * (not wanted.include_iscrowd)
     with open_file(op, "annotations_file", path) as file:
         content = text_of(file.read())
     handle = native.coco_parse(content, len(content), flags)
@@ -120,7 +118,9 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
         if kind > _INVALID:
             raise RuntimeError(f'{op}: annotations_file "{path}" is no COCO file: {reason}')
         del content
-        return _built(_Columns(*(_column(handle, number, dtype) for number, dtype in enumerate(_COLUMNS))), wanted)
+        return _built(
+            _Columns(**{name: _column(handle, number, _COLUMN_TYPES.get(name, np.int64)) for name, number in _COLUMN_NUMBERS.items()}), wanted
+        )
     except _Invalid as error:
         raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {error}') from None
     finally:
@@ -165,7 +165,7 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
     if not wanted.include_iscrowd:
         kept &= columns.crowds == 0
     annotations = np.flatnonzero(kept)
-    image_of = columns.image_of[annotations]
+    image_of = columns.images[annotations]
     if (image_of == _MISSING).any():
         raise _Invalid(f"image_id is missing in annotation {annotations[np.argmin(image_of)]}")
 

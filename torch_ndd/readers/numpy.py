@@ -19,12 +19,7 @@ from ._files import files_below, listed_files, whole_files
 from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
 from ._remote import RemoteRanges, native_request
 
-# Numbered as in csrc/ndd/dtypes.h.
-_DTYPES = {
-    0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32, 7: torch.float64,
-    11: torch.bool, 27: torch.uint16, 28: torch.uint32, 29: torch.uint64,
-}  # fmt: skip
-_POLICIES = ("error", "pad", "trim_to_shape")
+_POLICIES = native.numbers("numpy.Policy")
 _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
 
 
@@ -177,7 +172,7 @@ class Numpy(Reader):
             if len(rows) not in (0, 1, samples):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
-        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES.index(self._policy), self._fill)
+        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
     def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
@@ -242,7 +237,7 @@ class _NpyRequest(NativeRequest):
         ndim = native.npy_shapes(self._handle, kind.ctypes.data, None)
         shapes = np.empty((self.samples, ndim), np.int64)
         native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
-        values = torch.ops.ndd.npy_bytes(self._handle).view(_DTYPES[int(kind[0])])
+        values = torch.ops.ndd.npy_bytes(self._handle).view(native.DTYPES[int(kind[0])])
         if (shapes == shapes[0]).all():
             return new_batch(values.view(self.samples, *shapes[0].tolist()))
         return ragged_batch(values, shapes)

@@ -10,13 +10,12 @@
 
 #include "decoders/cache/content_hash.h"
 #include "decoders/image_decoder.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 
-enum class Admission {
-  first,    // what was decoded first, until the cache is full
-  largest,  // an image replaces smaller ones
-};
+// `first` keeps what was decoded first, until the cache is full; `largest` replaces smaller images by a larger one.
+NDD_ENUM("cache.Admission", Admission, int, first, largest);
 
 // What is wanted of a cached image: all of it, or a window; `shape` is that of the result.
 struct CachedPart {

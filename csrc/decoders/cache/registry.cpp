@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "decoders/cache/image_cache.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/scheduler.h"
 
 namespace ndd {
@@ -77,14 +78,13 @@ void count_cached() {
 
 }  // namespace ndd
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
 // Returns a handle, or null and the reason in `ndd_cache_text`. An empty folder means memory.
-NDD_EXPORT void* ndd_cache_make(int64_t bytes, const char* folder, int largest, int64_t threshold, int64_t shorter, const char* version) {
+NDD_EXPORT(release, void*, ndd_cache_make,
+           (int64_t bytes, const char* folder, int admission, int64_t threshold, int64_t shorter, const char* version)) {
   using namespace ndd;
   try {
-    const Admission admission = largest ? Admission::largest : Admission::first;
-    auto store = *folder ? make_folder_store(folder, bytes, admission) : make_memory_store(bytes, admission);
+    const auto admits = static_cast<Admission>(admission);
+    auto store = *folder ? make_folder_store(folder, bytes, admits) : make_memory_store(bytes, admits);
     auto cache = std::make_shared<ImageCache>(std::move(store), threshold, shorter, version);
     std::lock_guard<std::mutex> lock(registry().mutex);
     registry().caches.emplace(++registry().last, std::move(cache));
@@ -95,10 +95,10 @@ NDD_EXPORT void* ndd_cache_make(int64_t bytes, const char* folder, int largest, 
   }
 }
 
-NDD_EXPORT int64_t ndd_cache_number(const void* handle) { return *static_cast<const int64_t*>(handle); }
+NDD_EXPORT(keep, int64_t, ndd_cache_number, (const void* handle)) { return *static_cast<const int64_t*>(handle); }
 
 // Work that was queued before still uses the cache.
-NDD_EXPORT void ndd_cache_release(void* handle) {
+NDD_EXPORT(keep, void, ndd_cache_release, (void* handle)) {
   using namespace ndd;
   auto* number = static_cast<int64_t*>(handle);
   std::shared_ptr<ImageCache> cache;
@@ -113,7 +113,7 @@ NDD_EXPORT void ndd_cache_release(void* handle) {
   delete number;
 }
 
-NDD_EXPORT void ndd_cache_counts(int64_t number, int64_t* out) {
+NDD_EXPORT(release, void, ndd_cache_counts, (int64_t number, int64_t* out)) {
   const auto cache = ndd::image_cache(number);
   const ndd::StoreCounts counts = cache ? cache->store().counts() : ndd::StoreCounts{};
   const int64_t all[] = {
@@ -122,7 +122,7 @@ NDD_EXPORT void ndd_cache_counts(int64_t number, int64_t* out) {
 }
 
 // False, and the reason in `ndd_cache_text`, where the folder cannot be cleared.
-NDD_EXPORT int ndd_cache_clear(int64_t number) {
+NDD_EXPORT(release, int, ndd_cache_clear, (int64_t number)) {
   try {
     if (const auto cache = ndd::image_cache(number)) cache->store().clear();
     return 1;
@@ -133,15 +133,15 @@ NDD_EXPORT int ndd_cache_clear(int64_t number) {
 }
 
 // Why nothing more is stored, or the reason why the last cache was not made on this thread: empty, or text that lasts until the next call.
-NDD_EXPORT const char* ndd_cache_trouble(int64_t number) {
+NDD_EXPORT(release, const char*, ndd_cache_trouble, (int64_t number)) {
   const auto cache = ndd::image_cache(number);
   ndd::answer = cache ? cache->store().trouble() : std::string();
   return ndd::answer.c_str();
 }
-NDD_EXPORT const char* ndd_cache_text() { return ndd::answer.c_str(); }
+NDD_EXPORT(release, const char*, ndd_cache_text, ()) { return ndd::answer.c_str(); }
 
 // Images that decoders were asked for by a loader's calls, the values of these images, whole, and the images that came from a cache.
-NDD_EXPORT void ndd_cache_totals(int64_t owner, int64_t* out) {
+NDD_EXPORT(keep, void, ndd_cache_totals, (int64_t owner, int64_t* out)) {
   std::lock_guard<std::mutex> lock(ndd::totals_mutex);
   const ndd::Totals& one = ndd::totals[owner];
   out[0] = one.images;

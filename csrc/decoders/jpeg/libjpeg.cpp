@@ -2,6 +2,7 @@
 #include "decoders/jpeg/libjpeg.h"
 
 #include "ndd/error.h"
+#include "ndd/python_interface.h"
 
 #include <algorithm>
 #include <exception>
@@ -240,8 +241,8 @@ std::vector<uint8_t> encode_jpeg(const uint8_t*, int64_t, int64_t, int, int, boo
 }  // namespace ndd
 
 // Writes up to `room` bytes of the file to `out`; returns its length, or -1 if it cannot be written. Called through ctypes, from several threads.
-extern "C" __attribute__((visibility("default"))) int64_t ndd_encode_jpeg(const uint8_t* pixels, int64_t height, int64_t width, int channels,
-                                                                          int quality, int subsampled, uint8_t* out, int64_t room) {
+NDD_EXPORT(release, int64_t, ndd_encode_jpeg,
+           (const uint8_t* pixels, int64_t height, int64_t width, int channels, int quality, int subsampled, uint8_t* out, int64_t room)) {
   try {
     const std::vector<uint8_t> file = ndd::encode_jpeg(pixels, height, width, channels, quality, subsampled != 0);
     std::copy_n(file.data(), std::min<size_t>(file.size(), static_cast<size_t>(room)), out);

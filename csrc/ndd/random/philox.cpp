@@ -2,6 +2,7 @@
 // Philox on the CPU: rows of words for random operators, and the few that torch_ndd.random.RNG draws (20 times faster than in Python).
 #include "ndd/random/philox.h"
 
+#include "ndd/python_interface.h"
 #include "ndd/simd.h"
 #if defined(__x86_64__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // inside gcc 12's own AVX-512 header
@@ -74,8 +75,7 @@ void Philox::fill(uint32_t first, int64_t blocks, uint32_t* words) const {
 }  // namespace ndd
 
 // `count` words that begin `phase` words after the start of a block; its number has 128 bits, `sequence` the upper ones.
-extern "C" __attribute__((visibility("default"))) void ndd_philox(uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count,
-                                                                  int64_t* out) {
+NDD_EXPORT(keep, void, ndd_philox, (uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count, int64_t* out)) {
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
   for (int64_t i = 0; i < count; phase = 0) {

@@ -5,17 +5,17 @@
 #include <cstdint>
 
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 
-// The values of ndd's InterpType.
-enum class Filter : int32_t { nearest, linear, cubic, lanczos3, triangular, gaussian };
+NDD_ENUM("types.InterpType", Filter, int32_t, nearest, linear, cubic, lanczos3, triangular, gaussian);
 
 // Whose arithmetic: of Pillow bytes have weights of 22 bits, of `torch` 15; floats have the same. `pillow12` is Pillow before version 13, which always
 // began with the width.
-enum class Rule : int32_t { dali, torch, pillow, pillow12 };
+NDD_ENUM("resize.Rule", Rule, int32_t, dali, torch, pillow, pillow_12);
 
-NDD_HD bool is_pillow(Rule rule) { return rule == Rule::pillow || rule == Rule::pillow12; }
+NDD_HD bool is_pillow(Rule rule) { return rule == Rule::pillow || rule == Rule::pillow_12; }
 
 // One resampled axis: output element i is centred at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
 struct Axis {

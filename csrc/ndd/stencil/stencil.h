@@ -11,12 +11,13 @@
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 #include "ndd/samples.h"
 
 namespace ndd {
 
-// What lies outside an image. The numbers are an interface: torch_ndd/ops/filters.py has the names in this order.
-enum class Border : int32_t { reflect_101, reflect_1001, clamp, wrap, constant };
+// What lies outside an image.
+NDD_ENUM("filter.Border", Border, int32_t, reflect_101, reflect_1001, clamp, wrap, constant);
 
 // Index `i` mirrored into [0, n) without repeating the border element: ... 2 1 | 0 1 2 ... n-1 | n-2 ...
 NDD_HD int64_t reflect_101(int64_t i, int64_t n) {

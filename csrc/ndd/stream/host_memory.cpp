@@ -25,6 +25,7 @@
 #include "ndd/error.h"
 #include "ndd/fork_mutex.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/samples.h"
 #include "ndd/stream/host_memory.h"
 
@@ -249,21 +250,21 @@ std::optional<Tensor> pinned_host_memory(size_t bytes) {
 }  // namespace ndd
 
 // What the error says for an output, whose size can be more than 64 bits hold. Valid until the next call of the thread.
-extern "C" __attribute__((visibility("default"))) const char* ndd_no_memory(double bytes, const char* use) {
+NDD_EXPORT(keep, const char*, ndd_no_memory, (double bytes, const char* use)) {
   thread_local std::string text;
   text = ndd::no_memory_text(bytes, use);
   return text.c_str();
 }
 
-extern "C" __attribute__((visibility("default"))) double ndd_most_host_memory() { return static_cast<double>(ndd::most_host_memory()); }
+NDD_EXPORT(keep, double, ndd_most_host_memory, ()) { return static_cast<double>(ndd::most_host_memory()); }
 
 // Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
-extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
+NDD_EXPORT(keep, void, ndd_pin_sizes, (uint64_t sizes)) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
 NDD_FUNCTION(pooled_memory, "(int[] shape, ScalarType dtype) -> Tensor", ndd::pooled)
 
 // Gives all buffers that are kept for later tensors back to the system. Returns their bytes.
-extern "C" __attribute__((visibility("default"))) uint64_t ndd_release_idle_memory() {
+NDD_EXPORT(release, uint64_t, ndd_release_idle_memory, ()) {
   std::vector<ndd::Block> idle;
   {
     ndd::Pool& p = ndd::pool();

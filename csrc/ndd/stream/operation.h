@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ndd/python_interface.h"
 #include "ndd/samples.h"
 #include "ndd/stream/stream.h"
 
@@ -24,7 +25,7 @@ using PoolPtr = std::shared_ptr<Pool>;
 
 // A reads B: sample i of A reads sample i of B (same_sample), all of B (all_samples), or one sample of B.
 struct Dependency {
-  static constexpr int64_t same_sample = -1, all_samples = -2;
+  NDD_PLAIN_ENUM("stream.Read", Read, int64_t, same_sample = -1, all_samples = -2);
   OperationPtr operation;
   int64_t sample;
 };

@@ -7,6 +7,8 @@
 
 #include <memory>
 
+#include "ndd/python_interface.h"
+
 namespace ndd {
 
 thread_local void* unowned_call = nullptr;
@@ -33,15 +35,13 @@ void let_go(void* capsule) {
 }  // namespace
 }  // namespace ndd
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
-NDD_EXPORT void ndd_capsules(void* make, void* pointer) {
+NDD_EXPORT(keep, void, ndd_capsules, (void* make, void* pointer)) {
   ndd::capsule_new = reinterpret_cast<decltype(ndd::capsule_new)>(make);
   ndd::capsule_pointer = reinterpret_cast<decltype(ndd::capsule_pointer)>(pointer);
 }
 
 // A Python object that calls `release` when it goes; `only_here`: not in a process that was forked from this one.
-NDD_EXPORT void* ndd_own(void* handle, void* release, int only_here) {
+NDD_EXPORT(keep, ndd::PythonObject*, ndd_own, (void* handle, void* release, int only_here)) {
   auto owned = std::make_unique<ndd::Owned>(ndd::Owned{handle, reinterpret_cast<void (*)(void*)>(release), only_here ? getpid() : 0});
   void* capsule = ndd::capsule_new(owned.get(), ndd::kName, &ndd::let_go);
   if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
@@ -50,8 +50,8 @@ NDD_EXPORT void* ndd_own(void* handle, void* release, int only_here) {
     return nullptr;
   }
   owned.release();
-  return capsule;
+  return static_cast<ndd::PythonObject*>(capsule);
 }
 
 // A file descriptor as a handle.
-NDD_EXPORT void ndd_close_file(void* file) { close(static_cast<int>(reinterpret_cast<intptr_t>(file))); }
+NDD_EXPORT(keep, void, ndd_close_file, (void* file)) { close(static_cast<int>(reinterpret_cast<intptr_t>(file))); }

@@ -10,15 +10,14 @@
 #include <vector>
 
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/host_memory.h"
 #include "ndd/stream/owned.h"
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
-NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample);
-NDD_EXPORT void ndd_depend(void* reads, int64_t sample);
-NDD_EXPORT uintptr_t ndd_end();
-NDD_EXPORT void ndd_release(void* handle);
+NDD_EXTERN void ndd_begin(int mode, void* reads, int64_t sample);
+NDD_EXTERN void ndd_depend(void* reads, int64_t sample);
+NDD_EXTERN uintptr_t ndd_end();
+NDD_EXTERN void ndd_release(void* handle);
 
 namespace ndd {
 namespace {
@@ -27,12 +26,12 @@ using detail::Boxed;
 using detail::Parameter;
 
 // The places of an argument that the numbers from 0 on do not say: which tensor of a repeated call it is.
-constexpr int64_t kConstant = -1, kOutput = -2;
+NDD_PLAIN_ENUM("plan.Place", Place, int64_t, constant_place = -1, output_place = -2);
 
 struct Argument {
   enum Kind { tensor, maybe_tensor, text, numbers, plain };
 
-  int64_t place = kConstant;
+  int64_t place = constant_place;
   Kind kind = plain;
   MaybeTensor its_tensor;
   std::string its_text;
@@ -117,7 +116,7 @@ Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
     const Argument& one = plan.arguments[k];
-    stack[k] = one.place == kConstant ? one.constant() : one.given(one.place == kOutput ? out : given[static_cast<size_t>(one.place)]);
+    stack[k] = one.place == constant_place ? one.constant() : one.given(one.place == output_place ? out : given[static_cast<size_t>(one.place)]);
   }
   ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
   for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
@@ -170,7 +169,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
     argument.place = draft->places[k + 1];
     auto form = std::make_unique<Form>(*argument.its_tensor);
     argument.its_tensor.reset();
-    (argument.place == kOutput ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
+    (argument.place == output_place ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
   }
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
@@ -185,20 +184,20 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 
 // The next kernel that this thread calls is not run; its arguments are kept. `places` has `count` pairs: which argument is which of the given tensors,
 // or -2 for the output. `any_size`: for each given tensor whether it may have any size.
-NDD_EXPORT void ndd_plan(const int64_t* places, int64_t count, const int64_t* any_size, int64_t given) {
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t given)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
   for (int64_t k = 0; k < given; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
 }
 
 // What ndd::again takes, which tries `other`, a plan for other shapes or null, as well. Null for a kernel with arguments that are not repeated.
-NDD_EXPORT void* ndd_plan_made(void* other) {
+NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
   if (!draft || !draft->made) return nullptr;
   if (other != nullptr) draft->made->other = *static_cast<ndd::PlanPtr*>(other);
   return new ndd::PlanPtr(std::move(draft->made));
 }
-NDD_EXPORT void ndd_plan_release(void* plan) { delete static_cast<ndd::PlanPtr*>(plan); }
+NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd::PlanPtr*>(plan); }
 
 NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
 NDD_FUNCTION(again, "(int plan, Tensor[] given, int[] reads, int mode) -> (Tensor?, int)", ndd::again)

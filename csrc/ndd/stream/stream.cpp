@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ndd/python_interface.h"
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
 #include "ndd/stream/shared_work.h"
@@ -28,8 +29,7 @@ constexpr double kSharedNanoseconds = 2'000'000, kTogetherNanoseconds = 3'000;
 // Held back in eager mode, in case that the next call can compute it as well: large enough for the delay not to count.
 constexpr double kHeldNanoseconds = 200'000;
 
-// The numbers are an interface: torch_ndd/_core/pending.py.
-enum class Mode { deferred = 1, eager = 2, sync = 3 };
+NDD_ENUM("stream.Mode", Mode, int, deferred = 1, eager, sync);
 
 // The call from Python that is under way on this thread.
 struct Call {
@@ -169,9 +169,7 @@ bool keep_error_of_call(const Error& error) {
 using ndd::Operation;
 using ndd::OperationPtr;
 
-#define NDD_EXPORT extern "C" __attribute__((visibility("default")))
-
-NDD_EXPORT void ndd_release(void* handle) {
+NDD_EXPORT(keep, void, ndd_release, (void* handle)) {
   const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
   if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
   if (operation) ndd::scheduler().release(*operation);
@@ -179,7 +177,7 @@ NDD_EXPORT void ndd_release(void* handle) {
 }
 
 // Opens a call on this thread. Between begin and end a kernel's work is queued; `reads` is a handle from an earlier call or null.
-NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
+NDD_EXPORT(keep, void, ndd_begin, (int mode, void* reads, int64_t sample)) {
   if (ndd::unowned_call) ndd_release(ndd::unowned_call);
   ndd::forget_plan();
   ndd::call.active = true;
@@ -189,11 +187,11 @@ NDD_EXPORT void ndd_begin(int mode, void* reads, int64_t sample) {
   if (reads) ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample});
 }
 
-NDD_EXPORT void ndd_depend(void* reads, int64_t sample) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
+NDD_EXPORT(keep, void, ndd_depend, (void* reads, int64_t sample)) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
 
 // In place of a kernel: work that threads of Python do, and report with ndd_external_done. Not for calls without samples. They wait for the inputs, so
 // that it is submitted whatever the mode is.
-NDD_EXPORT void ndd_external(const char* op, int64_t samples) {
+NDD_EXPORT(keep, void, ndd_external, (const char* op, int64_t samples)) {
   const OperationPtr operation = ndd::make_operation(op, samples, 1e9, {}, ndd::Work());
   operation->external = true;
   ndd::scheduler().connect(operation, std::move(ndd::call.reads), {});
@@ -203,7 +201,7 @@ NDD_EXPORT void ndd_external(const char* op, int64_t samples) {
 }
 
 // Samples of external work are done, in so many nanoseconds. `kind` is 0, 1 + the kind of the error in `message`, or -1: the inputs have failed.
-NDD_EXPORT void ndd_external_done(void* handle, int64_t first, int64_t count, int kind, const char* message, int64_t nanoseconds) {
+NDD_EXPORT(keep, void, ndd_external_done, (void* handle, int64_t first, int64_t count, int kind, const char* message, int64_t nanoseconds)) {
   const OperationPtr operation = *static_cast<OperationPtr*>(handle);
   const ndd::Failure failure{kind - 1, message, operation->id};
   ndd::scheduler().report(operation, first, count, kind != 0, kind > 0 ? &failure : nullptr, std::chrono::nanoseconds(nanoseconds));
@@ -211,7 +209,7 @@ NDD_EXPORT void ndd_external_done(void* handle, int64_t first, int64_t count, in
 }
 
 // Closes the call. Null when the work is done; else a handle, with its lowest bit set when the kernel failed at the call.
-NDD_EXPORT uintptr_t ndd_end() {
+NDD_EXPORT(keep, uintptr_t, ndd_end, ()) {
   ndd::Call& call = ndd::call;
   call.active = false;
   call.reads.clear();
@@ -226,30 +224,30 @@ NDD_EXPORT uintptr_t ndd_end() {
 
 // Waits, helping meanwhile. 0, 1 + the kind of the error, or -1 where the work takes longer: Python then looks for Ctrl-C and calls again.
 // Called without the GIL.
-NDD_EXPORT int ndd_wait(void* handle) {
+NDD_EXPORT(release, int, ndd_wait, (void* handle)) {
   const OperationPtr operation = *static_cast<OperationPtr*>(handle);
   if (!ndd::scheduler().wait(operation, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return operation->failures.empty() ? 0 : 1 + operation->failures.begin()->second.kind;
 }
 
 // Which of the values that the call read, in their order, it computes itself: bit k for value k.
-NDD_EXPORT uint32_t ndd_fused(void* handle) { return (*static_cast<OperationPtr*>(handle))->fused_reads; }
-NDD_EXPORT int ndd_done(void* handle) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
-NDD_EXPORT uint64_t ndd_id(void* handle) { return (*static_cast<OperationPtr*>(handle))->id; }
-NDD_EXPORT const char* ndd_error(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
-NDD_EXPORT uint64_t ndd_error_origin(void* handle) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
+NDD_EXPORT(keep, uint32_t, ndd_fused, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->fused_reads; }
+NDD_EXPORT(keep, int, ndd_done, (void* handle)) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
+NDD_EXPORT(keep, uint64_t, ndd_id, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->id; }
+NDD_EXPORT(keep, const char*, ndd_error, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.message.c_str(); }
+NDD_EXPORT(keep, uint64_t, ndd_error_origin, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->failures.begin()->second.origin; }
 
 // A pool lives until it is released and none of its work is left.
-NDD_EXPORT void* ndd_pool_make(int threads) { return new ndd::PoolPtr(std::make_shared<ndd::Pool>(threads)); }
-NDD_EXPORT void ndd_pool_release(void* pool) { delete static_cast<ndd::PoolPtr*>(pool); }
-NDD_EXPORT void ndd_pool_enter(void* pool) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
-NDD_EXPORT void ndd_pool_set_default(void* pool) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
+NDD_EXPORT(keep, void*, ndd_pool_make, (int threads)) { return new ndd::PoolPtr(std::make_shared<ndd::Pool>(threads)); }
+NDD_EXPORT(keep, void, ndd_pool_release, (void* pool)) { delete static_cast<ndd::PoolPtr*>(pool); }
+NDD_EXPORT(keep, void, ndd_pool_enter, (void* pool)) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
+NDD_EXPORT(keep, void, ndd_pool_set_default, (void* pool)) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
 // The largest number of chunks that ran at a time; for tests.
-NDD_EXPORT int ndd_pool_most_running(void* pool) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
+NDD_EXPORT(keep, int, ndd_pool_most_running, (void* pool)) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
 // From now on this thread's calls belong to a loader, until this is called again; 0 for none. Returns the one of before.
-NDD_EXPORT int64_t ndd_set_owner(int64_t owner) { return std::exchange(ndd::work_owner, owner); }
+NDD_EXPORT(keep, int64_t, ndd_set_owner, (int64_t owner)) { return std::exchange(ndd::work_owner, owner); }
 // How long all threads together have worked for each operator: lines of a name, an owner and nanoseconds. Valid until this thread asks again.
-NDD_EXPORT const char* ndd_worked() {
+NDD_EXPORT(keep, const char*, ndd_worked, ()) {
   thread_local std::string text;
   text.clear();
   for (const auto& [op, time] : ndd::scheduler().worked()) {
@@ -260,7 +258,7 @@ NDD_EXPORT const char* ndd_worked() {
   return text.c_str();
 }
 // What threads have done last: lines of a name, a thread, and two times of the steady clock in nanoseconds.
-NDD_EXPORT const char* ndd_spans() {
+NDD_EXPORT(keep, const char*, ndd_spans, ()) {
   thread_local std::string text;
   text.clear();
   for (const ndd::Span& one : ndd::scheduler().spans()) {
@@ -268,4 +266,4 @@ NDD_EXPORT const char* ndd_spans() {
   }
   return text.c_str();
 }
-NDD_EXPORT void ndd_stop() { ndd::scheduler().stop(); }
+NDD_EXPORT(release, void, ndd_stop, ()) { ndd::scheduler().stop(); }

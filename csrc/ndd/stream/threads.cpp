@@ -6,6 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include "ndd/python_interface.h"
+
 namespace ndd {
 namespace {
 
@@ -31,4 +33,4 @@ std::optional<std::thread> ThreadStarter::start(std::function<void()> work, int 
 }  // namespace ndd
 
 // What torch_ndd/_core/workers.py looks at whenever it has waited.
-extern "C" __attribute__((visibility("default"))) const std::atomic<uint64_t>* ndd_refused_threads() { return &ndd::refused; }
+NDD_EXPORT(keep, const std::atomic<uint64_t>*, ndd_refused_threads, ()) { return &ndd::refused; }

@@ -129,7 +129,7 @@ class RowSampler {
       (this->*sample_)(coords, n, staged_.data());
     }
     store_(staged_.data(), n * src_.channels, out);
-    if (interp_ != Interp::nearest || src_.border != Border::constant) return;
+    if (interp_ != Interp::nearest || src_.border != WarpBorder::constant) return;
     for (int64_t j = 0; j < n; ++j)
       if (positions_.pixel[j] < 0) std::memcpy(out + j * pixel_bytes(), plane_->fill.data(), pixel_bytes());
   }
@@ -196,11 +196,11 @@ class RowSampler {
     if (first >= last) return;
     const int64_t bytes = pixel_bytes(), width = src_.size[0], begin = column + first, end = column + last, n = last - first;
     char* const to = out + first * bytes;
-    const bool mirrored = src_.border == Border::reflect || src_.border == Border::reflect_101;
-    const int64_t twice = src_.border == Border::reflect ? 1 : 0,
+    const bool mirrored = src_.border == WarpBorder::reflect || src_.border == WarpBorder::reflect_101;
+    const int64_t twice = src_.border == WarpBorder::reflect ? 1 : 0,
                   turn = begin < 0 ? -twice : 2 * width - 2 + twice;  // the pixels c and turn - c are alike
-    if (line < 0 || src_.border == Border::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
-    if (src_.border == Border::replicate) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
+    if (line < 0 || src_.border == WarpBorder::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
+    if (src_.border == WarpBorder::replicate) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
     if (mirrored && turn - begin < width && turn - (end - 1) >= 0)
       return slice::move_items(from + (turn - begin) * bytes, -bytes, to, bytes, n, bytes);
     for (int64_t j = 0; j < n; ++j) std::memcpy(to + j * bytes, from + border_index(begin + j, width, src_.border) * bytes, bytes);
@@ -259,7 +259,7 @@ class RowSampler {
         return weigh<Interp::lanczos3>(positions_, n, *wide_);
       }
     }
-    const bool periodic = src_.border != Border::constant && src_.border != Border::replicate;
+    const bool periodic = src_.border != WarpBorder::constant && src_.border != WarpBorder::replicate;
     if (!periodic) return void(locate<D, Interp::nearest>(src_, coords, n, positions_));
     if (!locate<D, Interp::nearest, true>(src_, coords, n, positions_)) return;
     for (int64_t j = 0; j < n; ++j)

@@ -30,8 +30,8 @@ namespace ndd {
 // frame for each map of that image; `first_spatial` is of the input, `frames` of the output.
 class WarpImages {
  public:
-  WarpImages(const char* op, const Samples& in, const Samples& out, Border border, const MaybeTensor& fill, int64_t first_spatial, int64_t spatial,
-             bool frames, bool fades = false)
+  WarpImages(const char* op, const Samples& in, const Samples& out, WarpBorder border, const MaybeTensor& fill, int64_t first_spatial,
+             int64_t spatial, bool frames, bool fades = false)
       : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames),
         fades_(fades) {
     if (fill) fill_ = std::make_shared<Args<float>>(*fill);
@@ -104,7 +104,7 @@ class WarpImages {
 
   const char* op_;
   Samples in_, out_;
-  Border border_;
+  WarpBorder border_;
   std::shared_ptr<const Args<float>> fill_;
   int64_t first_, spatial_, lead_;
   bool frames_, fades_;

@@ -27,7 +27,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
   with_simd([&]() NDD_ALWAYS_INLINE {
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
     // A repeated border is the border's own value everywhere beyond it: clamping the point does it, as long as no filter reaches beyond two neighbours.
-    const bool clamp = src.border == Border::replicate && kTaps<interp> <= 2, constant = src.border == Border::constant;
+    const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];
     [[maybe_unused]] int32_t period[D], turned[D];
@@ -42,8 +42,11 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         constexpr int32_t kFar = 1 << 30;
         least[d] = -kFar;
         most[d] = highest[d] = kFar;
-        period[d] = size[d] >= kFar ? 0 : src.border == Border::wrap ? size[d] : src.border == Border::reflect ? 2 * size[d] : 2 * size[d] - 2;
-        turned[d] = src.border == Border::reflect ? period[d] - 1 : period[d];
+        period[d] = size[d] >= kFar                     ? 0
+                    : src.border == WarpBorder::wrap    ? size[d]
+                    : src.border == WarpBorder::reflect ? 2 * size[d]
+                                                        : 2 * size[d] - 2;
+        turned[d] = src.border == WarpBorder::reflect ? period[d] - 1 : period[d];
       }
     }
     const float* __restrict at = coords.at[0];

@@ -107,7 +107,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
   for (int d = 0; d < 2; ++d) {
     const int32_t size = static_cast<int32_t>(src.size[d]);
     float c = K > 1 ? from.at[d] - 0.5f : from.at[d], low;
-    if (src.border == Border::replicate && size >= K) {  // as in AxisTaps
+    if (src.border == WarpBorder::replicate && size >= K) {  // as in AxisTaps
       c = fminf(fmaxf(c, 0.0f), static_cast<float>(size - 1));
       low = fminf(floorf(c), static_cast<float>(size - K));
     } else {

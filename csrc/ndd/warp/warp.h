@@ -9,12 +9,13 @@
 #include <cstdint>
 
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 #include "ndd/resample/resample.h"
 
 namespace ndd {
 
 enum class Interp : int32_t { nearest, linear, cubic, lanczos3, copy };  // the first numbers are ndd's InterpType; copy ignores the map
-enum class Border : int32_t { constant, replicate, reflect, reflect_101, wrap };
+NDD_ENUM("warp.Border", WarpBorder, int32_t, constant, replicate, reflect, reflect_101, wrap);
 
 template <int D>
 struct Point {
@@ -41,7 +42,7 @@ struct WarpSource {
   const void* data;
   int64_t size[D], stride[D];
   int64_t channels;
-  Border border;
+  WarpBorder border;
   float fill;          // what a constant border shows,
   const float* fills;  // or, where not null, what it shows in each channel
   bool fades = false;  // of a constant border: see faded()
@@ -64,21 +65,21 @@ namespace warp {
 
 // The pixel that stands for pixel i of a line of n; -1 where the fill value shows.
 template <class Index>
-NDD_HD Index border_index(Index i, Index n, Border border) {
+NDD_HD Index border_index(Index i, Index n, WarpBorder border) {
   if (i >= 0 && i < n) return i;
-  if (border == Border::constant) return -1;
-  if (border == Border::replicate || n == 1) return i < 0 ? 0 : n - 1;
-  const Index period = border == Border::wrap ? n : border == Border::reflect ? 2 * n : 2 * n - 2;
+  if (border == WarpBorder::constant) return -1;
+  if (border == WarpBorder::replicate || n == 1) return i < 0 ? 0 : n - 1;
+  const Index period = border == WarpBorder::wrap ? n : border == WarpBorder::reflect ? 2 * n : 2 * n - 2;
   Index k = i < 0 ? i + period : i - (i < period ? 0 : period);
   if (k < 0 || k >= period) k = (k % period + period) % period;  // two divisions
-  return k < n ? k : border == Border::reflect ? period - 1 - k : period - k;
+  return k < n ? k : border == WarpBorder::reflect ? period - 1 - k : period - k;
 }
 
 // A coordinate that an int64 can hold. Beyond the border by more than any filter reaches, constant and repeated borders do not change any more; a NaN
 // becomes such a point, too.
 template <class Index>
-NDD_HD float limited(float p, Index size, Border border) {
-  const bool periodic = border != Border::constant && border != Border::replicate;
+NDD_HD float limited(float p, Index size, WarpBorder border) {
+  const bool periodic = border != WarpBorder::constant && border != WarpBorder::replicate;
   const float far = 1073741824.0f, least = periodic ? -far : -8.0f, most = periodic ? far : static_cast<float>(size) + 8.0f;
 #ifdef __CUDA_ARCH__
   return fminf(fmaxf(p, least), most);

@@ -5,6 +5,7 @@
 #include "ndd/args.h"
 #include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/simd.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr int64_t kRow = 2048;
 
 // What stands in front of the first element: 0, that element, or the second one.
-enum class Border : int64_t { zero, clamp, reflect };
+NDD_ENUM("preemphasis_filter.Border", Border, int64_t, zero, clamp, reflect);
 
 NDD_HD float emphasised(float value, float before, float coefficient) { return value - coefficient * before; }
 

@@ -10,6 +10,7 @@
 #include "ndd/args.h"
 #include "ndd/elementwise/lut.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/stream/stream.h"
 #include "ndd/warp/cpu.h"
 #include "ops/color/bytes.h"
@@ -17,8 +18,8 @@
 namespace ndd {
 namespace {
 
-// The numbers are an interface: torch_ndd/ops/_byte_steps.py has the names in this order.
-enum Kind : int64_t { kNone, kWarp, kBrightness, kContrast, kSaturation, kSharpness, kPosterize, kSolarize, kStretch, kEqualize, kInvert };
+NDD_ENUM("byte_steps.Kind", Kind, int64_t, none, warp, brightness, contrast, saturation, sharpness, posterize, solarize, autocontrast, equalize,
+         invert);
 constexpr int64_t kNumbers = 7;  // of a step: the kind, then its parameter, or the six numbers of a matrix from output to input
 
 constexpr double kNanosecondsPerElement = 0.8;
@@ -49,7 +50,7 @@ void warp(const Image& image, const float (&matrix)[6], const Fill& fill, const 
               {image.width, image.height},
               {inner, inner * image.width},
               inner,
-              Border::constant,
+              WarpBorder::constant,
               one ? fill.values[0] : 0.0f,
               one ? nullptr : fill.values.data(),
               fill.fades};
@@ -74,20 +75,20 @@ void apply(const Image& image, Kind kind, const float (&numbers)[kNumbers - 1], 
     for (int64_t p = 0; p < image.planes(); ++p) f(in + p * pixels * inner, out + p * pixels * inner);
   };
   switch (kind) {
-    case kNone: std::memcpy(out, in, image.volume()); return;
-    case kWarp: return warp(image, numbers, fill, in, out);
-    case kBrightness: return jitter_bytes(image.colors(), 0, exact, in, out);
-    case kContrast: return jitter_bytes(image.colors(), 1, exact, in, out);
-    case kSaturation: return jitter_bytes(image.colors(), 2, exact, in, out);
-    case kSharpness: return for_planes([&](auto* from, auto* to) { sharpen_bytes(from, image.height, image.width, inner, exact, to); });
-    case kPosterize: {
+    case Kind::none: std::memcpy(out, in, image.volume()); return;
+    case Kind::warp: return warp(image, numbers, fill, in, out);
+    case Kind::brightness: return jitter_bytes(image.colors(), 0, exact, in, out);
+    case Kind::contrast: return jitter_bytes(image.colors(), 1, exact, in, out);
+    case Kind::saturation: return jitter_bytes(image.colors(), 2, exact, in, out);
+    case Kind::sharpness: return for_planes([&](auto* from, auto* to) { sharpen_bytes(from, image.height, image.width, inner, exact, to); });
+    case Kind::posterize: {
       const int dropped = 8 - static_cast<int>(std::clamp(exact, 0.0, 8.0));
       return map_bytes(in, image.volume(), out, [=](int v) { return v >> dropped << dropped; });
     }
-    case kSolarize: return map_bytes(in, image.volume(), out, [=](int v) { return static_cast<float>(v) >= numbers[0] ? 255 - v : v; });
-    case kStretch: return for_planes([&](auto* from, auto* to) { stretch_bytes(from, pixels, inner, to); });
-    case kEqualize: return for_planes([&](auto* from, auto* to) { equalize_bytes(from, pixels, inner, to); });
-    case kInvert: return map_bytes(in, image.volume(), out, [](int v) { return 255 - v; });
+    case Kind::solarize: return map_bytes(in, image.volume(), out, [=](int v) { return static_cast<float>(v) >= numbers[0] ? 255 - v : v; });
+    case Kind::autocontrast: return for_planes([&](auto* from, auto* to) { stretch_bytes(from, pixels, inner, to); });
+    case Kind::equalize: return for_planes([&](auto* from, auto* to) { equalize_bytes(from, pixels, inner, to); });
+    case Kind::invert: return map_bytes(in, image.volume(), out, [](int v) { return 255 - v; });
   }
   fail("byte_steps: there is no step ", static_cast<int64_t>(kind));
 }
@@ -111,11 +112,12 @@ void byte_steps(const Tensor& input, const MaybeTensor& input_shapes, const Tens
     if (fill.values.size() > 1 && static_cast<int64_t>(fill.values.size()) != image.channels)
       fail("byte_steps: fill_value has ", fill.values.size(), " numbers, the image has ", image.channels, " channels, sample ", i);
     int64_t last = count - 1;
-    while (last > 0 && rows(i, last * kNumbers) == kNone) --last;
+    const auto kind_of = [&](int64_t step) { return static_cast<Kind>(rows(i, step * kNumbers)); };
+    while (last > 0 && kind_of(last) == Kind::none) --last;
     int turn = 0;
     for (int64_t s = 0; s <= last; ++s) {
-      const auto kind = static_cast<Kind>(rows(i, s * kNumbers));
-      if (kind == kNone && s != last) continue;
+      const Kind kind = kind_of(s);
+      if (kind == Kind::none && s != last) continue;
       float numbers[kNumbers - 1];
       for (int64_t k = 0; k + 1 < kNumbers; ++k) numbers[k] = static_cast<float>(rows(i, s * kNumbers + 1 + k));
       uint8_t* made = to;

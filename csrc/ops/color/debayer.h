@@ -8,12 +8,13 @@
 
 #include "ndd/args.h"
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 #include "ndd/samples.h"
 #include "ndd/simd.h"
 
 namespace ndd::debayer {
 
-enum Algorithm : int64_t { bilinear, edge_aware, vng, gray };  // torch_ndd/ops/debayer.py has the same order
+NDD_PLAIN_ENUM("debayer.Algorithm", Algorithm, int64_t, bilinear, edge_aware, vng, gray);
 
 struct Pixel {
   int32_t own, green, other;

@@ -5,11 +5,12 @@
 #include <cmath>
 
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 namespace {
 
-enum class BoxMode : int64_t { expand, halfway, fixed };
+NDD_ENUM("boxes.Mode", BoxMode, int64_t, expand, halfway, fixed);
 
 // A row of the table, all in pixels: the map from the old image to the new one, their sizes.
 struct BoxMap {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation does to numbers of one type: function<op>(a, b, c), shared by CPU and CUDA. A new operation is a name here and in
-// torch_ndd/ops/arithmetic.py and a line in function().
+// What an operation does to numbers of one type: function<op>(a, b, c), shared by CPU and CUDA. A new operation is a name here
+// and a line in function().
 #pragma once
 
 #include <cmath>
@@ -10,67 +10,16 @@
 
 #include "ndd/dtypes.h"
 #include "ndd/hd.h"
+#include "ndd/python_interface.h"
 
 namespace ndd {
 
-// The numbers are an interface: torch_ndd/ops/arithmetic.py. `divide` is the float division, `quotient` and `remainder` those of integers in C.
-enum class Op : int64_t {
-  add,
-  sub,
-  mul,
-  divide,
-  quotient,
-  remainder,
-  fmod,
-  ipow,
-  fpow,
-  atan2,
-  min,
-  max,
-  bit_and,
-  bit_or,
-  bit_xor,
-  shift_left,
-  shift_right,
-  equal,
-  not_equal,
-  less,
-  less_equal,
-  negate,
-  invert,
-  logical_not,
-  copy,
-  abs,
-  clamp,
-  sqrt,
-  rsqrt,
-  cbrt,
-  exp,
-  log,
-  log2,
-  log10,
-  floor,
-  ceil,
-  sin,
-  cos,
-  tan,
-  asin,
-  acos,
-  atan,
-  sinh,
-  cosh,
-  tanh,
-  asinh,
-  acosh,
-  atanh,
-  // Comparisons of a signed 64-bit integer with an unsigned one, by value; the operands come as their bits. The kernel chooses them itself.
-  equal_mixed,
-  not_equal_mixed,
-  less_su,
-  less_us,
-  less_equal_su,
-  less_equal_us,
-};
+// `divide` is the float division, `quotient` and `remainder` those of integers in C.
+NDD_ENUM("arithmetic.Op", Op, int64_t, add, sub, mul, divide, quotient, remainder, fmod, ipow, fpow, atan2, min, max, bit_and, bit_or, bit_xor,
+         shift_left, shift_right, equal, not_equal, less, less_equal, negate, invert, logical_not, copy, abs, clamp, sqrt, rsqrt, cbrt, exp, log,
+         log2, log10, floor, ceil, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
+         // Comparisons of a signed 64-bit integer with an unsigned one, by value; the operands come as their bits. The kernel chooses them itself.
+         equal_mixed, not_equal_mixed, less_su, less_us, less_equal_su, less_equal_us);
 
 constexpr bool is_comparison(Op op) { return (op >= Op::equal && op <= Op::less_equal) || op >= Op::equal_mixed; }
 constexpr bool is_bitwise(Op op) { return (op >= Op::bit_and && op <= Op::bit_xor) || op == Op::invert || op == Op::copy; }

@@ -7,6 +7,7 @@
 
 #include "ndd/args.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 #include "ops/segmentation/objects.h"
@@ -128,7 +129,7 @@ class Rules {
   bool ignore_class_;
 };
 
-enum class Format : int64_t { anchor_shape, start_end, box };
+NDD_ENUM("random_object_bbox.Format", Format, int64_t, anchor_shape, start_end, box);
 
 // `first` is int32 (N, ndim), for a box (N, 2 ndim); `second` (N, ndim), or empty; `labels` (N,).
 void random_object_bbox(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& background, const MaybeTensor& class_weights,

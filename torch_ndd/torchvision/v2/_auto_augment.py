@@ -77,10 +77,10 @@ _FACTORS = {
     "Sharpness": F.adjust_sharpness,
 }
 _KINDS = {
-    **{name: KINDS.index("warp") for name in _WARPS},
-    **{"Brightness": KINDS.index("brightness"), "Color": KINDS.index("saturation"), "Contrast": KINDS.index("contrast")},
-    **{name: KINDS.index(name.lower()) for name in ("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")},
-    "Identity": KINDS.index("none"),
+    **dict.fromkeys(_WARPS, KINDS["warp"]),
+    **{"Brightness": KINDS["brightness"], "Color": KINDS["saturation"], "Contrast": KINDS["contrast"]},
+    **{name: KINDS[name.lower()] for name in ("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")},
+    "Identity": KINDS["none"],
 }
 _PLAIN = {"AutoContrast": F.autocontrast, "Equalize": F.equalize, "Invert": F.invert}
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Python knows of this library besides its operators: C functions, which it calls through ctypes, and enumerations. Their types and numbers are
+// written here in C++ only: the macros record them, and torch_ndd/_core/native.py reads the records at import. A prototype that a person had copied
+// could differ from the function, and a wrong one corrupts memory silently.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+struct _object;
+
+namespace ndd {
+
+using PythonObject = ::_object;  // PyObject, without Python's headers
+
+// Python keeps its global lock during a short call, because releasing it costs more; a call that may wait releases it.
+enum class Gil { keep, release };
+
+namespace detail {
+
+// The letter of a C type in a record, as in Python's module `struct`; of pointers 'P', of C strings 'z', of objects 'O', of nothing 'v'.
+template <class T>
+constexpr char type_letter() {
+  if constexpr (std::is_void_v<T>) return 'v';
+  else if constexpr (std::is_same_v<T, bool>) return '?';
+  else if constexpr (std::is_same_v<T, double>) return 'd';
+  else if constexpr (std::is_same_v<T, const char*>) return 'z';
+  else if constexpr (std::is_same_v<T, PythonObject*>) return 'O';
+  else if constexpr (std::is_pointer_v<T>) return 'P';
+  else {
+    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "ctypes cannot pass this type: add a letter here and in native.py");
+    return sizeof(T) == 4 ? (std::is_signed_v<T> ? 'i' : 'I') : (std::is_signed_v<T> ? 'q' : 'Q');
+  }
+}
+
+void record_function(const char* name, Gil gil, std::string types);
+void record_enumeration(const char* name, const char* enumerators);
+
+struct FunctionRecord {
+  template <class Result, class... A>
+  FunctionRecord(const char* name, Gil gil, Result (*)(A...)) {
+    record_function(name, gil, {type_letter<Result>(), type_letter<A>()...});
+  }
+};
+
+struct EnumerationRecord {
+  EnumerationRecord(const char* name, const char* enumerators) { record_enumeration(name, enumerators); }
+};
+
+}  // namespace detail
+}  // namespace ndd
+
+#define NDD_EXTERN extern "C" __attribute__((visibility("default")))
+
+// The head of a C function for Python: NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { ... }
+#define NDD_EXPORT(gil, Result, name, parameters)                                          \
+  NDD_EXTERN Result name parameters;                                                       \
+  static const ::ndd::detail::FunctionRecord name##_record(#name, ::ndd::Gil::gil, &name); \
+  NDD_EXTERN Result name parameters
+
+// An enumeration whose numbers Python reads, by the name that it has there: native.numbers("filter.Border").
+#define NDD_ENUM(known_as, name, type, ...) \
+  enum class name : type { __VA_ARGS__ };   \
+  inline const ::ndd::detail::EnumerationRecord name##_record(known_as, #__VA_ARGS__)
+
+// The same for enumerators without the scope of their own name: within a class, or in a namespace.
+#define NDD_PLAIN_ENUM(known_as, name, type, ...) \
+  enum name : type { __VA_ARGS__ };               \
+  inline static const ::ndd::detail::EnumerationRecord name##_record { known_as, #__VA_ARGS__ }
