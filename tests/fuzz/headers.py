@@ -260,13 +260,13 @@ def webp(file: bytes, draw: random.Random) -> bytes:
 
 
 def jpeg2000(file: bytes, draw: random.Random) -> bytes:
-    """Sizes, offsets, tiles, components and precisions in SIZ, the boxes' sizes, colours and palettes."""
+    """Sizes, offsets, tiles, components, distances and precisions in SIZ, the boxes' sizes, colors, palettes, mappings and channels."""
     data = bytearray(file)
     siz = file.find(b"\xff\x51")
     if siz < 0 or siz + 45 > len(data):
         return bytes(data)
     for _ in range(draw.choice((1, 1, 2))):
-        kind = draw.randrange(6)
+        kind = draw.randrange(10)
         if kind in (0, 1):
             struct.pack_into(">I", data, siz + 6 + 4 * draw.randrange(8), size(draw))
         elif kind == 2:
@@ -275,8 +275,14 @@ def jpeg2000(file: bytes, draw: random.Random) -> bytes:
             data[siz + 40 + draw.randrange(min(9, len(data) - siz - 40))] = draw.choice((*SMALL, 0x87, 0x8B, 37, 38))
         elif kind == 4 and (box := file.find(b"ihdr")) >= 0:
             struct.pack_into(">IIHB", data, box + 4, size(draw), size(draw), draw.choice(SMALL), draw.choice((*SMALL, 0x87)))
+        elif kind in (5, 6):
+            at, near = siz + 6 + 4 * draw.choice((0, 1, 2, 3)), draw.choice((-9, -1, 1, 2, 3, 8, 31))
+            struct.pack_into(">I", data, at, max(0, struct.unpack_from(">I", data, at)[0] + near))
+            data[siz + 41 + draw.randrange(6)] = draw.choice((1, 1, 2, 2, 3, 8, 255))
+        elif kind in (7, 8) and (box := file.find(draw.choice((b"pclr", b"cmap", b"cdef", b"colr")))) >= 0:
+            data[min(len(data) - 1, box + 4 + draw.randrange(16))] = draw.choice((*SMALL, 0x87))
         else:
-            box = draw.choice((b"jp2h", b"ihdr", b"colr", b"jp2c", b"ftyp"))
+            box = draw.choice((b"jp2h", b"ihdr", b"colr", b"jp2c", b"ftyp", b"pclr", b"cmap", b"cdef"))
             at = max(4, file.find(box))
             struct.pack_into(">I", data, at - 4, draw.choice((0, 1, 7, 8, 9, len(data), 2**32 - 1)))
     return bytes(data)

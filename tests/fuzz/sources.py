@@ -63,6 +63,35 @@ def run_length_bmp() -> bytes:
     return b"BM" + struct.pack("<IHHI", len(runs) + 1078, 0, 0, 1078) + header + palette + runs
 
 
+def jpeg2000_box(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(content)) + name + content
+
+
+def boxed_jpeg2000(mode: str, space: int, boxes: bytes, **options: Any) -> bytes:
+    """A codestream between boxes that give its colors."""
+    stream = pillow("JPEG2000", mode, no_jp2=True, mct=0, **options)
+    header = struct.pack(">IIHBBBB", 40, 56, len(mode), 7, 7, 0, 0)
+    colors = jpeg2000_box(b"ihdr", header) + jpeg2000_box(b"colr", struct.pack(">BBBI", 1, 0, 0, space)) + boxes
+    start = jpeg2000_box(b"jP  ", b"\r\n\x87\n") + jpeg2000_box(b"ftyp", b"jp2 \0\0\0\0jp2 ")
+    return start + jpeg2000_box(b"jp2h", colors) + jpeg2000_box(b"jp2c", stream)
+
+
+def palette_jpeg2000(columns: int, bits: int) -> bytes:
+    palette = struct.pack(">HB", 256, columns) + bytes([bits - 1] * columns) + bytes(range(256)) * (columns * -(-bits // 8))
+    mapping = b"".join(struct.pack(">HBB", 0, 1, column) for column in range(columns))
+    return boxed_jpeg2000("L", 16, jpeg2000_box(b"pclr", palette) + jpeg2000_box(b"cmap", mapping))
+
+
+def subsampled_jpeg2000(dx: int, dy: int) -> bytes:
+    """All components subsampled: the same samples for a larger image."""
+    stream = bytearray(pillow("JPEG2000", no_jp2=True, mct=0, num_resolutions=1))
+    for at, value in zip((8, 12, 24, 28), (56 * dx, 40 * dy, 56 * dx, 40 * dy), strict=True):
+        struct.pack_into(">I", stream, at, value)
+    for i in range(3):
+        stream[43 + 3 * i : 45 + 3 * i] = dx, dy
+    return bytes(stream)
+
+
 def tiled_tiff(**options: Any) -> list[bytes]:
     try:
         import tifffile
@@ -105,6 +134,11 @@ def made(name: str) -> list[bytes]:
                 *(pillow("JPEG2000", mode) for mode in ("RGB", "L", "RGBA")),
                 pillow("JPEG2000", no_jp2=True),
                 pillow("JPEG2000", tile_size=(16, 16)),
+                pillow("JPEG2000", tile_size=(32, 32), tile_offset=(0, 0), offset=(9, 8)),
+                *(palette_jpeg2000(columns, bits) for columns, bits in ((3, 8), (4, 16), (1, 5))),
+                boxed_jpeg2000("RGBA", 12, b""),
+                boxed_jpeg2000("RGB", 18, jpeg2000_box(b"cdef", struct.pack(">H9H", 3, 0, 0, 3, 1, 0, 2, 2, 0, 1))),
+                subsampled_jpeg2000(2, 1),
             ]
 
 

@@ -182,7 +182,7 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
         return files, shapes, kinds
     if _scale.JPEG2000 in (given := kinds.tolist()):
         jpeg2000 = [k for k, kind in enumerate(given) if kind == _scale.JPEG2000]
-        files = _with_jpeg2000_decoded(options.op, files, jpeg2000, max_pixels, failures)
+        files = _with_jpeg2000_decoded(options, files, jpeg2000, max_pixels, failures)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept()
@@ -193,14 +193,14 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     return files, shapes, kinds
 
 
-def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
     encoded = [np.asarray(one) for one in files]
     for i in samples:
         try:
-            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels)
+            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
         except RuntimeError as error:
             if failures is None:
-                raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
+                raise RuntimeError(f"{options.op}: {sample_name(files, i)}: {error}") from None
             failures.note(i, str(error))
     lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
     made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)

@@ -62,7 +62,7 @@ def peek_image_shape(
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(kinds.numpy() == JPEG2000).tolist():
             try:
-                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)).tobytes())
+                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)))
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)
