@@ -58,7 +58,54 @@ def test_jpeg_with_a_marker_without_a_length(marker: int) -> None:
     file, at, other = jpeg_parts()
     # A parser that takes it for a segment skips the frame behind it.
     hidden = bytes([0xFF, marker]) + other
-    assert "marker" in reason(file[:at] + hidden + file[at:])
+    assert ("a marker stands" if marker > 0xD7 else "two frame headers") in reason(file[:at] + hidden + file[at:])
+
+
+STRAY = [b"\0", b"\xff\0", b"\0\0\0abc", b"\xff\0\xff\xff\0", b"\xff\xd3", b"\xff\x01\xff\xd0x", bytes(range(255)) * 3]
+
+
+@pytest.mark.parametrize("stray", STRAY)
+def test_jpeg_with_bytes_between_segments(stray: bytes) -> None:
+    file = pillow(RGB, "JPEG", exif=turned_exif(), progressive=True)
+    expected, at = decode(file), [i for i in range(len(file)) if file[i : i + 2] in (b"\xff\xe1", b"\xff\xc2", b"\xff\xda")]
+    for where in (2, *at[:3]):
+        damaged = file[:where] + stray + file[where:]
+        assert np.array_equal(decode(damaged), expected)
+        assert ndd.peek_image_shape(np.frombuffer(damaged, np.uint8)).torch().tolist() == list(expected.shape)
+        assert np.array_equal(crop(damaged), expected[3:23, 5:35])
+        assert decode(damaged, at_least=5).shape == decode(file, at_least=5).shape
+
+
+def test_jpeg_with_nothing_but_bytes_between_segments() -> None:
+    assert "ends in its header" in reason(b"\xff\xd8" + b"\xff\0x" * 1000)
+
+
+def turned_exif() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def crop(file: bytes) -> np.ndarray:
+    return np.asarray(ndd.decoders.image_slice(ndd.tensor(np.frombuffer(file, np.uint8)), start=[3, 5], shape=[20, 30], axis_names="HW"))
+
+
+def first_scans(file: bytes, count: int) -> bytes:
+    """Leave the other scans of a progressive JPEG out."""
+    at = -1
+    for _ in range(count + 1):
+        at = file.index(b"\xff\xda", at + 1)
+    return file[: file.rindex(b"\xff\xc4", 0, at)] + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("scans", [1, 2, 3, 5])
+def test_windows_of_a_jpeg_without_its_last_scans(scans: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (13, 18, 3), dtype=np.uint8).repeat(12, 0).repeat(12, 1)
+    file = first_scans(pillow(noise, "JPEG", progressive=True, quality=95), scans)
+    whole = decode(file)
+    for y, x, height, width in ((40, 40, 60, 60), (0, 100, 50, 116), (101, 3, 7, 9)):
+        window = ndd.decoders.image_slice(ndd.tensor(np.frombuffer(file, np.uint8)), start=[y, x], shape=[height, width], axis_names="HW")
+        assert np.array_equal(np.asarray(window), whole[y : y + height, x : x + width])
 
 
 def test_jpeg_with_a_short_exif_segment() -> None:
@@ -121,11 +168,97 @@ FRAME = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 20, 20, 0, 0, 1, 1, 0, 0))
         (PNG[:8] + ihdr(WIDTH, HEIGHT, colors=5) + PNG[PNG_END:], "color type"),
         (PNG[:8] + ihdr(WIDTH, HEIGHT, interlaced=2) + PNG[PNG_END:], "interlacing"),
         (PNG[:8] + ihdr(2**31 - 1, 2**31 - 1) + PNG[PNG_END:], "cannot hold"),
-        (PNG[:PNG_END] + chunk(b"acTL", struct.pack(">II", 2, 0)) + FRAME + PNG[PNG_END:], "animation"),
     ],
 )
 def test_png(file: bytes, text: str) -> None:
     assert text in reason(file)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_png_animation_is_its_default_image(hidden: bool) -> None:
+    images = [Image.fromarray(np.roll(COLORS[..., :channels], 9 * i, 1)) for channels in (3, 4) for i in range(3)]
+    for first, *others in (images[:3], images[3:]):
+        file = io.BytesIO()
+        first.save(file, "PNG", save_all=True, append_images=others, default_image=hidden)
+        assert np.array_equal(decode(file.getvalue(), output_type=types.ANY_DATA), np.asarray(first))
+
+
+def test_png_animation_of_another_size_is_left_out() -> None:
+    assert np.array_equal(decode(PNG[:PNG_END] + chunk(b"acTL", struct.pack(">II", 2, 0)) + FRAME + PNG[PNG_END:]), RGB)
+
+
+def test_png_without_an_end() -> None:
+    assert np.array_equal(decode(PNG[:-12]), RGB)
+    assert np.array_equal(decode(PNG[:-5]), RGB)
+
+
+GAMMA = {
+    "sRGB": chunk(b"sRGB", b"\0"),
+    "gAMA": chunk(b"gAMA", struct.pack(">I", 45455)),
+    "cHRM": chunk(b"cHRM", struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)),
+    "both": chunk(b"gAMA", struct.pack(">I", 100000)) + chunk(b"sRGB", b"\0"),
+    "none": b"",
+}
+
+
+@pytest.mark.parametrize("gamma", GAMMA.values(), ids=GAMMA)
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P"])
+def test_png_is_gray_without_its_gamma(gamma: bytes, mode: str) -> None:
+    image = Image.new("RGB", (4, 4), (200, 50, 10))
+    content = io.BytesIO()
+    (image.quantize() if mode == "P" else image.convert(mode)).save(content, "PNG")
+    file = content.getvalue()
+    gray = decode(file[:PNG_END] + gamma + file[PNG_END:], output_type=types.GRAY)
+    assert gray.ravel().tolist() == [90] * 16
+
+
+def test_png_of_16_bits_is_gray_without_its_gamma() -> None:
+    samples = np.array([200, 50, 10] * 6, ">u2") * 257
+    rows = b"".join(b"\0" + samples[9 * y : 9 * y + 9].tobytes() for y in range(2))
+    file = PNG[:8] + ihdr(3, 2, depth=16) + GAMMA["gAMA"] + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    gray = decode(file, output_type=types.GRAY, dtype=ndd.uint16)
+    assert np.abs(gray.astype(int) - 90.29 * 257).max() <= 1
+
+
+# EXIF in PNG and WebP
+
+TURNED = {
+    1: RGB,
+    2: RGB[:, ::-1],
+    3: RGB[::-1, ::-1],
+    4: RGB[::-1],
+    5: RGB.swapaxes(0, 1),
+    6: np.rot90(RGB, -1),
+    7: np.rot90(RGB, -1)[::-1],
+    8: np.rot90(RGB),
+}
+
+
+@pytest.mark.parametrize("prefix", [b"", b"Exif\0\0"], ids=["bare", "prefix"])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("orientation", TURNED)
+def test_orientation_of_png_and_webp(orientation: int, order: str, prefix: bytes) -> None:
+    start = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HI", 42, 8)
+    exif = prefix + start + struct.pack(order + "HHHIHH", 1, 0x0112, 3, 1, orientation, 0) + bytes(4)
+    png = PNG[:PNG_END] + chunk(b"eXIf", exif) + PNG[PNG_END:]
+    for tail in (b"", b"\0"):  # an odd length
+        webp = webp_file(pillow(RGB, "WEBP", lossless=True)[12:], exif + tail)
+        for file in (png, webp):
+            assert np.array_equal(decode(file), TURNED[orientation])
+            assert np.array_equal(decode(file, adjust_orientation=False), RGB)
+            assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == list(TURNED[orientation].shape)
+
+
+@pytest.mark.parametrize("exif", [b"", b"Exif\0", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08\xff\xff" + bytes(40)])
+def test_damaged_exif_leaves_the_image_as_it_is(exif: bytes) -> None:
+    assert np.array_equal(decode(PNG[:PNG_END] + chunk(b"eXIf", exif) + PNG[PNG_END:]), RGB)
+    assert np.array_equal(decode(webp_file(pillow(RGB, "WEBP", lossless=True)[12:], exif)), RGB)
+
+
+def webp_file(image: bytes, exif: bytes) -> bytes:
+    canvas = b"VP8X" + struct.pack("<IB3x", 10, 0x08) + (WIDTH - 1).to_bytes(3, "little") + (HEIGHT - 1).to_bytes(3, "little")
+    body = b"WEBP" + canvas + image + b"EXIF" + struct.pack("<I", len(exif)) + exif + bytes(len(exif) % 2)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
 # BMP
@@ -181,6 +314,56 @@ def test_webp_exif_chunk_longer_than_the_file() -> None:
         canvas = b"VP8X" + struct.pack("<IB3x", 10, 0x28) + (WIDTH - 1).to_bytes(3, "little") + (HEIGHT - 1).to_bytes(3, "little")
         body = b"WEBP" + canvas + icc + bytes(size + size % 2) + image + exif + bytes(8)
         assert "EXIF chunk is longer" in reason(b"RIFF" + struct.pack("<I", len(body)) + body)
+
+
+def blank_webp(height: int, width: int) -> bytes:
+    """A black image of any size in 28 bytes: each of its five codes has one symbol, which takes no bits."""
+    sizes = struct.pack("<I", (height - 1) << 14 | (width - 1))
+    return b"RIFF" + struct.pack("<I", 20) + b"WEBPVP8L" + struct.pack("<I", 8) + b"\x2f" + sizes + b"\x88\x88\x08"
+
+
+def test_small_webp() -> None:
+    file = blank_webp(3, 2)
+    assert len(file) == 28
+    assert np.array_equal(decode(file), np.zeros((3, 2, 3)))
+    assert all(reason(file[:length]) for length in range(12, 28))
+
+
+def test_blank_webp_has_a_limit() -> None:
+    assert decode(blank_webp(3000, 4000)).shape == (3000, 4000, 3)
+    assert "16384x16384 pixels, which a file of" in reason(blank_webp(16384, 16384))
+
+
+# The beginning of a file
+
+
+@pytest.mark.parametrize(
+    ("codec", "options", "length"),
+    [("JPEG", {}, 700), ("PNG", {}, 33), ("BMP", {}, 54), ("PPM", {}, 20), ("WEBP", {}, 30), ("WEBP", {"lossless": True}, 25), ("JPEG2000", {}, 200)],
+)
+def test_peek_of_the_beginning(codec: str, options: dict[str, Any], length: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (300, 200, 3), dtype=np.uint8)
+    file = np.frombuffer(pillow(noise, codec, **options), np.uint8)
+    for end in (length, 1000, 5000):
+        assert ndd.peek_image_shape(file[:end]).torch().tolist() == [300, 200, 3]
+
+
+def test_peek_behind_metadata_says_how_many_bytes_it_needs() -> None:
+    file = pillow(RGB, "JPEG")
+    long = file[:2] + (b"\xff\xe2" + struct.pack(">H", 65535) + bytes(65533)) * 4 + file[2:]
+    for length in (100_000, 200_000, 262_149):
+        with pytest.raises(RuntimeError, match="lies behind these") as caught:
+            ndd.peek_image_shape(np.frombuffer(long[:length], np.uint8))
+        needed = int(str(caught.value).split("pass more than ")[1].split()[0])
+        assert length <= needed < 262_200
+    assert ndd.peek_image_shape(np.frombuffer(long[:262_800], np.uint8)).torch().tolist() == [HEIGHT, WIDTH, 3]
+
+
+def test_peek_of_a_webp_needs_its_exif_data() -> None:
+    file = pillow(RGB, "WEBP", exif=turned_exif())
+    assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == [WIDTH, HEIGHT, 3]
+    with pytest.raises(RuntimeError, match="EXIF data"):
+        ndd.peek_image_shape(np.frombuffer(file[:100], np.uint8))
 
 
 # PNM

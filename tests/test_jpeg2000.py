@@ -279,3 +279,18 @@ def test_header_of_more_components_than_the_codestream() -> None:
     stream = codestream(RGB)
     file = jp2(stream).replace(struct.pack(">IIHB", HEIGHT, WIDTH, 3, 7), struct.pack(">IIHB", HEIGHT * 2, WIDTH * 2, 4, 7))
     assert np.array_equal(decode(file, output_type=types.ANY_DATA), RGB)
+
+
+def test_peek_says_how_many_bytes_it_needs() -> None:
+    file = jp2(codestream(RGB), box(b"uuid", bytes(100_000)))
+    length = 100
+    while length < 100_000:
+        with pytest.raises(RuntimeError, match="lies behind these") as caught:
+            peek(file[:length])
+        needed = int(str(caught.value).split("; pass ")[1].split()[0])
+        assert needed > length
+        length = needed
+    assert peek(file[: length + 100]) == [HEIGHT, WIDTH, 3]
+    assert 100_000 < length < 100_400
+    for end in range(12, length, 1000):
+        assert "ends in its header" in reason(file[:end])

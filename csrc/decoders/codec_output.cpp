@@ -28,7 +28,7 @@ CodecOutput codec_output(const ImageHeader& header, ImageType type) {
     case ImageType::rgb:
     case ImageType::ycbcr: return rgb;
     case ImageType::bgr: return {NVIMGCODEC_SAMPLEFORMAT_I_BGR, NVIMGCODEC_COLORSPEC_SRGB, 3};
-    case ImageType::gray: return header.is_cmyk ? rgb : gray;
+    case ImageType::gray: return header.is_cmyk || (header.gamma && header.channels >= 3) ? rgb : gray;
     case ImageType::any: break;
   }
   // Not "unchanged": for a grayscale JPEG the library then writes three channels into a buffer of one.

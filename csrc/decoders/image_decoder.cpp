@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/image_decoder.h"
 
+#include "decoders/bmp_image.h"
 #include "decoders/captured_output.h"
 #include "decoders/codec_instance.h"
 #include "decoders/codec_output.h"
@@ -8,9 +9,9 @@
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
+#include "decoders/jpeg/scans.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
-#include "decoders/webp_exif.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -34,6 +35,7 @@ ImageHeader header_of(const FileHeader& own) {
   header.channels = own.channels;
   header.dtype = own.dtype;
   header.codec = own.codec;
+  if (own.orientation) header.orientation = *own.orientation;
   return header;
 }
 
@@ -77,6 +79,17 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
   }
 }
 
+// Whether our own reading is enough. For the size of most JPEGs it is: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call.
+// Both must agree before nvImageCodec decodes the file.
+bool is_enough(const FileHeader& own, ReadFor use) {
+  if (!own.codec) return false;
+  const std::string codec = own.codec;
+  if (codec == "bmp") return true;
+  if (use == ReadFor::pixels) return false;
+  const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
+  return plain_jpeg || (codec == "pnm" && own.needs_rewriting) || (own.orientation && use == ReadFor::peek);
+}
+
 // So that a damaged size is refused before the output is allocated. A blank WebP, or a TIFF with some compressions, has no bound.
 void check_size(const FileHeader& own, const EncodedImage& file, bool complete) {
   const bool sane = own.height > 0 && own.width > 0 && own.channels > 0 && own.height <= kMaxPixels / own.width;
@@ -114,6 +127,7 @@ bool is_baseline_jpeg(const EncodedImage& image) {
       continue;
     }
     if (marker == 0xc0) return true;
+    if (marker == 0 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) return false;  // of no segment
     const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
     if (other_frame || marker == 0xd9 || marker == 0xda) return false;
     at += 2 + (static_cast<size_t>(image.data[at + 2]) << 8 | image.data[at + 3]);
@@ -168,6 +182,8 @@ struct ImageDecoder::State {
   ImageHeader parse(const EncodedImage& encoded, ReadFor use);
   ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
   void decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
+  std::vector<uint8_t> decode_whole(const ImageHeader& header, DecodeSteps steps, bool fast_idct);
+  void decode_part_of_whole(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, uint8_t* out);
   void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
 };
 
@@ -188,14 +204,13 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use)
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
   if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
-  const FileHeader own = read_file_header(encoded);
+  const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
   if (own.codec) check_size(own, encoded, use != ReadFor::peek);
-  // For the size of most JPEGs our own reading is enough: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call. Both must
-  // agree before it is decoded.
-  const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
-  ImageHeader header = (own.needs_rewriting || plain_jpeg) && use != ReadFor::pixels ? header_of(own) : parse_stream(encoded, own);
+  ImageHeader header = is_enough(own, use) ? header_of(own) : parse_stream(encoded, own);
   check_same(header, own);
+  if (own.orientation) header.orientation = *own.orientation;
   header.unusual = own.unusual;
+  header.gamma = own.gamma;
   return header;
 }
 
@@ -203,16 +218,8 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   std::string messages;
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-  if (own.needs_rewriting) rewritten = rewritten_pnm(encoded, own);
-  auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
-  if (status != NVIMGCODEC_STATUS_SUCCESS && is_webp_with_exif(encoded)) {
-    rewritten = without_padding(encoded);
-    status = open_stream({rewritten.data(), rewritten.size()}, info);
-    const auto orientation = info.orientation;
-    rewritten = without_exif(encoded);
-    if (status == NVIMGCODEC_STATUS_SUCCESS) status = open_stream({rewritten.data(), rewritten.size()}, info);
-    info.orientation = orientation;
-  }
+  if (own.needs_rewriting) rewritten = rewritten_file(encoded, own);
+  const auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
   if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) {
@@ -245,6 +252,24 @@ void ImageDecoder::State::decode_samples(const ImageHeader& header, const Decode
   if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
 }
 
+std::vector<uint8_t> ImageDecoder::State::decode_whole(const ImageHeader& header, DecodeSteps steps, bool fast_idct) {
+  steps.part.reset();
+  steps.stored = {header.height, header.width, steps.format.channels};
+  std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels) * item_bytes(header.dtype));
+  decode_samples(header, steps, fast_idct, pixels.data());
+  return pixels;
+}
+
+void ImageDecoder::State::decode_part_of_whole(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, uint8_t* out) {
+  const std::vector<uint8_t> pixels = decode_whole(header, steps, fast_idct);
+  const CropWindow& part = *steps.part;
+  const size_t pixel_bytes = static_cast<size_t>(steps.format.channels) * item_bytes(header.dtype);
+  const size_t row_bytes = static_cast<size_t>(part.width) * pixel_bytes;
+  for (int64_t y = 0; y < part.height; ++y)
+    std::memcpy(out + static_cast<size_t>(y) * row_bytes, pixels.data() + static_cast<size_t>((part.y + y) * header.width + part.x) * pixel_bytes,
+                row_bytes);
+}
+
 // What libjpeg gives up is decoded whole and reduced, so that the same files are errors at each scale.
 void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
                                         const DecodeOptions& options, uint8_t* out) {
@@ -254,11 +279,7 @@ void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const Image
                             : steps.format.format == NVIMGCODEC_SAMPLEFORMAT_I_BGR ? JpegColors::bgr
                                                                                    : JpegColors::rgb;
   if (decode_scaled_jpeg({encoded, header.height, header.width, options.eighths, part, colors, options.fast_idct}, out)) return;
-  DecodeSteps whole = steps;
-  whole.part.reset();
-  whole.stored = {header.height, header.width, steps.format.channels};
-  std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels));
-  decode_samples(header, whole, options.fast_idct, pixels.data());
+  const std::vector<uint8_t> pixels = decode_whole(header, steps, options.fast_idct);
   reduce_by_area({pixels.data(), header.height, header.width, steps.format.channels}, options.eighths, part, out);
 }
 
@@ -276,6 +297,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
     codec_error("the encoded image changed after the call");
   }
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
+  if (header.codec == "bmp") return decode_bmp(image, header, options, out, out_dtype);
 
   // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
   if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
@@ -293,6 +315,8 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
 
   void* decoded = convert || orient ? samples.data() : out;
   if (options.eighths < kWholeScale) state_->decode_scaled(image, header, steps, options, static_cast<uint8_t*>(decoded));
+  else if (steps.part && header.codec == "jpeg" && lacks_scans(image))
+    state_->decode_part_of_whole(header, steps, options.fast_idct, static_cast<uint8_t*>(decoded));
   else state_->decode_samples(header, steps, options.fast_idct, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._core import native
-from ._jpeg2000_header import Depth, Jpeg2000Header, UnsupportedError, read_header
+from ._jpeg2000_header import Depth, Jpeg2000Header, TooShortError, UnsupportedError, read_header
 
 PACKAGE = "pylibjpeg-openjpeg"
 # Inspected releases, which are told not to print (csrc/decoders/openjpeg_output.md).
@@ -54,25 +54,31 @@ _MAX_CHANNELS = 1023
 # A damaged header may promise more than any file holds; a blank 48-megapixel image has 132,000 pixels per byte.
 _MAX_PIXELS_PER_BYTE = 200_000
 
+_BYTES_OF_A_TILE = 14  # its header, and the marker of its data
+
 _CODESTREAM_FORMAT = 0  # of openjpeg.decode
 
 
 def shape_of(encoded: np.ndarray) -> tuple[int, int, int]:
-    """Return height, width and channels of a JPEG 2000 file or codestream. Raise RuntimeError for damaged data."""
-    header = _header_of(encoded)
+    """Return height, width and channels of a JPEG 2000 file or codestream, or of its beginning. Raise RuntimeError for damaged data."""
+    header = _header_of(encoded, complete=False)
     return header.height, header.width, header.channels
 
 
-def _header_of(encoded: np.ndarray) -> Jpeg2000Header:
+def _header_of(encoded: np.ndarray, complete: bool) -> Jpeg2000Header:
     if openjpeg is None:
         raise RuntimeError(f"JPEG 2000 images need the package {PACKAGE}: pip install {PACKAGE}")
     try:
         header = read_header(np.ascontiguousarray(encoded).data)
         _check_codestream(header)
-        if header.height * header.width > _MAX_PIXELS_PER_BYTE * encoded.size:
+        if complete and header.height * header.width > _MAX_PIXELS_PER_BYTE * encoded.size:
             raise ValueError(f"{header.height * header.width} pixels in a file of {encoded.size} bytes")
     except UnsupportedError as error:
         raise RuntimeError(f"no CPU decoder for JPEG 2000 images {error}") from None
+    except TooShortError as error:
+        if complete:
+            raise RuntimeError(f"the file is damaged ({error})") from None
+        raise RuntimeError(f"the size lies behind these {encoded.size} bytes of a JPEG 2000; pass {error.needed} bytes or more") from None
     except ValueError as error:
         raise RuntimeError(f"the file is damaged ({error})") from None
     return header
@@ -102,8 +108,10 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
 
     CMYK becomes RGB unless the ``output_type`` is ``ANY_DATA``.
     """
-    header = _header_of(encoded)
+    header = _header_of(encoded, complete=True)
     _check_pixels(header, max_pixels)
+    if header.tiles * _BYTES_OF_A_TILE > len(header.codestream):
+        raise RuntimeError(f"the header promises {header.tiles} tiles, which {len(header.codestream)} bytes cannot hold")
     channels = _channels_of(header, _decode_components(header))
     samples = np.ascontiguousarray(channels if channels.shape[2] == 1 else _convert_colors(header, channels, output_type))
     height, width, count = samples.shape

@@ -2,6 +2,7 @@
 """The headers of JPEG 2000: the boxes around the codestream (ISO/IEC 15444-1, annex I) and its image and tile sizes (annex A.5.1)."""
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _SIGNATURE = b"\0\0\0\x0cjP  "
@@ -57,6 +58,7 @@ class Jpeg2000Header(NamedTuple):
     y: int  # of the first pixel on the reference grid
     x: int
     components: list[Component]
+    tiles: int
     palette: Palette | None
     order: list[int]  # of the channels: colors, then the others
     space: str | None  # "RGB", "GRAY", "YCC", "CMYK", None where the file does not say
@@ -72,18 +74,30 @@ class UnsupportedError(ValueError):
     """A legal file of a kind that we do not decode."""
 
 
+class TooShortError(ValueError):
+    """A file that ends in its header. ``needed`` is a length at which it would not end there."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__("it ends in its header")
+        self.needed = needed
+
+
 def read_header(file: memoryview) -> Jpeg2000Header:
     """Return the header of a file or codestream. Raise ValueError for a damaged one, UnsupportedError for a kind that we do not decode."""
-    boxes, codestream = ({}, file) if file[:4] == _CODESTREAM else _read_boxes(file)
-    height, width, y, x, components = _read_sizes(codestream)
+    boxes, start, end = ({}, 0, len(file)) if file[:4] == _CODESTREAM else _read_boxes(file)
+    codestream = file[start:end]
+    try:
+        height, width, y, x, components, tiles = _read_sizes(codestream)
+    except TooShortError as error:
+        raise TooShortError(start + error.needed) from None
     palette = _read_palette(boxes, len(components))
     channels = len(palette.channels) if palette else len(components)
-    return Jpeg2000Header(height, width, y, x, components, palette, _read_order(boxes, channels), _read_space(boxes), codestream)
+    return Jpeg2000Header(height, width, y, x, components, tiles, palette, _read_order(boxes, channels), _read_space(boxes), codestream)
 
 
-def _split_boxes(data: memoryview) -> list[tuple[bytes, memoryview]]:
-    """Return names and contents of boxes; the last one may be cut off."""
-    boxes, at = [], 0
+def _split_boxes(data: memoryview) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, beginning and end of the content of each box, which may end behind the data."""
+    at = 0
     while at + 8 <= len(data):
         length, name, start = int.from_bytes(data[at : at + 4], "big"), bytes(data[at + 4 : at + 8]), 8
         if length == 1:
@@ -92,33 +106,34 @@ def _split_boxes(data: memoryview) -> list[tuple[bytes, memoryview]]:
             length = len(data) - at
         if length < start:
             raise ValueError(f"a box has a length of {length}")
-        boxes.append((name, data[at + start : at + length]))
+        yield name, at + start, at + length
         at += length
-    return boxes
 
 
-def _read_boxes(file: memoryview) -> tuple[dict[bytes, memoryview], memoryview]:
-    """Return the first box of each name in the first header, and the first codestream behind it."""
+def _read_boxes(file: memoryview) -> tuple[dict[bytes, memoryview], int, int]:
+    """Return the first box of each name in the first header, and beginning and end of the first codestream behind it."""
     header: dict[bytes, memoryview] = {}
-    for name, content in _split_boxes(file):
+    end = 0
+    for name, start, end in _split_boxes(file):
         if name == b"jp2h" and not header:
-            for inner, value in _split_boxes(content):
-                header.setdefault(inner, value)
+            content = file[start:end]
+            for inner, first, last in _split_boxes(content):
+                header.setdefault(inner, content[first:last])
         if name == b"jp2c":
-            return header, content
-    raise ValueError("there is no codestream")
+            return header, start, end
+    raise TooShortError(end + 8)
 
 
-def _read_sizes(codestream: memoryview) -> tuple[int, int, int, int, list[Component]]:
-    if codestream[:4] != _CODESTREAM:
+def _read_sizes(codestream: memoryview) -> tuple[int, int, int, int, list[Component], int]:
+    if codestream[:4] != _CODESTREAM[: len(codestream)]:
         raise ValueError("its codestream does not begin with the sizes")
     if len(codestream) < 4 + _SIZ.size:
-        raise ValueError("it ends in its header")
+        raise TooShortError(4 + _SIZ.size)
     length, _, x1, y1, x0, y0, tile_width, tile_height, tile_x, tile_y, count = _SIZ.unpack_from(codestream, 4)
     if not 1 <= count <= 16384 or length != _SIZ.size + 3 * count:
         raise ValueError(f"its sizes do not fit {count} components")
     if len(codestream) < 4 + length:
-        raise ValueError("it ends in its header")
+        raise TooShortError(4 + length)
     if x0 >= x1 or y0 >= y1 or max(x1, y1) >= 1 << 31:
         raise ValueError(f"its pixels reach from {y0}, {x0} to {y1}, {x1}")
     if not (tile_x <= x0 < tile_x + tile_width and tile_y <= y0 < tile_y + tile_height):
@@ -129,7 +144,8 @@ def _read_sizes(codestream: memoryview) -> tuple[int, int, int, int, list[Compon
         if dx == 0 or dy == 0 or -(-x1 // dx) <= -(-x0 // dx) or -(-y1 // dy) <= -(-y0 // dy):
             raise ValueError(f"its component {i} has no samples")
         components.append(Component(_depth_of(depth), dx, dy))
-    return y1 - y0, x1 - x0, y0, x0, components
+    tiles = -(-(x1 - tile_x) // tile_width) * -(-(y1 - tile_y) // tile_height)
+    return y1 - y0, x1 - x0, y0, x0, components, tiles
 
 
 def _depth_of(code: int) -> Depth:

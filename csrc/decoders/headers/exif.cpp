@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/headers/exif.h"
+
+#include "decoders/headers/file_header.h"
+
+#include <cstring>
+
+namespace ndd {
+namespace {
+
+constexpr uint32_t kOrientationTag = 0x0112, kShort = 3;
+
+// EXIF's eight values: what has to be done to the stored image.
+Orientation orientation_of(uint32_t value) {
+  switch (value) {
+    case 2: return {0, true, false};
+    case 3: return {180, false, false};
+    case 4: return {0, false, true};
+    case 5: return {90, false, true};
+    case 6: return {270, false, false};
+    case 7: return {270, false, true};
+    case 8: return {90, false, false};
+    default: return {};
+  }
+}
+
+}  // namespace
+
+Orientation read_exif_orientation(const uint8_t* data, size_t size) {
+  constexpr size_t kPrefix = 6, kHeader = 8, kEntry = 12;
+  if (size >= kPrefix && !std::memcmp(data, "Exif\0\0", kPrefix)) {
+    data += kPrefix;
+    size -= kPrefix;
+  }
+  if (size < kHeader) return {};
+  const bool little = !std::memcmp(data, "II\x2a\0", 4);
+  if (!little && std::memcmp(data, "MM\0\x2a", 4)) return {};
+  const auto read16 = [&](size_t at) { return little ? little16(data + at) : big16(data + at); };
+  const size_t directory = little ? little32(data + 4) : big32(data + 4);
+  if (directory > size - 2) return {};
+  const size_t count = read16(directory);
+  for (size_t i = 0, at = directory + 2; i < count && at + kEntry <= size; ++i, at += kEntry) {
+    if (read16(at) == kOrientationTag) return read16(at + 2) == kShort ? orientation_of(read16(at + 8)) : Orientation{};
+  }
+  return {};
+}
+
+}  // namespace ndd
