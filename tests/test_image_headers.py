@@ -592,3 +592,31 @@ def test_jpeg2000_uses_the_whole_range(bits: int, channels: int) -> None:
     for dtype, steps in (("uint8", 255), ("uint16", 65535), ("float32", 1)):
         made = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
         assert np.abs(made - values * steps).max() <= (0.51 if steps > 1 else 1e-5)
+
+
+# Files of other kinds
+
+OTHERS = {
+    "a GIF image": pillow(RGB, "GIF"),
+    "an AVIF image": b"\0\0\0\x20ftypavif" + bytes(50),
+    "a HEIF image": b"\0\0\0\x20ftypheic" + bytes(50),
+    "an MP4 video": b"\0\0\0\x20ftypisom" + bytes(50),
+    "a JPEG XL image": b"\xff\x0a" + bytes(50),
+    "an icon": pillow(RGB[:16, :16], "ICO"),
+    "WAV audio": b"RIFF\x20\0\0\0WAVEfmt " + bytes(50),
+    "gzip data": b"\x1f\x8b\x08" + bytes(50),
+    "a tar archive": b"name.jpg" + bytes(249) + b"ustar" + bytes(250),
+    "a ZIP archive": b"PK\3\4" + bytes(50),
+    "HTML, XML or SVG text": b"<!DOCTYPE html><html></html>",
+    "a Git LFS pointer, whose content has not been fetched": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+    "text": b"404: Not Found",
+    "nothing but zeros": bytes(1000),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_file_of_another_kind_is_named(name: str) -> None:
+    text = reason(OTHERS[name])
+    assert text == f"not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000), but {name}"
+    with pytest.raises(RuntimeError, match=f"but {name}"):
+        ndd.peek_image_shape(np.frombuffer(OTHERS[name], np.uint8))

@@ -104,11 +104,11 @@ class Channel {
   uint8_t table_[256] = {};
 };
 
-// Rows of the image from its top: gray, RGB, or RGB and alpha.
+// Rows of the image from its top, of 1 channel (where the palette is gray), 3, or 4 (where there is alpha).
 class RowReader {
  public:
-  RowReader(const EncodedImage& file, const BmpLayout& layout)
-      : file_(file), layout_(layout),
+  RowReader(const EncodedImage& file, const BmpLayout& layout, int out_channels)
+      : file_(file), layout_(layout), out_channels_(out_channels),
         channels_{Channel(layout.masks[0]), Channel(layout.masks[1]), Channel(layout.masks[2]), Channel(layout.masks[3])} {
     if (layout.coding != BmpCoding::plain) indices_ = RunReader(file, layout).read();
     for (int64_t i = 0; i < layout.colors; ++i) {
@@ -127,16 +127,16 @@ class RowReader {
     for (int64_t i = x; i < x + width; ++i) {
       const uint32_t pixel = layout_.bits == 16 ? little16(row + 2 * i) : little32(row + 4 * i);
       for (int c = 0; c < 3; ++c) *out++ = channels_[c].of(pixel);
-      if (layout_.channels == 4) *out++ = channels_[3].stored() ? channels_[3].of(pixel) : 255;
+      if (out_channels_ == 4) *out++ = channels_[3].stored() ? channels_[3].of(pixel) : 255;
     }
   }
 
  private:
   void look_up(const uint8_t* row, int bits, int64_t x, int64_t width, uint8_t* out) const {
     const int in_byte = 8 / bits, mask = (1 << bits) - 1;
-    for (int64_t i = x; i < x + width; ++i, out += layout_.channels) {
+    for (int64_t i = x; i < x + width; ++i, out += out_channels_) {
       const int index = row[i / in_byte] >> (8 - bits - static_cast<int>(i % in_byte) * bits) & mask;
-      if (layout_.channels == 1) *out = palette_[index][0];
+      if (out_channels_ == 1) *out = palette_[index][0];
       else std::memcpy(out, palette_[index], 3);
     }
   }
@@ -151,6 +151,7 @@ class RowReader {
 
   const EncodedImage& file_;
   const BmpLayout& layout_;
+  const int out_channels_;
   const Channel channels_[4];
   std::vector<uint8_t> indices_;
   uint8_t palette_[256][3] = {};  // numbers beyond the palette are black
@@ -160,18 +161,20 @@ class RowReader {
 
 void decode_bmp(const EncodedImage& file, const ImageHeader& header, const DecodeOptions& options, void* out, DType out_dtype) {
   const BmpLayout layout = read_bmp_layout(file);
-  const RowReader rows(file, layout);
   const ImageShape shape = decoded_shape(header, options);
   const CropWindow window = options.window ? *options.window : CropWindow{0, 0, shape.height, shape.width};
-  const bool direct = out_dtype == DType::uint8 && layout.channels == shape.channels &&
-                      (options.type == ImageType::any || options.type == ImageType::rgb || layout.channels == 1);
-  std::vector<uint8_t> pixels(direct ? 0 : static_cast<size_t>(window.width * layout.channels));
+  const bool rgb = options.type == ImageType::rgb;
+  const bool direct =
+      out_dtype == DType::uint8 && (rgb || options.type == ImageType::any || (layout.channels == 1 && options.type == ImageType::gray));
+  const int channels = direct && rgb ? 3 : layout.channels;
+  const RowReader rows(file, layout, channels);
+  std::vector<uint8_t> pixels(direct ? 0 : static_cast<size_t>(window.width * channels));
   const int64_t row_bytes = shape.width * shape.channels * static_cast<int64_t>(item_bytes(out_dtype));
   for (int64_t y = 0; y < window.height; ++y) {
     auto* target = static_cast<uint8_t*>(out) + y * row_bytes;
     rows.read(window.y + y, window.x, window.width, direct ? target : pixels.data());
     if (direct) continue;
-    convert_pixels({pixels.data(), DType::uint8, window.width, layout.channels}, options.type, static_cast<int>(shape.channels), target, out_dtype);
+    convert_pixels({pixels.data(), DType::uint8, window.width, channels}, options.type, static_cast<int>(shape.channels), target, out_dtype);
   }
 }
 

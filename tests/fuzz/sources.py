@@ -45,6 +45,28 @@ def exif() -> Image.Exif:
     return made
 
 
+def hidden_default() -> bytes:
+    """An animated PNG whose default image is no frame, with a curve of brightness."""
+    image = Image.fromarray(COLORS[..., :3])
+    file = pillow("PNG", save_all=True, append_images=[image.rotate(90), image.rotate(180)], default_image=True)
+    return file[:33] + b"\0\0\0\4gAMA\0\0\xb1\x8f\x0b\xfca\x05" + file[33:]
+
+
+def first_scans(count: int) -> bytes:
+    """A progressive JPEG without its last scans."""
+    file = pillow("JPEG", progressive=True)
+    at = -1
+    for _ in range(count + 1):
+        at = file.index(b"\xff\xda", at + 1)
+    return file[:at] + b"\xff\xd9"
+
+
+def stray_bytes() -> bytes:
+    file = pillow("JPEG", exif=exif())
+    at = file.index(b"\xff\xc0")
+    return file[:2] + b"\0" + file[2:at] + b"\0\xff\0ab\xff\xd0" + file[at:]
+
+
 def deep_pnm(kind: int, largest: int) -> bytes:
     samples = COLORS[..., :3] if kind == 6 else COLORS[..., 0]
     return b"P%d\n# comment\n56 40\n%d\n" % (kind, largest) + (samples.astype(">u2") * (largest // 256)).tobytes()
@@ -54,6 +76,20 @@ def text_pnm(kind: int) -> bytes:
     samples = COLORS[..., :3] if kind == 3 else COLORS[..., 0]
     values = samples // 128 if kind == 1 else samples
     return b"P%d\n56 40\n" % kind + (b"" if kind == 1 else b"255\n") + b" ".join(str(v).encode() for v in values.ravel().tolist()) + b"\n"
+
+
+def masked_bmp(bits: int, masks: tuple[int, ...], size: int) -> bytes:
+    """Pixels of 16 or 32 bits whose channels lie at ``masks``; without masks, where they always do."""
+    header = struct.pack("<IiiHHIIiiII", size, 56, 40, 1, bits, 3 if masks else 0, 0, 0, 0, 0, 0) + struct.pack(f"<{len(masks)}I", *masks)
+    header += bytes(max(0, size - len(header)))
+    return b"BM" + struct.pack("<IHHI", 0, 0, 0, 14 + len(header)) + header + COLORS.tobytes()[: 56 * 40 * bits // 8]
+
+
+def run_length_bmp_of_4_bits() -> bytes:
+    runs = b"".join(bytes([30, y, 0, 25, *range(13), 0, 0, 0]) for y in range(38)) + b"\0\2\3\1\4\x77\0\1"
+    palette = b"".join(bytes([i * 16, 255 - i, i, 0]) for i in range(16))
+    header = struct.pack("<IiiHHIIiiII", 40, 56, 40, 1, 4, 2, len(runs), 0, 0, 16, 0)
+    return b"BM" + struct.pack("<IHHI", 0, 0, 0, 118) + header + palette + runs
 
 
 def run_length_bmp() -> bytes:
@@ -106,9 +142,14 @@ def made(name: str) -> list[bytes]:
     match name:
         case "jpeg":
             kinds = ({}, {"progressive": True}, {"subsampling": 0}, {"exif": exif()}, {"restart_marker_blocks": 2}, {"mode": "L"}, {"mode": "CMYK"})
-            return [pillow("JPEG", **kind) for kind in kinds]
+            return [*(pillow("JPEG", **kind) for kind in kinds), first_scans(3), stray_bytes()]
         case "png":
-            return [*(pillow("PNG", mode) for mode in ("RGB", "RGBA", "L", "LA", "P", "1")), pillow("PNG", exif=exif()), frames("PNG")]
+            return [
+                *(pillow("PNG", mode) for mode in ("RGB", "RGBA", "L", "LA", "P", "1")),
+                pillow("PNG", exif=exif()),
+                frames("PNG"),
+                hidden_default(),
+            ]
         case "tiff":
             packed = [pillow("TIFF", compression=name) for name in (None, "tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg", "zstd")]
             modes = [pillow("TIFF", mode) for mode in ("RGBA", "L", "P", "CMYK", "YCbCr")] + [
@@ -118,7 +159,12 @@ def made(name: str) -> list[bytes]:
             tiles = [file for big in (False, True) for file in tiled_tiff(photometric="rgb", tile=(16, 32), bigtiff=big)]
             return packed + modes + tiles + tiled_tiff(photometric="minisblack", planarconfig="contig", extrasamples=["unassalpha"])
         case "bmp":
-            return [*(pillow("BMP", mode) for mode in ("RGB", "RGBA", "L", "P", "1")), run_length_bmp()]
+            masked = [
+                masked_bmp(bits, masks, size)
+                for bits, masks, size in ((16, (), 40), (16, (0xF800, 0x7E0, 0x1F), 40), (16, (0xF00, 0xF0, 0xF, 0xF000), 108))
+            ]
+            deep = masked_bmp(32, (0x3FF, 0xFFC00, 0x3FF00000, 0xC0000000), 124)
+            return [*(pillow("BMP", mode) for mode in ("RGB", "RGBA", "L", "P", "1")), run_length_bmp(), run_length_bmp_of_4_bits(), *masked, deep]
         case "pnm":
             return [
                 *(pillow("PPM", mode) for mode in ("RGB", "L", "1")),
@@ -128,7 +174,8 @@ def made(name: str) -> list[bytes]:
             ]
         case "webp":
             kinds = ({}, {"lossless": True}, {"mode": "RGBA"}, {"mode": "RGBA", "lossless": True}, {"exif": exif()})
-            return [*(pillow("WEBP", **kind) for kind in kinds), frames("WEBP")]
+            blank = bytes.fromhex("524946461400000057454250 5650384c080000002f37c00900888808")
+            return [*(pillow("WEBP", **kind) for kind in kinds), frames("WEBP"), blank]
         case _:
             return [
                 *(pillow("JPEG2000", mode) for mode in ("RGB", "L", "RGBA")),
