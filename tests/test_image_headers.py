@@ -3,39 +3,17 @@
 
 import io
 import struct
-import zlib
-from typing import Any
 
 import numpy as np
 import pytest
 from _forks import Forks
+from _images import COLORS, GRAY, HEIGHT, PNG, PNG_END, RGB, WIDTH, chunk, decode, ihdr, pillow, reason, turned_exif
 from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import types
 
-HEIGHT, WIDTH = 37, 53
-_Y, _X = np.mgrid[:HEIGHT, :WIDTH]
-COLORS = np.stack([_X * 4 % 256, _Y * 6, (_X + _Y) * 2, 255 - _X], -1).astype(np.uint8)
-RGB, GRAY = COLORS[..., :3], COLORS[..., 0]
 BITS = GRAY > 127
-
-
-def pillow(samples: np.ndarray, codec: str, mode: str | None = None, **options: Any) -> bytes:
-    file, image = io.BytesIO(), Image.fromarray(samples)
-    (image.convert(mode) if mode else image).save(file, codec, **options)
-    return file.getvalue()
-
-
-def decode(file: bytes, **options: Any) -> np.ndarray:
-    return np.asarray(ndd.decoders.image(ndd.tensor(np.frombuffer(file, np.uint8)), **options))
-
-
-def reason(file: bytes, **options: Any) -> str:
-    """Return why a file is rejected."""
-    images = ndd.decoders.image(ndd.as_batch([np.frombuffer(file, np.uint8)]), on_error="skip", **options)
-    assert images.errors, "it was decoded"
-    return images.errors[0].reason
 
 
 # JPEG
@@ -78,12 +56,6 @@ def test_jpeg_with_bytes_between_segments(stray: bytes) -> None:
 
 def test_jpeg_with_nothing_but_bytes_between_segments() -> None:
     assert "ends in its header" in reason(b"\xff\xd8" + b"\xff\0x" * 1000)
-
-
-def turned_exif() -> Image.Exif:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    return exif
 
 
 def crop(file: bytes) -> np.ndarray:
@@ -130,6 +102,14 @@ def test_jpeg_that_no_codec_decodes(frame: int, bits: int, kind: str) -> None:
     assert "damaged" not in text
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_jpeg_with_an_unusual_number_of_components(count: int) -> None:
+    file, at, _ = jpeg_parts()
+    components = b"".join(bytes([i + 1, 0x11, 0]) for i in range(count))
+    frame = b"\xff\xc0" + struct.pack(">H", 8 + 3 * count) + file[at + 4 : at + 9] + bytes([count]) + components
+    assert reason(file[:at] + frame + file[at + 19 :]).startswith(f"no CPU decoder for JPEG with {count} components")
+
+
 def test_blank_jpeg_is_not_too_small() -> None:
     blank = np.zeros((3000, 2000, 3), np.uint8)
     for options in ({"optimize": True, "quality": 1}, {"progressive": True, "quality": 1}):
@@ -145,16 +125,6 @@ def test_peek_needs_no_pixels() -> None:
 # PNG
 
 
-def chunk(name: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-
-def ihdr(width: int, height: int, depth: int = 8, colors: int = 2, interlaced: int = 0) -> bytes:
-    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colors, 0, 0, interlaced))
-
-
-PNG = pillow(RGB, "PNG")
-PNG_END = 33  # of IHDR
 FRAME = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 20, 20, 0, 0, 1, 1, 0, 0))
 
 
@@ -190,75 +160,6 @@ def test_png_animation_of_another_size_is_left_out() -> None:
 def test_png_without_an_end() -> None:
     assert np.array_equal(decode(PNG[:-12]), RGB)
     assert np.array_equal(decode(PNG[:-5]), RGB)
-
-
-GAMMA = {
-    "sRGB": chunk(b"sRGB", b"\0"),
-    "gAMA": chunk(b"gAMA", struct.pack(">I", 45455)),
-    "cHRM": chunk(b"cHRM", struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)),
-    "both": chunk(b"gAMA", struct.pack(">I", 100000)) + chunk(b"sRGB", b"\0"),
-    "none": b"",
-}
-
-
-@pytest.mark.parametrize("gamma", GAMMA.values(), ids=GAMMA)
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P"])
-def test_png_is_gray_without_its_gamma(gamma: bytes, mode: str) -> None:
-    image = Image.new("RGB", (4, 4), (200, 50, 10))
-    content = io.BytesIO()
-    (image.quantize() if mode == "P" else image.convert(mode)).save(content, "PNG")
-    file = content.getvalue()
-    gray = decode(file[:PNG_END] + gamma + file[PNG_END:], output_type=types.GRAY)
-    assert gray.ravel().tolist() == [90] * 16
-
-
-def test_png_of_16_bits_is_gray_without_its_gamma() -> None:
-    samples = np.array([200, 50, 10] * 6, ">u2") * 257
-    rows = b"".join(b"\0" + samples[9 * y : 9 * y + 9].tobytes() for y in range(2))
-    file = PNG[:8] + ihdr(3, 2, depth=16) + GAMMA["gAMA"] + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    gray = decode(file, output_type=types.GRAY, dtype=ndd.uint16)
-    assert np.abs(gray.astype(int) - 90.29 * 257).max() <= 1
-
-
-# EXIF in PNG and WebP
-
-TURNED = {
-    1: RGB,
-    2: RGB[:, ::-1],
-    3: RGB[::-1, ::-1],
-    4: RGB[::-1],
-    5: RGB.swapaxes(0, 1),
-    6: np.rot90(RGB, -1),
-    7: np.rot90(RGB, -1)[::-1],
-    8: np.rot90(RGB),
-}
-
-
-@pytest.mark.parametrize("prefix", [b"", b"Exif\0\0"], ids=["bare", "prefix"])
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("orientation", TURNED)
-def test_orientation_of_png_and_webp(orientation: int, order: str, prefix: bytes) -> None:
-    start = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HI", 42, 8)
-    exif = prefix + start + struct.pack(order + "HHHIHH", 1, 0x0112, 3, 1, orientation, 0) + bytes(4)
-    png = PNG[:PNG_END] + chunk(b"eXIf", exif) + PNG[PNG_END:]
-    for tail in (b"", b"\0"):  # an odd length
-        webp = webp_file(pillow(RGB, "WEBP", lossless=True)[12:], exif + tail)
-        for file in (png, webp):
-            assert np.array_equal(decode(file), TURNED[orientation])
-            assert np.array_equal(decode(file, adjust_orientation=False), RGB)
-            assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == list(TURNED[orientation].shape)
-
-
-@pytest.mark.parametrize("exif", [b"", b"Exif\0", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08\xff\xff" + bytes(40)])
-def test_damaged_exif_leaves_the_image_as_it_is(exif: bytes) -> None:
-    assert np.array_equal(decode(PNG[:PNG_END] + chunk(b"eXIf", exif) + PNG[PNG_END:]), RGB)
-    assert np.array_equal(decode(webp_file(pillow(RGB, "WEBP", lossless=True)[12:], exif)), RGB)
-
-
-def webp_file(image: bytes, exif: bytes) -> bytes:
-    canvas = b"VP8X" + struct.pack("<IB3x", 10, 0x08) + (WIDTH - 1).to_bytes(3, "little") + (HEIGHT - 1).to_bytes(3, "little")
-    body = b"WEBP" + canvas + image + b"EXIF" + struct.pack("<I", len(exif)) + exif + bytes(len(exif) % 2)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
 # BMP
@@ -332,38 +233,6 @@ def test_small_webp() -> None:
 def test_blank_webp_has_a_limit() -> None:
     assert decode(blank_webp(3000, 4000)).shape == (3000, 4000, 3)
     assert "16384x16384 pixels, which a file of" in reason(blank_webp(16384, 16384))
-
-
-# The beginning of a file
-
-
-@pytest.mark.parametrize(
-    ("codec", "options", "length"),
-    [("JPEG", {}, 700), ("PNG", {}, 33), ("BMP", {}, 54), ("PPM", {}, 20), ("WEBP", {}, 30), ("WEBP", {"lossless": True}, 25), ("JPEG2000", {}, 200)],
-)
-def test_peek_of_the_beginning(codec: str, options: dict[str, Any], length: int) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (300, 200, 3), dtype=np.uint8)
-    file = np.frombuffer(pillow(noise, codec, **options), np.uint8)
-    for end in (length, 1000, 5000):
-        assert ndd.peek_image_shape(file[:end]).torch().tolist() == [300, 200, 3]
-
-
-def test_peek_behind_metadata_says_how_many_bytes_it_needs() -> None:
-    file = pillow(RGB, "JPEG")
-    long = file[:2] + (b"\xff\xe2" + struct.pack(">H", 65535) + bytes(65533)) * 4 + file[2:]
-    for length in (100_000, 200_000, 262_149):
-        with pytest.raises(RuntimeError, match="lies behind these") as caught:
-            ndd.peek_image_shape(np.frombuffer(long[:length], np.uint8))
-        needed = int(str(caught.value).split("pass more than ")[1].split()[0])
-        assert length <= needed < 262_200
-    assert ndd.peek_image_shape(np.frombuffer(long[:262_800], np.uint8)).torch().tolist() == [HEIGHT, WIDTH, 3]
-
-
-def test_peek_of_a_webp_needs_its_exif_data() -> None:
-    file = pillow(RGB, "WEBP", exif=turned_exif())
-    assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == [WIDTH, HEIGHT, 3]
-    with pytest.raises(RuntimeError, match="EXIF data"):
-        ndd.peek_image_shape(np.frombuffer(file[:100], np.uint8))
 
 
 # PNM
@@ -592,31 +461,3 @@ def test_jpeg2000_uses_the_whole_range(bits: int, channels: int) -> None:
     for dtype, steps in (("uint8", 255), ("uint16", 65535), ("float32", 1)):
         made = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
         assert np.abs(made - values * steps).max() <= (0.51 if steps > 1 else 1e-5)
-
-
-# Files of other kinds
-
-OTHERS = {
-    "a GIF image": pillow(RGB, "GIF"),
-    "an AVIF image": b"\0\0\0\x20ftypavif" + bytes(50),
-    "a HEIF image": b"\0\0\0\x20ftypheic" + bytes(50),
-    "an MP4 video": b"\0\0\0\x20ftypisom" + bytes(50),
-    "a JPEG XL image": b"\xff\x0a" + bytes(50),
-    "an icon": pillow(RGB[:16, :16], "ICO"),
-    "WAV audio": b"RIFF\x20\0\0\0WAVEfmt " + bytes(50),
-    "gzip data": b"\x1f\x8b\x08" + bytes(50),
-    "a tar archive": b"name.jpg" + bytes(249) + b"ustar" + bytes(250),
-    "a ZIP archive": b"PK\3\4" + bytes(50),
-    "HTML, XML or SVG text": b"<!DOCTYPE html><html></html>",
-    "a Git LFS pointer, whose content has not been fetched": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
-    "text": b"404: Not Found",
-    "nothing but zeros": bytes(1000),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_file_of_another_kind_is_named(name: str) -> None:
-    text = reason(OTHERS[name])
-    assert text == f"not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000), but {name}"
-    with pytest.raises(RuntimeError, match=f"but {name}"):
-        ndd.peek_image_shape(np.frombuffer(OTHERS[name], np.uint8))

@@ -61,6 +61,7 @@ BmpLayout read_bmp_layout(const EncodedImage& file) {
   const uint32_t offset = little32(file.data + 10), size = little32(file.data + 14);
   const uint8_t* info = file.data + kFileHeader;
   const bool os2 = size == 12;
+  if (size > 12 && size < 40) unsupported("with a header of " + std::to_string(size) + " bytes");
   if (!os2 && (size < 40 || size > 1 << 16)) damaged_header("its header has a size of " + std::to_string(size) + " bytes");
   if (file.size < kFileHeader + size || offset < kFileHeader + size) damaged_header("its header is longer than the space in front of its pixels");
 

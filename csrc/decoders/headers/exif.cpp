@@ -8,7 +8,7 @@
 namespace ndd {
 namespace {
 
-constexpr uint32_t kOrientationTag = 0x0112, kShort = 3;
+constexpr uint32_t kOrientationTag = 0x0112, kShort = 3, kLong = 4;
 
 // EXIF's eight values: what has to be done to the stored image.
 Orientation orientation_of(uint32_t value) {
@@ -40,7 +40,10 @@ Orientation read_exif_orientation(const uint8_t* data, size_t size) {
   if (directory > size - 2) return {};
   const size_t count = read16(directory);
   for (size_t i = 0, at = directory + 2; i < count && at + kEntry <= size; ++i, at += kEntry) {
-    if (read16(at) == kOrientationTag) return read16(at + 2) == kShort ? orientation_of(read16(at + 8)) : Orientation{};
+    if (read16(at) != kOrientationTag) continue;
+    const uint32_t type = read16(at + 2);
+    if (type == kShort) return orientation_of(read16(at + 8));
+    return type == kLong ? orientation_of(little ? little32(data + at + 8) : big32(data + at + 8)) : Orientation{};
   }
   return {};
 }

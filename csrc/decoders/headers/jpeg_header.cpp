@@ -71,6 +71,7 @@ void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& h
   }
   header.least_bytes = least_bits(segment + 8, count, marker, header.height, header.width) / 8;
   if (const char* coding = unusual_coding(marker)) header.unusual = coding;
+  if (count == 2 || count > 4) header.unusual = "JPEG with " + std::to_string(count) + " components";
   if (bits != 8) header.unusual = (header.unusual.empty() ? "JPEG" : header.unusual) + " with " + std::to_string(bits) + " bits a sample";
 }
 
