@@ -3,7 +3,8 @@
 
 nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, in which OpenJPEG writes through an uninitialized pointer for some damaged headers: 31 of 1,200
 mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500, if it sees nothing but the codestream: it sizes its output
-before OpenJPEG applies a palette, which writes three samples where one was allocated. So the boxes around the codestream are read and applied here.
+before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/openjpeg_palette.md). So the boxes around the
+codestream are read and applied here.
 The decoded samples continue as files of a private raw format, so that windows, output types and dtypes need no second implementation.
 """
 
