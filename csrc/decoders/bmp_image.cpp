@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/bmp_image.h"
 
+#include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/headers/bmp_layout.h"
 #include "decoders/headers/file_header.h"
@@ -161,6 +162,8 @@ class RowReader {
 
 void decode_bmp(const EncodedImage& file, const ImageHeader& header, const DecodeOptions& options, void* out, DType out_dtype) {
   const BmpLayout layout = read_bmp_layout(file);
+  const bool same = layout.height == header.height && layout.width == header.width && layout.channels == header.channels;
+  if (!same || layout.least_bytes() > static_cast<double>(file.size)) codec_error("the encoded image changed after the call");
   const ImageShape shape = decoded_shape(header, options);
   const CropWindow window = options.window ? *options.window : CropWindow{0, 0, shape.height, shape.width};
   const bool rgb = options.type == ImageType::rgb;

@@ -95,6 +95,12 @@ BmpLayout read_bmp_layout(const EncodedImage& file) {
   return layout;
 }
 
+double BmpLayout::least_bytes() const {
+  const double rows = static_cast<double>(height), last = static_cast<double>((width * bits + 7) / 8);
+  if (coding != BmpCoding::plain) return rows * static_cast<double>(width) / (1 << 16);
+  return static_cast<double>(pixels) + static_cast<double>(row_bytes()) * (rows - 1) + last;
+}
+
 FileHeader read_bmp_header(const EncodedImage& file) {
   const BmpLayout layout = read_bmp_layout(file);
   FileHeader header;
@@ -102,11 +108,7 @@ FileHeader read_bmp_header(const EncodedImage& file) {
   header.height = layout.height;
   header.width = layout.width;
   header.channels = layout.channels;
-  // Run lengths can leave out 255x255 pixels at a time; the end of the last row needs no padding.
-  const double rows = static_cast<double>(layout.height), last = static_cast<double>((layout.width * layout.bits + 7) / 8);
-  header.least_bytes = layout.coding == BmpCoding::plain
-                           ? static_cast<double>(layout.pixels) + static_cast<double>(layout.row_bytes()) * (rows - 1) + last
-                           : rows * static_cast<double>(layout.width) / (1 << 16);
+  header.least_bytes = layout.least_bytes();
   return header;
 }
 

@@ -28,6 +28,8 @@ struct BmpLayout {
   int color_bytes = 0;              // of each
   std::array<BmpMask, 4> masks{};   // red, green, blue, alpha, of pixels of 16 and 32 bits
 
+  // Of a file that holds all pixels. Run lengths can leave out 255x255 pixels at a time; the end of the last row needs no padding.
+  double least_bytes() const;
   size_t row_bytes() const { return static_cast<size_t>((width * bits + 31) / 32 * 4); }
 };
 
