@@ -10,6 +10,7 @@
 #include "decoders/jpeg/libjpeg.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
+#include "decoders/tiff/pieces.h"
 #include "decoders/webp_exif.h"
 #include "ndd/error.h"
 
@@ -34,6 +35,7 @@ ImageHeader header_of(const FileHeader& own) {
   header.channels = own.channels;
   header.dtype = own.dtype;
   header.codec = own.codec;
+  header.orientation = own.orientation;
   return header;
 }
 
@@ -138,23 +140,20 @@ ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options
     shape.height = w.height;
     shape.width = w.width;
   }
+  if (options.type != ImageType::any && !header.unknown_colors.empty()) {
+    fail("no conversion to colors or gray from ", header.unknown_colors, "; output_type=types.ANY_DATA gives the samples as they are");
+  }
   if (options.type == ImageType::gray) shape.channels = 1;
   if (options.type == ImageType::any) shape.channels = header.channels;
   return shape;
 }
 
-struct ImageDecoder::State {
-  const NvimgcodecLibrary& library = nvimgcodec();
-  const CodecInstance instance{library.extensions};
-  nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
-  // The library fills an existing object again instead of allocating another.
-  nvimgcodecCodeStream_t stream = nullptr;
-  nvimgcodecCodeStream_t window = nullptr;
-  nvimgcodecImage_t image = nullptr;
-  std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
-  std::vector<uint8_t> samples, oriented;  // kept between images
+namespace {
 
-  ~State() {
+// An instance of the library with some of its extensions, and the objects of one thread.
+struct Codec {
+  explicit Codec(const std::vector<nvimgcodecExtensionModuleEntryFunc_t>& extensions) : instance(extensions) {}
+  ~Codec() {
     if (window) library.CodeStreamDestroy(window);
     if (stream) library.CodeStreamDestroy(stream);
     if (image) library.ImageDestroy(image);
@@ -162,16 +161,23 @@ struct ImageDecoder::State {
       if (decoder) library.DecoderDestroy(decoder);
     }
   }
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
 
   nvimgcodecDecoder_t decoder(bool fast_idct);
   nvimgcodecStatus_t open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info);
-  ImageHeader parse(const EncodedImage& encoded, ReadFor use);
-  ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
-  void decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
-  void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
+  void decode(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
+
+  const NvimgcodecLibrary& library = nvimgcodec();
+  const CodecInstance instance;
+  nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
+  // The library fills an existing object again instead of allocating another.
+  nvimgcodecCodeStream_t stream = nullptr;
+  nvimgcodecCodeStream_t window = nullptr;
+  nvimgcodecImage_t image = nullptr;
 };
 
-nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
+nvimgcodecDecoder_t Codec::decoder(bool fast_idct) {
   auto& decoder = decoders[fast_idct];
   // Smooth chroma upsampling always: DALI's CPU decoder has no other, its `jpeg_fancy_upsampling` speaks of the GPU.
   if (!decoder) decoder = instance.make_decoder({}, fast_idct ? ":fancy_upsampling=1 :fast_idct=1" : ":fancy_upsampling=1 :fast_idct=0");
@@ -179,9 +185,46 @@ nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
   return decoder;
 }
 
-nvimgcodecStatus_t ImageDecoder::State::open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info) {
+nvimgcodecStatus_t Codec::open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info) {
   const auto status = library.CodeStreamCreateFromHostMem(instance.handle(), &stream, encoded.data, encoded.size, nullptr);
   return status == NVIMGCODEC_STATUS_SUCCESS ? library.CodeStreamGetImageInfo(stream, &info) : status;
+}
+
+void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
+  std::string messages;
+  CaptureOutput capture(messages);
+  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
+  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
+  if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
+  auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
+  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
+    codec_error("nvImageCodec refuses the output image", messages);
+
+  const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
+  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
+}
+
+}  // namespace
+
+struct ImageDecoder::State {
+  Codec all{nvimgcodec().extensions};
+  // libtiff alone: what it gives up OpenCV would turn into black pixels, or into others than it was asked for.
+  std::unique_ptr<Codec> libtiff;
+  std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
+  std::vector<uint8_t> samples, oriented;  // kept between images
+
+  Codec& codec_of(const std::string& name, bool by_opencv);
+  ImageHeader parse(const EncodedImage& encoded, ReadFor use);
+  ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
+  void decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, void* out);
+  void decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels, void* out);
+  void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
+};
+
+Codec& ImageDecoder::State::codec_of(const std::string& name, bool by_opencv) {
+  if (name != "tiff" || by_opencv) return all;
+  if (!libtiff) libtiff = std::make_unique<Codec>(nvimgcodec().tiff_extensions);
+  return *libtiff;
 }
 
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
@@ -193,9 +236,14 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use)
   // For the size of most JPEGs our own reading is enough: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call. Both must
   // agree before it is decoded.
   const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
-  ImageHeader header = (own.needs_rewriting || plain_jpeg) && use != ReadFor::pixels ? header_of(own) : parse_stream(encoded, own);
+  const bool own_is_enough = own.in_pieces || ((own.needs_rewriting || plain_jpeg) && use != ReadFor::pixels);
+  ImageHeader header = own_is_enough ? header_of(own) : parse_stream(encoded, own);
   check_same(header, own);
   header.unusual = own.unusual;
+  header.in_pieces = own.in_pieces;
+  header.by_opencv = own.by_opencv;
+  header.color_channels = own.color_channels;
+  header.unknown_colors = own.unknown_colors;
   return header;
 }
 
@@ -203,7 +251,9 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   std::string messages;
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-  if (own.needs_rewriting) rewritten = rewritten_pnm(encoded, own);
+  Codec& codec = codec_of(own.codec ? own.codec : "", own.by_opencv);
+  const auto open_stream = [&](const EncodedImage& file, nvimgcodecImageInfo_t& found) { return codec.open_stream(file, found); };
+  if (own.needs_rewriting) rewritten = own.by_opencv ? rewritten_tiff(encoded, own) : rewritten_pnm(encoded, own);
   auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && is_webp_with_exif(encoded)) {
     rewritten = without_padding(encoded);
@@ -224,6 +274,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   header.width = info.plane_info[0].width;
   for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += static_cast<int>(info.plane_info[i].num_channels);
   header.orientation = {(info.orientation.rotated % 360 + 360) % 360, info.orientation.flip_x != 0, info.orientation.flip_y != 0};
+  if (own.by_opencv) header.orientation = own.orientation;
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
   header.codec = info.codec_name;
   header.dtype = dtype_of(info.plane_info[0].sample_type);
@@ -231,18 +282,27 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   return header;
 }
 
-void ImageDecoder::State::decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
-  std::string messages;
-  CaptureOutput capture(messages);
-  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
-  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
-  if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
-  auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
-  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
-    codec_error("nvImageCodec refuses the output image", messages);
+void ImageDecoder::State::decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options,
+                                         void* out) {
+  if (header.in_pieces) return decode_pieces(encoded, header, steps, options.type == ImageType::any, out);
+  codec_of(header.codec, header.by_opencv).decode(header, steps, options.fast_idct, out);
+}
 
-  const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
-  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
+void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels, void* out) {
+  const TiffImage tiff = read_tiff_image(encoded);
+  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
+  const auto decode_strips = [&](const PackedStrips& strips, int64_t first_row, int64_t rows, void* packed) {
+    Codec& codec = codec_of(header.codec, false);
+    auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
+    if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS) codec_error("the image data are damaged");
+    DecodeSteps of_strips{};
+    of_strips.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
+    of_strips.samples = strips.dtype;
+    of_strips.stored = {rows, strips.width, strips.channels};
+    of_strips.part = CropWindow{first_row, 0, rows, strips.width};
+    codec.decode(header, of_strips, false, packed);
+  };
+  decode_tiff_pieces(tiff, part, all_channels, decode_strips, out);
 }
 
 // What libjpeg gives up is decoded whole and reduced, so that the same files are errors at each scale.
@@ -258,7 +318,7 @@ void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const Image
   whole.part.reset();
   whole.stored = {header.height, header.width, steps.format.channels};
   std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels));
-  decode_samples(header, whole, options.fast_idct, pixels.data());
+  decode_samples(encoded, header, whole, options, pixels.data());
   reduce_by_area({pixels.data(), header.height, header.width, steps.format.channels}, options.eighths, part, out);
 }
 
@@ -293,7 +353,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
 
   void* decoded = convert || orient ? samples.data() : out;
   if (options.eighths < kWholeScale) state_->decode_scaled(image, header, steps, options, static_cast<uint8_t*>(decoded));
-  else state_->decode_samples(header, steps, options.fast_idct, decoded);
+  else state_->decode_samples(image, header, steps, options, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;
     apply_orientation(steps.orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);

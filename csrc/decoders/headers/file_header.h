@@ -7,6 +7,7 @@
 #pragma once
 
 #include "decoders/encoded_image.h"
+#include "decoders/orientation.h"
 #include "ndd/dtypes.h"
 
 #include <cstdint>
@@ -24,9 +25,14 @@ struct FileHeader {
   std::string unusual;  // what the CPU codecs may lack for it, as a part of a message
   bool bitmap = false;  // PNM with a bit a pixel
   bool upright = false;  // a JPEG without an APP1 segment, which may have EXIF data with an orientation
-  bool needs_rewriting = false;  // `rewritten_pnm` reads the same for everybody
+  bool needs_rewriting = false;  // `rewritten_pnm` or `rewritten_tiff` reads the same for everybody
   size_t raster = 0;  // of PNM: where the pixels begin
   int64_t largest = 0;  // of PNM: the sample that is white
+  bool in_pieces = false;  // a TIFF of which libtiff only decompresses the strips or tiles
+  bool by_opencv = false;  // a TIFF for OpenCV, which turns the image itself where it finds an orientation
+  Orientation orientation;  // of TIFF
+  int color_channels = 0;  // of a TIFF in pieces: without alpha
+  std::string unknown_colors;  // why the samples do not become RGB or gray, as a part of a message
 };
 
 // Throws for a header that is damaged or that can be read in two ways.
@@ -41,6 +47,9 @@ FileHeader read_webp_header(const EncodedImage& file);
 
 // A whole PNM file as P5 or P6, with a plain header and samples from 0 to 255 or 65535.
 std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header);
+
+// An upright TIFF, with the tags that readers expect.
+std::vector<uint8_t> rewritten_tiff(const EncodedImage& file, const FileHeader& header);
 
 // "the file is damaged (...)"
 [[noreturn]] void damaged_header(const std::string& what);
