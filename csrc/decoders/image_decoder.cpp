@@ -282,13 +282,14 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   return header;
 }
 
-void ImageDecoder::State::decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options,
-                                         void* out) {
+void ImageDecoder::State::decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
+                                         const DecodeOptions& options, void* out) {
   if (header.in_pieces) return decode_pieces(encoded, header, steps, options.type == ImageType::any, out);
   codec_of(header.codec, header.by_opencv).decode(header, steps, options.fast_idct, out);
 }
 
-void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels, void* out) {
+void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels,
+                                        void* out) {
   const TiffImage tiff = read_tiff_image(encoded);
   const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
   const auto decode_strips = [&](const PackedStrips& strips, int64_t first_row, int64_t rows, void* packed) {

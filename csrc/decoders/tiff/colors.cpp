@@ -53,6 +53,16 @@ double to_unit(T value) {
   return static_cast<double>(value) / static_cast<double>(std::numeric_limits<T>::max());
 }
 
+// What a colored ink and black let through.
+template <class T>
+T light_of_inks(T ink, T black) {
+  if constexpr (std::is_integral_v<T>) {
+    constexpr uint64_t full = std::numeric_limits<T>::max();
+    return static_cast<T>(((full - ink) * (full - black) + full / 2) / full);
+  }
+  return static_cast<T>((1 - to_unit(ink)) * (1 - to_unit(black)));
+}
+
 }  // namespace
 
 TiffColorConverter::TiffColorConverter(const TiffImage& image, bool keep_extra)
@@ -153,7 +163,7 @@ void TiffColorConverter::convert_color(const T* in, T* out) const {
       if constexpr (std::is_same_v<T, uint16_t>) std::copy_n(&palette_[3 * static_cast<size_t>(in[0])], 3, out);
       return;
     case TiffColors::inks:
-      for (size_t i = 0; i < 3; ++i) out[i] = of_unit<T>((1 - to_unit(in[i])) * (1 - to_unit(in[3])));
+      for (size_t i = 0; i < 3; ++i) out[i] = light_of_inks(in[i], in[3]);
       return;
     case TiffColors::ycbcr: return convert_ycbcr(in, out);
     default: return convert_lab(in, out);

@@ -44,7 +44,16 @@ enum TiffTag : int {
   kTiffBlackWhite = 532
 };
 
-enum TiffType : int { kTiffByte = 1, kTiffShort = 3, kTiffLong = 4, kTiffRational = 5, kTiffUndefined = 7, kTiffFloat = 11, kTiffDouble = 12, kTiffLong8 = 16 };
+enum TiffType : int {
+  kTiffByte = 1,
+  kTiffShort = 3,
+  kTiffLong = 4,
+  kTiffRational = 5,
+  kTiffUndefined = 7,
+  kTiffFloat = 11,
+  kTiffDouble = 12,
+  kTiffLong8 = 16
+};
 
 // A number of values in the file.
 struct TiffValues {

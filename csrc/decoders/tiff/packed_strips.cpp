@@ -9,6 +9,8 @@
 namespace ndd {
 namespace {
 
+constexpr uint64_t kMaxJpegTables = 1 << 16;  // bytes; four tables for each of two codes, and four of quantization, have 1,400
+
 struct Range {
   uint64_t begin, end;
 };
@@ -147,6 +149,7 @@ PackedStrips pack_strips(const TiffImage& image, const std::vector<int64_t>& pie
   if (image.tags.has(kTiffJpegTables)) {
     const auto tables = image.tags.values(kTiffJpegTables);
     if (tables->type != kTiffUndefined && tables->type != kTiffByte) TiffDirectory::reject(kTiffJpegTables, "does not hold bytes");
+    if (tables->count > kMaxJpegTables) TiffDirectory::reject(kTiffJpegTables, "has " + std::to_string(tables->count) + " values");
     writer.add(kTiffJpegTables, kTiffUndefined, {tables->data, tables->data + tables->count});
   }
   writer.finish();

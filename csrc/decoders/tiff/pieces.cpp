@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/tiff/pieces.h"
 
+#include "decoders/headers/file_header.h"
 #include "decoders/tiff/colors.h"
 #include "decoders/tiff/samples.h"
 
@@ -13,7 +14,7 @@ namespace ndd {
 namespace {
 
 constexpr int64_t kMaxBatch = 32 << 20;  // bytes of unpacked strips or tiles held at a time, if there are several
-constexpr size_t kMaxBatchPieces = 4096;
+constexpr size_t kMaxBatchPieces = 1 << 20;
 
 // Buffers without a first value.
 std::unique_ptr<uint8_t[]> new_bytes(int64_t size) { return std::unique_ptr<uint8_t[]>(new uint8_t[static_cast<size_t>(size)]); }
@@ -22,7 +23,8 @@ std::unique_ptr<uint8_t[]> new_bytes(int64_t size) { return std::unique_ptr<uint
 class PieceReader {
  public:
   PieceReader(const TiffImage& image, const CropWindow& part, const DecodeStrips& decode_strips)
-      : image_(image), part_(part), decode_strips_(decode_strips), item_(item_bytes(image.dtype())), unpacker_(image, image.colors != TiffColors::palette) {}
+      : image_(image), part_(part), decode_strips_(decode_strips), item_(item_bytes(image.dtype())),
+        unpacker_(image, image.colors != TiffColors::palette) {}
 
   // `out` has pixels of `held` samples. Of a planar file, the first `held` planes.
   void read(int64_t held, uint8_t* out) {
@@ -50,12 +52,20 @@ class PieceReader {
   }
 
   void add(const Piece& piece) {
-    if (image_.compression == 1) return unpack(piece, image_.file.data + image_.tags.number_at(*image_.offsets, static_cast<uint64_t>(piece.index)), 0);
+    if (image_.compression == 1) return unpack(piece, stored_piece(piece), 0);
     batch_.push_back(piece);
     // libtiff decodes the rows above the part, too, so a batch begins with the part's first row of strips.
     if (static_cast<int64_t>(batch_.size() + 1) * image_.packed_rows(image_.piece_height) * packed_row_bytes() > kMaxBatch ||
         batch_.size() == kMaxBatchPieces)
       flush();
+  }
+
+  // Checked again: the file may be memory that somebody writes.
+  const uint8_t* stored_piece(const Piece& piece) const {
+    const uint64_t at = image_.tags.number_at(*image_.offsets, static_cast<uint64_t>(piece.index)), size = image_.file.size;
+    const auto bytes = static_cast<uint64_t>(image_.packed_rows(image_.rows_of_piece(piece.row)) * packed_row_bytes());
+    if (at > size || bytes > size - at) damaged_header("a strip or tile is longer than the file");
+    return image_.file.data + at;
   }
 
   // The packed rows of a piece that the part needs.

@@ -3,6 +3,7 @@
 
 #include "ndd/half.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,18 +22,48 @@ void write_number(uint8_t* p, size_t bytes, bool little, uint64_t value) {
   for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
 }
 
-// From the most significant bit on.
-uint64_t read_bits(const uint8_t* row, int64_t at, int64_t bits) {
-  uint64_t value = 0;
-  while (bits > 0) {
-    const int64_t left = 8 - at % 8, taken = std::min(left, bits);
-    const uint64_t part = row[at / 8] >> (left - taken) & ((1 << taken) - 1);
-    value = value << taken | part;
-    at += taken;
-    bits -= taken;
+// Numbers of so many bits, from the most significant bit of a byte on.
+class BitReader {
+ public:
+  BitReader(const uint8_t* row, int64_t at, int64_t bits) : next_(row + at / 8), bits_(bits), mask_((static_cast<uint64_t>(1) << bits) - 1) {
+    if (at % 8 == 0) return;
+    held_ = *next_++;
+    count_ = 8 - at % 8;
   }
-  return value;
-}
+
+  uint64_t read() {
+    if (bits_ > 32) return read_long();
+    while (count_ < bits_) {
+      held_ = held_ << 8 | *next_++;
+      count_ += 8;
+    }
+    count_ -= bits_;
+    return held_ >> count_ & mask_;
+  }
+
+ private:
+  // More bits than have room beside the rest of a byte.
+  uint64_t read_long() {
+    uint64_t value = 0;
+    for (int64_t left = bits_; left > 0;) {
+      if (count_ == 0) {
+        held_ = *next_++;
+        count_ = 8;
+      }
+      const int64_t taken = std::min(left, count_);
+      count_ -= taken;
+      value = value << taken | (held_ >> count_ & ((static_cast<uint64_t>(1) << taken) - 1));
+      left -= taken;
+    }
+    return value;
+  }
+
+  const uint8_t* next_;
+  const int64_t bits_;
+  const uint64_t mask_;
+  uint64_t held_ = 0;
+  int64_t count_ = 0;  // of the bits held
+};
 
 float float_of_pattern(uint64_t pattern, int64_t bits) {
   switch (bits) {
@@ -69,10 +100,33 @@ float fraction_of(uint64_t pattern, int64_t bits, TiffSampleKind kind) {
   return static_cast<float>(static_cast<double>(number) / largest);
 }
 
+// From 0 to the largest number of so many bits to the whole range of the type.
+template <class T>
+uint64_t scale(uint64_t value, int64_t bits) {
+  constexpr uint64_t full = std::numeric_limits<T>::max();
+  const uint64_t largest = (static_cast<uint64_t>(1) << bits) - 1;
+  return largest == full ? value : (value * full + largest / 2) / largest;
+}
+
 }  // namespace
 
 RowUnpacker::RowUnpacker(const TiffImage& image, bool scaled) : image_(image), scaled_(scaled), little_(image.tags.little_endian()) {
   if (image.predictor == 3) little_ = false;  // `undo_predictor` writes them so
+  if (!scaled || image.bits >= 16 || image.bits == 8 || image.kind != TiffSampleKind::whole) return;
+  levels_.resize(static_cast<size_t>(1) << image.bits);
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    levels_[i] = image.bits < 8 ? static_cast<uint16_t>(scale<uint8_t>(i, image.bits)) : static_cast<uint16_t>(scale<uint16_t>(i, image.bits));
+  }
+}
+
+template <class T>
+T RowUnpacker::sample_of(uint64_t pattern) const {
+  if constexpr (std::is_floating_point_v<T>) {
+    return fraction_of(pattern, image_.bits, image_.kind);
+  } else {
+    if (!levels_.empty()) return static_cast<T>(levels_[pattern]);
+    return static_cast<T>(scaled_ ? scale<T>(pattern, image_.bits) : pattern);
+  }
 }
 
 void RowUnpacker::undo_predictor(const uint8_t* row) {
@@ -98,24 +152,15 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
 
 template <class T>
 void RowUnpacker::unpack_samples(const uint8_t* row, int64_t first, int64_t count, T* out) const {
-  const int64_t bits = image_.bits;
-  const bool whole_bytes = bits % 8 == 0;
-  const auto pattern = [&](int64_t i) {
-    const int64_t at = first + i;
-    return whole_bytes ? read_number(row + at * (bits / 8), static_cast<size_t>(bits / 8), little_) : read_bits(row, at * bits, bits);
-  };
-  if constexpr (std::is_floating_point_v<T>) {
-    for (int64_t i = 0; i < count; ++i) out[i] = fraction_of(pattern(i), bits, image_.kind);
+  const int64_t bits = image_.bits, bytes = bits / 8;
+  if (sizeof(T) == 1 && bits == 8) {
+    std::memcpy(out, row + first, static_cast<size_t>(count));
+  } else if (bits % 8 == 0) {
+    const uint8_t* p = row + first * bytes;
+    for (int64_t i = 0; i < count; ++i, p += bytes) out[i] = sample_of<T>(read_number(p, static_cast<size_t>(bytes), little_));
   } else {
-    constexpr uint64_t full = std::numeric_limits<T>::max();
-    const uint64_t largest = (static_cast<uint64_t>(1) << bits) - 1;
-    if (sizeof(T) == 1 && bits == 8) {
-      std::memcpy(out, row + first, static_cast<size_t>(count));
-    } else if (!scaled_ || largest == full) {
-      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(pattern(i));
-    } else {
-      for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>((pattern(i) * full + largest / 2) / largest);
-    }
+    BitReader reader(row, first * bits, bits);
+    for (int64_t i = 0; i < count; ++i) out[i] = sample_of<T>(reader.read());
   }
 }
 

@@ -21,6 +21,8 @@ class RowUnpacker {
  private:
   void undo_predictor(const uint8_t* row);
   template <class T>
+  T sample_of(uint64_t pattern) const;
+  template <class T>
   void unpack_samples(const uint8_t* row, int64_t first, int64_t count, T* out) const;
   template <class T>
   void unpack_pixels(const uint8_t* row, int64_t first, int64_t pixels, T* out, int64_t step);
@@ -29,6 +31,7 @@ class RowUnpacker {
   const TiffImage& image_;
   const bool scaled_;
   bool little_;
+  std::vector<uint16_t> levels_;      // of samples of few bits, when scaled
   std::vector<uint8_t> differences_;  // a row without its predictor
   std::vector<uint8_t> dense_;        // samples on their way to pixels of another distance
 };

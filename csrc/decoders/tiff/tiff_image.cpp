@@ -11,10 +11,25 @@ namespace {
 
 constexpr int64_t kMaxSamples = 32;  // of nvImageCodec
 constexpr int64_t kMaxPieceRow = INT32_MAX / 4;  // bytes; libtiff counts them in 32 bits
-constexpr double kMaxPiecePixels = 1 << 30;
+constexpr double kMaxTilePixels = 1 << 24;       // beside four times those of the image
 
-enum Compression : int64_t { kNone = 1, kRle = 2, kFax3 = 3, kFax4 = 4, kLzw = 5, kOldJpeg = 6, kJpeg = 7, kDeflate = 8, kRleWords = 32771,
-                             kPackBits = 32773, kNext = 32766, kThunder = 32809, kPixarLog = 32909, kOldDeflate = 32946, kZstd = 50000 };
+enum Compression : int64_t {
+  kNone = 1,
+  kRle = 2,
+  kFax3 = 3,
+  kFax4 = 4,
+  kLzw = 5,
+  kOldJpeg = 6,
+  kJpeg = 7,
+  kDeflate = 8,
+  kRleWords = 32771,
+  kPackBits = 32773,
+  kNext = 32766,
+  kThunder = 32809,
+  kPixarLog = 32909,
+  kOldDeflate = 32946,
+  kZstd = 50000
+};
 
 [[noreturn]] void lacking(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
 
@@ -96,7 +111,9 @@ double largest_ratio(int64_t compression) {
   }
 }
 
-bool has_predictor(int64_t compression) { return compression == kLzw || compression == kDeflate || compression == kOldDeflate || compression == kZstd; }
+bool has_predictor(int64_t compression) {
+  return compression == kLzw || compression == kDeflate || compression == kOldDeflate || compression == kZstd;
+}
 
 std::string bits_text(int64_t bits) { return std::to_string(bits) + " bits a sample"; }
 
@@ -251,8 +268,10 @@ void read_pieces(TiffImage& image) {
 // That the pieces cover the image, and that the file can hold them.
 void check_data(const TiffImage& image) {
   const double piece_pixels = static_cast<double>(image.piece_width) * static_cast<double>(image.piece_height);
-  const double row_bytes = static_cast<double>(image.piece_width) * static_cast<double>(image.samples_in_piece()) * static_cast<double>(image.bits) / 8;
-  if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels * static_cast<double>(image.samples_in_piece()) > kMaxPiecePixels))
+  const double row_bytes =
+      static_cast<double>(image.piece_width) * static_cast<double>(image.samples_in_piece()) * static_cast<double>(image.bits) / 8;
+  const double image_pixels = static_cast<double>(image.width) * static_cast<double>(image.height);
+  if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels > std::max(kMaxTilePixels, 4 * image_pixels)))
     damaged_header("its rows or tiles are too large");
   const double count = static_cast<double>(image.across()) * static_cast<double>(image.down()) * static_cast<double>(image.planes());
   if (!image.offsets || static_cast<double>(image.offsets->count) < count) damaged_header("it has fewer strips or tiles than its size needs");
@@ -283,10 +302,10 @@ bool suits_libtiff(const TiffImage& image) {
     return !found || found->type != kTiffByte;
   };
   const bool complete = tags.has(kTiffBits) && tags.has(kTiffSamples) && tags.has(kTiffPhotometric) && image.lengths;
-  const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) && has_type(kTiffPhotometric) &&
-                           has_type(kTiffOrientation) && has_type(kTiffRowsPerStrip) && has_type(kTiffTileWidth) && has_type(kTiffTileHeight) &&
-                           has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) && has_type(kTiffPredictor) &&
-                           (!image.lengths || image.lengths->type != kTiffByte) && image.offsets->type != kTiffByte;
+  const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) &&
+                           has_type(kTiffPhotometric) && has_type(kTiffOrientation) && has_type(kTiffRowsPerStrip) && has_type(kTiffTileWidth) &&
+                           has_type(kTiffTileHeight) && has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) &&
+                           has_type(kTiffPredictor) && (!image.lengths || image.lengths->type != kTiffByte) && image.offsets->type != kTiffByte;
   if (!complete || !plain_types || image.planar || tags.number(kTiffFillOrder, 1) != 1) return false;
   const int64_t format = of_samples(image, kTiffSampleFormat, 1, "formats");
   const bool plain_samples = (format == 1 && (image.bits == 8 || image.bits == 16 || image.bits == 32)) || (format == 3 && image.bits == 32);
