@@ -81,7 +81,7 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
             np.asarray(ndd.decoders.image(contents, **options))
             return True
         kernel = OPERATORS["decoders.image"].kernel
-        arguments = (None, "decoders.image", output, True, False, None, "", 0.65, 0)
+        arguments = (None, "decoders.image", output, True, False, 0, None, "", 0.65, 0)
         kernel(files._values.reshape(1, -1), None, *arguments, torch.from_numpy(out), None)
         if index % 2 == 0:  # scaled decoding
             least = [-(-extent * (1, 2, 4)[index // 2 % 3] // 8) for extent in shapes[0].tolist()[:2]]
@@ -98,8 +98,8 @@ def child(name: str, kind: str, begin: int, end: int, seed: int, progress: str) 
     """Decode files; the progress file holds the next number, the decoded ones, the slow ones and the longest time in microseconds."""
     files, guard, done, slowest = files_of(name), Guard(), 0, 0.0
     slow: list[int] = []
-    for file in files:  # loads the codecs and sizes the buffers
-        decode(file, 0, guard)
+    read = [decode(file, 0, guard) for file in files]  # loads the codecs and sizes the buffers
+    assert any(read), "not even the undamaged files can be decoded"
     with open(progress, "r+b", buffering=0) as out:
         for i in range(begin, end):
             data = damaged(name, kind, i, seed, files)
