@@ -35,7 +35,7 @@ ImageHeader header_of(const FileHeader& own) {
   header.channels = own.channels;
   header.dtype = own.dtype;
   header.codec = own.codec;
-  header.orientation = own.orientation;
+  if (own.orientation) header.orientation = *own.orientation;
   return header;
 }
 
@@ -239,6 +239,7 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use)
   const bool own_is_enough = own.in_pieces || ((own.needs_rewriting || plain_jpeg) && use != ReadFor::pixels);
   ImageHeader header = own_is_enough ? header_of(own) : parse_stream(encoded, own);
   check_same(header, own);
+  if (own.orientation) header.orientation = *own.orientation;
   header.unusual = own.unusual;
   header.in_pieces = own.in_pieces;
   header.by_opencv = own.by_opencv;
@@ -252,15 +253,14 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
   Codec& codec = codec_of(own.codec ? own.codec : "", own.by_opencv);
-  const auto open_stream = [&](const EncodedImage& file, nvimgcodecImageInfo_t& found) { return codec.open_stream(file, found); };
   if (own.needs_rewriting) rewritten = own.by_opencv ? rewritten_tiff(encoded, own) : rewritten_pnm(encoded, own);
-  auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
+  auto status = codec.open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && is_webp_with_exif(encoded)) {
     rewritten = without_padding(encoded);
-    status = open_stream({rewritten.data(), rewritten.size()}, info);
+    status = codec.open_stream({rewritten.data(), rewritten.size()}, info);
     const auto orientation = info.orientation;
     rewritten = without_exif(encoded);
-    if (status == NVIMGCODEC_STATUS_SUCCESS) status = open_stream({rewritten.data(), rewritten.size()}, info);
+    if (status == NVIMGCODEC_STATUS_SUCCESS) status = codec.open_stream({rewritten.data(), rewritten.size()}, info);
     info.orientation = orientation;
   }
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
@@ -274,7 +274,6 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   header.width = info.plane_info[0].width;
   for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += static_cast<int>(info.plane_info[i].num_channels);
   header.orientation = {(info.orientation.rotated % 360 + 360) % 360, info.orientation.flip_x != 0, info.orientation.flip_y != 0};
-  if (own.by_opencv) header.orientation = own.orientation;
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
   header.codec = info.codec_name;
   header.dtype = dtype_of(info.plane_info[0].sample_type);
@@ -293,9 +292,12 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
   const TiffImage tiff = read_tiff_image(encoded);
   const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
   const auto decode_strips = [&](const PackedStrips& strips, int64_t first_row, int64_t rows, void* packed) {
+    std::string messages;
+    CaptureOutput capture(messages);
     Codec& codec = codec_of(header.codec, false);
     auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-    if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS) codec_error("the image data are damaged");
+    if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS)
+      codec_error("the image data are damaged", messages);
     DecodeSteps of_strips{};
     of_strips.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
     of_strips.samples = strips.dtype;

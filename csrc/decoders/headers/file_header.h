@@ -11,6 +11,7 @@
 #include "ndd/dtypes.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct FileHeader {
   int64_t largest = 0;  // of PNM: the sample that is white
   bool in_pieces = false;  // a TIFF of which libtiff only decompresses the strips or tiles
   bool by_opencv = false;  // a TIFF for OpenCV, which turns the image itself where it finds an orientation
-  Orientation orientation;  // of TIFF
+  std::optional<Orientation> orientation;  // where it is read here, and not by nvImageCodec: of TIFF
   int color_channels = 0;  // of a TIFF in pieces: without alpha
   std::string unknown_colors;  // why the samples do not become RGB or gray, as a part of a message
 };
