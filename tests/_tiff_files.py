@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-SHORT, LONG, RATIONAL, UNDEFINED, LONG8 = 3, 4, 5, 7, 16
+SHORT, LONG, RATIONAL, SIGNED_BYTE, UNDEFINED, LONG8 = 3, 4, 5, 6, 7, 16
 
 
 @dataclass
@@ -104,7 +104,7 @@ def assemble(tags: dict[int, tuple[int, list[int]]], pieces: list[bytes], layout
         body += piece + bytes(len(piece) % 2)
     places, lengths = (324, 325) if layout.tile else (273, 279)
     tags = {places: (LONG8 if big else LONG, offsets), lengths: (LONG, [len(piece) for piece in pieces]), **tags}
-    formats = {SHORT: "H", LONG: "I", RATIONAL: "I", UNDEFINED: "B", LONG8: "Q"}
+    formats = {SHORT: "H", LONG: "I", RATIONAL: "I", SIGNED_BYTE: "b", UNDEFINED: "B", LONG8: "Q"}
     entries = b""
     for tag, (kind, values) in sorted(tags.items()):
         if tag in layout.without:

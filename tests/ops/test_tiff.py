@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _tiff_files import LONG, RATIONAL, SHORT, Layout, encode_chroma_blocks, write_tiff
+from _tiff_files import LONG, RATIONAL, SHORT, SIGNED_BYTE, UNDEFINED, Layout, encode_chroma_blocks, pack_row, write_tiff
 from PIL import Image, ImageOps
 
 import torch_ndd as ndd
@@ -392,6 +392,25 @@ def test_bilevel_compressions(compression: str) -> None:
     assert np.array_equal(decode(encode_bilevel(compression))[..., 0], _BITS)
 
 
+def encode_thunderscan(piece: np.ndarray) -> bytes:
+    """Return a byte with a code for each sample of 4 bits."""
+    return (0xC0 | piece).astype(np.uint8).tobytes()
+
+
+def encode_next(piece: np.ndarray) -> bytes:
+    """Return rows of samples of 2 bits, each behind a code."""
+    return b"".join(b"\0" + pack_row(row, Layout(2)) for row in piece)
+
+
+@pytest.mark.parametrize(("compression", "bits", "encode"), [(32809, 4, encode_thunderscan), (32766, 2, encode_next)])
+def test_old_compressions_of_few_bits(compression: int, bits: int, encode: Callable[[np.ndarray], bytes]) -> None:
+    for tile, photometric in itertools.product((None, (16, 16)), (0, 1)):
+        gray = noise(bits, 1)
+        file = write_tiff(gray, Layout(bits, photometric, compression, tile=tile, encode=encode))
+        wanted = scaled(gray, bits)
+        assert np.array_equal(decode(file, output_type="GRAY"), wanted if photometric else 255 - wanted)
+
+
 @pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "packbits", "zstd"])
 @pytest.mark.parametrize("mode", ["RGB", "CMYK", "LAB", "L", "P", "I;16"])
 def test_damaged_data_are_an_error_and_not_black(compression: str, mode: str) -> None:
@@ -458,6 +477,30 @@ def test_kind_without_a_decoder_is_named(layout: Layout, channels: int, text: st
     error = reason(write_tiff(noise(layout.bits, channels), layout))
     assert text in error
     assert "damaged" not in error
+
+
+@pytest.mark.parametrize(
+    ("layout", "channels", "text"),
+    [
+        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 532: (RATIONAL, [16, 1] * 6)}), 3, "tag 532 does not tell black from white"),
+        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [0, 1] * 3)}), 3, "tag 529 is not three weights"),
+        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [1, 0] * 3)}), 3, "tag 529 has a zero denominator"),
+        (Layout(photometric=6, tags={530: (SHORT, [3, 1])}), 3, "tag 530 is neither 1, 2 nor 4"),
+        (Layout(photometric=6), 1, "YCbCr colors and 1 samples"),
+        (Layout(photometric=8, tags={318: (RATIONAL, [0, 1, 1, 1])}), 3, "tag 318 is not the white of a light"),
+        (Layout(photometric=3, tags={320: (SHORT, [0] * 765)}), 1, "its palette does not fit its samples"),
+        (Layout(compression=8, predictor=3), 1, "a predictor for floating-point samples, and none such"),
+        (Layout(tile=(16, 16), tags={323: (LONG, [1 << 24])}), 1, "its rows or tiles are too large"),
+        (Layout(compression=7, photometric=0, tags={347: (UNDEFINED, [0] * 70000)}), 1, "tag 347 has 70000 values"),
+        (Layout(compression=8, photometric=0, tags={279: (LONG, [0, 0, 0])}), 1, "its strips or tiles are too short"),
+        (Layout(compression=50000, photometric=0, tags={279: (LONG, [0, 0, 0])}), 1, "a strip or tile is empty"),
+        (Layout(photometric=0, tags={258: (SIGNED_BYTE, [8])}), 1, "tag 258 is not a whole number"),
+    ],
+)
+def test_damaged_directories(layout: Layout, channels: int, text: str) -> None:
+    with pytest.raises(RuntimeError, match=r"the file is damaged") as error:
+        decode(write_tiff(noise(8, channels), layout))
+    assert text in str(error.value)
 
 
 def test_samples_of_unknown_colors() -> None:

@@ -100,17 +100,18 @@ void TiffColorConverter::read_luma(const TiffImage& image) {
   std::copy(weights.begin(), weights.end(), luma_.begin());
   for (size_t i = 0; i < 6; ++i) black_white_[i] = codes[i] / full;
   for (const double weight : luma_) {
-    if (!(weight > 0 && weight < 1)) TiffDirectory::reject(kTiffLuma, "is not three weights between 0 and 1");
+    if (!(weight > 0.001 && weight < 1)) TiffDirectory::reject(kTiffLuma, "is not three weights between 0 and 1");
   }
   for (size_t i = 0; i < 6; i += 2) {
-    if (!(std::abs(black_white_[i + 1] - black_white_[i]) > 1e-6)) TiffDirectory::reject(kTiffBlackWhite, "has the same value for black and white");
+    const double range = std::abs(black_white_[i + 1] - black_white_[i]);
+    if (!(range > 1e-6 && std::isfinite(range))) TiffDirectory::reject(kTiffBlackWhite, "does not tell black from white");
   }
 }
 
 // Colors keep their place relative to white: Bradford's transform takes the white of the file, D50 by default, to that of sRGB.
 void TiffColorConverter::read_white(const TiffImage& image) {
   const auto xy = image.tags.reals(kTiffWhitePoint, {0.345702915, 0.358538597});
-  if (!(xy[0] > 0 && xy[1] > 0 && xy[0] + xy[1] < 1)) TiffDirectory::reject(kTiffWhitePoint, "is not the white of a light");
+  if (!(xy[0] > 0.05 && xy[1] > 0.05 && xy[0] + xy[1] < 1)) TiffDirectory::reject(kTiffWhitePoint, "is not the white of a light");
   const std::array<double, 3> white{xy[0] / xy[1], 1, (1 - xy[0] - xy[1]) / xy[1]};
   const auto from = product(kBradford, white), to = product(kBradford, kD65);
   const Matrix scale{to[0] / from[0], 0, 0, 0, to[1] / from[1], 0, 0, 0, to[2] / from[2]};
