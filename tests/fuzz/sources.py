@@ -106,6 +106,9 @@ def odd_tiffs() -> list[bytes]:
         (gray, Layout(photometric=32803)),
         *((rgb, Layout(photometric=2, compression=number)) for number in (34712, 34925, 50001)),
     ]
+    jpeg = pillow("JPEG")
+    old = chroma | {512: (SHORT, [1]), 513: (LONG, [8]), 514: (LONG, [len(jpeg)])}
+    layouts.append((rgb, Layout(photometric=6, compression=6, rows=40, orientation=7, tags=old, encode=lambda _: jpeg)))
     faxes = [pillow("TIFF", "1", compression=name, tiffinfo={274: 5}) for name in ("group3", "tiff_ccitt")]
     return [write_tiff(samples.astype("u8"), layout) for samples, layout in layouts] + faxes + [pillow("TIFF", "CMYK", compression="jpeg")]
 

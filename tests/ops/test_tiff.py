@@ -189,6 +189,8 @@ def layouts_to_turn() -> dict[str, Callable[[int], bytes]]:
         "fax": lambda n: encode_bilevel("group4", n),
         "ycbcr, jpeg": lambda n: encode_photo("YCbCr", n),
         "inks, jpeg": lambda n: encode_photo("CMYK", n),
+        "old-style jpeg": lambda n: encode_old_jpeg(orientation=n),
+        "old-style jpeg without samples": lambda n: encode_old_jpeg(orientation=n, without=(277,)),
     }
 
 
@@ -207,6 +209,14 @@ def encode_photo(mode: str, orientation: int = 1) -> bytes:
     photo = np.stack([ramp[0] * 6, ramp[1] * 4, ramp[0] + ramp[1]], -1).astype(np.uint8)
     Image.fromarray(photo).convert(mode).save(file, "TIFF", compression="jpeg", quality=95, tiffinfo={274: orientation})
     return file.getvalue()
+
+
+def encode_old_jpeg(**options: Any) -> bytes:
+    ramp, file = np.mgrid[:HEIGHT, :WIDTH], io.BytesIO()
+    Image.fromarray(np.stack([ramp[0] * 6, ramp[1] * 4, ramp[0] + ramp[1]], -1).astype(np.uint8)).save(file, "JPEG", quality=95)
+    stream = file.getvalue()
+    tags = {512: (SHORT, [1]), 513: (LONG, [8]), 514: (LONG, [len(stream)]), 530: (SHORT, [2, 2])}
+    return write_tiff(noise(8), Layout(photometric=6, compression=6, rows=HEIGHT, encode=lambda _: stream, tags=tags, **options))
 
 
 TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
