@@ -27,7 +27,11 @@ struct ImageHeader {
   DType dtype;    // of the decoded samples
   std::string codec;
   std::string unusual;  // a kind of file that the CPU codecs may lack, as a part of a message
-  bool gamma = false;  // the codec would convert to gray in linear light
+  bool gamma = false;          // the codec would convert to gray in linear light
+  bool in_pieces = false;      // see FileHeader
+  bool by_opencv = false;      // see FileHeader
+  int color_channels = 0;      // of a file in pieces
+  std::string unknown_colors;  // see FileHeader
 };
 
 struct DecodeOptions {

@@ -150,7 +150,12 @@ def png(file: bytes, draw: random.Random) -> bytes:
     return file[:8] + b"".join(chunks)
 
 
-TIFF_TAGS = (256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347, 512, 513, 530)
+TIFF_TAGS = (
+    *(256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 292, 293, 317, 318, 320),
+    *(322, 323, 324, 325, 332, 338, 339, 347, 512, 513, 529, 530, 532),
+)
+# Orders of bits and bytes, photometric interpretations, predictors, formats, and compressions.
+TIFF_VALUES = (32773, 32946, 34712, 50000, 34925, 32845, 32844, 32803, 32809, 32766, 32909, 32771, 50001, *range(1, 13), 16, 24, 64)
 
 
 def tiff(file: bytes, draw: random.Random) -> bytes:
@@ -173,7 +178,7 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
         elif which == 1:
             number = draw.choice((0, 1, 2, 3, 4, 5, 256, 768, 65535, 2**31, 2**32 - 1))
         else:
-            new = draw.choice((size(draw), draw.choice(SMALL), 32773, 32946, 34712, 50000, 34925, 32845, 6, 7))
+            new = draw.choice((size(draw), draw.choice(SMALL), draw.choice(TIFF_VALUES), draw.choice(TIFF_VALUES)))
             value = struct.pack(order + ("I" if kind != 3 else "HH"), *((new & 0xFFFFFFFF,) if kind != 3 else (new & 0xFFFF, draw.choice((0, 8)))))
             value = value + bytes(wide - len(value))
         return [tag, kind, number, value]
@@ -189,7 +194,7 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
         elif kind == 5:
             draw.shuffle(entries)
         else:
-            value = struct.pack(order + "I", size(draw))
+            value = struct.pack(order + "I", draw.choice((size(draw), draw.choice(TIFF_VALUES))))
             entries.append([draw.choice(TIFF_TAGS), draw.choice((3, 4)), draw.choice((1, 1, 2, 3)), value + bytes(4 if big else 0)])
             entries.sort(key=lambda one: one[0])
     directory = struct.pack(order + many, len(entries)) + b"".join(struct.pack(order + form, *one) for one in entries)

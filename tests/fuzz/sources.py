@@ -4,11 +4,15 @@
 import io
 import os
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+sys.path.append(str(Path(__file__).parent.parent))  # for the TIFF files of the tests
+from _tiff_files import LONG, RATIONAL, SHORT, Layout, encode_chroma_blocks, write_tiff
 
 FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000")
 ENDINGS = {
@@ -138,6 +142,48 @@ def tiled_tiff(**options: Any) -> list[bytes]:
     return [file.getvalue()]
 
 
+def odd_tiffs() -> list[bytes]:
+    """Return what libtiff does not decode by itself: planes, sizes, colors, orders of bits, missing tags."""
+    rgb, gray, bit = COLORS[..., :3], COLORS[..., :1], COLORS[..., :1] >> 7
+    palette = {320: (SHORT, [i * 37 % 65536 for i in range(768)])}
+    chroma = {530: (SHORT, [2, 2])}
+    deep = rgb.astype("u8") * 16
+    layouts = [
+        (rgb, Layout(photometric=2, planar=True)),
+        (COLORS, Layout(photometric=2, planar=True, compression=8, predictor=2, tile=(16, 16), tags={338: (SHORT, [2])})),
+        (deep, Layout(12, 2, tile=(16, 32), order=">")),
+        (deep, Layout(12, 2, compression=32773, big=True)),
+        (deep, Layout(16, 2, compression=8, predictor=2, planar=True, order=">")),
+        (rgb.astype("f4").view("u4").astype("u8"), Layout(32, 2, compression=8, predictor=3, sample_format=3, planar=True)),
+        (deep, Layout(16, 2, sample_format=2)),
+        (gray, Layout(photometric=0, orientation=6)),
+        (gray, Layout(photometric=3, tags=palette, orientation=3)),
+        (COLORS[..., :2], Layout(photometric=3, tags=palette | {338: (SHORT, [2])})),
+        (COLORS, Layout(photometric=5, compression=8)),
+        (rgb, Layout(photometric=8, tile=(16, 16), tags={318: (RATIONAL, [3127, 10000, 3290, 10000])})),
+        (rgb, Layout(photometric=9)),
+        (rgb, Layout(photometric=6, tags=chroma, encode=lambda piece: encode_chroma_blocks(piece, 2, 2))),
+        (rgb, Layout(photometric=6, tags=chroma, tile=(16, 16), encode=lambda piece: encode_chroma_blocks(piece, 2, 2))),
+        (rgb, Layout(photometric=2, planar=True, compression=7, encode=lambda piece: gray_jpeg(piece[..., 0].astype("u1")))),
+        (bit, Layout(1, 0, without=(258, 277))),
+        (bit, Layout(1, fill_order=2, compression=8, tile=(16, 16), tags={278: (LONG, [16])})),
+        (rgb, Layout(photometric=2, compression=8, without=(279,))),
+        (gray, Layout(photometric=32803)),
+        *((rgb, Layout(photometric=2, compression=number)) for number in (34712, 34925, 50001)),
+    ]
+    jpeg = pillow("JPEG")
+    old = chroma | {512: (SHORT, [1]), 513: (LONG, [8]), 514: (LONG, [len(jpeg)])}
+    layouts.append((rgb, Layout(photometric=6, compression=6, rows=40, orientation=7, tags=old, encode=lambda _: jpeg)))
+    faxes = [pillow("TIFF", "1", compression=name, tiffinfo={274: 5}) for name in ("group3", "tiff_ccitt")]
+    return [write_tiff(samples.astype("u8"), layout) for samples, layout in layouts] + faxes + [pillow("TIFF", "CMYK", compression="jpeg")]
+
+
+def gray_jpeg(samples: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(samples).save(file, "JPEG")
+    return file.getvalue()
+
+
 def made(name: str) -> list[bytes]:
     match name:
         case "jpeg":
@@ -157,7 +203,7 @@ def made(name: str) -> list[bytes]:
                 frames("TIFF"),
             ]
             tiles = [file for big in (False, True) for file in tiled_tiff(photometric="rgb", tile=(16, 32), bigtiff=big)]
-            return packed + modes + tiles + tiled_tiff(photometric="minisblack", planarconfig="contig", extrasamples=["unassalpha"])
+            return packed + modes + tiles + odd_tiffs() + tiled_tiff(photometric="minisblack", planarconfig="contig", extrasamples=["unassalpha"])
         case "bmp":
             masked = [
                 masked_bmp(bits, masks, size)

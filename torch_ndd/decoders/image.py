@@ -76,7 +76,9 @@ def image(
             holds for the depth of the file: the largest sample of 5 or 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535
             in uint16 and 1.0 in floats; uint8 rounds samples of more than 8 bits.
         output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels of the
-            file.
+            file. Of a TIFF these are also the inks of CMYK, and samples whose colors are unknown, such as those of a color filter array, or that have
+            a sign (with ``dtype=torch.int16`` the numbers of a file of 16 bits); palettes, YCbCr and L*a*b* become RGB. Colors that a TIFF holds
+            multiplied by alpha stay so.
         use_fast_idct: use a faster and less exact inverse DCT for JPEG.
         hw_decoder_load: on a GPU, the share of a batch for its JPEG engines. The default, 0.65, is a starting point that is tuned by the times of the
             engines, CUDA and the CPU; which of them decodes an image, and so the last bits of its pixels, may then change from run to run. Any other

@@ -10,20 +10,6 @@ namespace {
 
 constexpr uint32_t kOrientationTag = 0x0112, kShort = 3, kLong = 4;
 
-// EXIF's eight values: what has to be done to the stored image.
-Orientation orientation_of(uint32_t value) {
-  switch (value) {
-    case 2: return {0, true, false};
-    case 3: return {180, false, false};
-    case 4: return {0, false, true};
-    case 5: return {90, false, true};
-    case 6: return {270, false, false};
-    case 7: return {270, false, true};
-    case 8: return {90, false, false};
-    default: return {};
-  }
-}
-
 }  // namespace
 
 Orientation read_exif_orientation(const uint8_t* data, size_t size) {
@@ -42,8 +28,8 @@ Orientation read_exif_orientation(const uint8_t* data, size_t size) {
   for (size_t i = 0, at = directory + 2; i < count && at + kEntry <= size; ++i, at += kEntry) {
     if (read16(at) != kOrientationTag) continue;
     const uint32_t type = read16(at + 2);
-    if (type == kShort) return orientation_of(read16(at + 8));
-    return type == kLong ? orientation_of(little ? little32(data + at + 8) : big32(data + at + 8)) : Orientation{};
+    if (type == kShort) return orientation_of_exif(read16(at + 8));
+    return type == kLong ? orientation_of_exif(little ? little32(data + at + 8) : big32(data + at + 8)) : Orientation{};
   }
   return {};
 }

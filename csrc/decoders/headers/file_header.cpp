@@ -25,6 +25,7 @@ std::vector<uint8_t> rewritten_file(const EncodedImage& file, const FileHeader& 
   const std::string codec = header.codec;
   if (codec == "jpeg") return rewritten_jpeg(file);
   if (codec == "png") return rewritten_png(file);
+  if (codec == "tiff") return rewritten_tiff(file, header);
   if (codec == "webp") return rewritten_webp(file);
   return rewritten_pnm(file, header);
 }

@@ -26,11 +26,15 @@ struct FileHeader {
   std::string unusual;  // what the CPU codecs may lack for it, as a part of a message
   bool bitmap = false;  // PNM with a bit a pixel
   bool upright = false;  // a JPEG without an APP1 segment, which may have EXIF data with an orientation
-  std::optional<Orientation> orientation;  // where it is read here, and not by nvImageCodec: of PNG and WebP
+  std::optional<Orientation> orientation;  // where it is read here, and not by nvImageCodec: of PNG, TIFF and WebP
   bool gamma = false;  // a PNG for which libpng would convert to gray in linear light
   bool needs_rewriting = false;  // `rewritten_file` reads the same for everybody
   size_t raster = 0;  // of PNM: where the pixels begin
   int64_t largest = 0;  // of PNM: the sample that is white
+  bool in_pieces = false;  // a TIFF of which libtiff only decompresses the strips or tiles
+  bool by_opencv = false;  // a TIFF for OpenCV, which turns the image itself where it finds an orientation
+  int color_channels = 0;  // of a TIFF in pieces: without alpha
+  std::string unknown_colors;  // why the samples do not become RGB or gray, as a part of a message
 };
 
 // Throws for a header that is damaged or that can be read in two ways. A file that is not `complete` may end anywhere behind its size.
@@ -57,6 +61,9 @@ std::vector<uint8_t> rewritten_webp(const EncodedImage& file);
 
 // A whole PNM file as P5 or P6, with a plain header and samples from 0 to 255 or 65535.
 std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header);
+
+// An upright TIFF, with the tags that readers expect.
+std::vector<uint8_t> rewritten_tiff(const EncodedImage& file, const FileHeader& header);
 
 // "the file is damaged (...)"
 [[noreturn]] void damaged_header(const std::string& what);
