@@ -15,11 +15,11 @@ from .. import types
 from .._core.convert import saturated
 from .._core.device import DeviceLike
 from ..io._urls import read_all
-from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
 from ._fits_codecs import image_of
 from ._fits_headers import check_headers
 from ._fork_gate import ForkGate
+from ._options import DecodingOptions
 from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
 from ._threads import ThreadedReader
@@ -43,6 +43,8 @@ class Fits(ThreadedReader):
         file_root: A folder.
         files: Paths or URLs, relative to ``file_root``.
         hdu_indices: Which HDUs to read, from 1, the primary one; by default 2, the first extension.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
@@ -72,7 +74,7 @@ class Fits(ThreadedReader):
         file_root: Path | None = None,
         files: Path | Sequence[Path] | None = None,
         hdu_indices: int | Sequence[int] | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._op = "experimental.readers.Fits"

@@ -22,7 +22,7 @@ from .._core.device import DeviceLike
 from .._core.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
-from ._base import LoaderOptions
+from ._options import DecodingOptions
 from ._ranges import Path, as_paths, pack_paths
 from ._remote import ranges_of
 from ._threads import Array, ThreadedReader, packed
@@ -59,6 +59,8 @@ class NemoAsr(ThreadedReader):
         read_sample_rate: Deliver the sampling rates; True by default.
         read_text: Deliver the texts; True by default.
         sample_rate: Resample to this rate in Hz.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -86,7 +88,7 @@ class NemoAsr(ThreadedReader):
         read_sample_rate: bool | None = None,
         read_text: bool | None = None,
         sample_rate: float | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._manifests = as_paths(manifest_filepaths)

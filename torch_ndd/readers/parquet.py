@@ -19,8 +19,9 @@ from .._core.device import DeviceLike
 from .._core.workers import Workers
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
-from ._base import LoaderOptions, Reader
+from ._base import Reader
 from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
+from ._options import DecodingOptions
 from ._ranges import Path, Sources, as_paths
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
@@ -49,6 +50,8 @@ class Parquet(Reader):
         device: ``"cpu"``.
         path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
         columns: Columns to deliver, in this order; by default all.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -73,7 +76,7 @@ class Parquet(Reader):
         *,
         path: Path | Sequence[Path],
         columns: str | Sequence[str] | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._given = as_paths(path)
