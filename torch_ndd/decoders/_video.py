@@ -200,16 +200,18 @@ class Video:
             yield first, batch.data, batch.pts_seconds.numpy()
 
     def _decodes_in_order(self) -> bool:
-        if self._in_order is None:  # an AVI file: the first frame is late where others come before it in the file
+        in_order = self._in_order
+        if in_order is None:  # an AVI file: the first frame is late where others come before it in the file
             try:
                 with self._reading():
                     late = self._decoder.get_frame_at(0).pts_seconds - (self._decoder.metadata.begin_stream_seconds or 0.0)
-                self._in_order = late > 1e-6
+                in_order = late > 1e-6
             except (IndexError, RuntimeError):
-                self._in_order = True
-            if self._in_order:
+                in_order = True
+            self._in_order = in_order
+            if in_order:
                 self._reopen()
-        return self._in_order
+        return in_order
 
     def _decoded_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
         if self._next > wanted[first]:
