@@ -2,6 +2,7 @@
 #include "decoders/audio_file.h"
 
 #include "decoders/captured_output.h"
+#include "decoders/file_kind.h"
 #include "decoders/vorbis_headers.h"
 #include "ndd/error.h"
 
@@ -37,7 +38,7 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
     AudioView view = view_from_first_frame(data, size);
     if (view.replaced > 0) open(std::move(view));
   }
-  if (!handle_) fail("no sound of a supported format (", sndfile().strerror(nullptr), ")");
+  if (!handle_) fail("no sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
   const AudioView& view = memory_.view;
   if (view.frames >= 0) info_.frames = view.frames;
   else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();

@@ -79,7 +79,21 @@ _PART_BYTES = 16 << 20
 # The beginnings of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
 _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
+_BEGINNING = 512  # bytes that tell what a file is
+_VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
 _NO_TIME = 1e12  # seconds; a frame without a time has one beyond, of either sign
+
+
+def _named(error: Exception, begin: bytes) -> Exception:
+    """Return the error of a file that cannot be opened; one of another kind is called what it is."""
+    kind, text = native.file_kind(begin), reason(error)
+    if not begin:
+        return RuntimeError("the file is empty")
+    if "video stream is unknown" in text:
+        return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
+    if kind and not any(one in kind for one in _VIDEOS):
+        return RuntimeError(f"it is {kind}, not a video ({text})")
+    return error
 
 
 class EndsEarlyError(RuntimeError):
@@ -106,7 +120,10 @@ class Video:
         self._promises = has_times and not begin.startswith(b"RIFF")
         self._source = source if self._remote is None else self._remote
         self._options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact or not has_times else "approximate"}
-        self._reopen()
+        try:
+            self._reopen()
+        except (IndexError, RuntimeError, ValueError) as error:
+            raise _named(error, begin) from None
         metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
@@ -130,12 +147,12 @@ class Video:
 
     def _beginning(self, source: Any) -> bytes:
         if isinstance(source, torch.Tensor):
-            return source[:16].numpy().tobytes()
+            return source[:_BEGINNING].numpy().tobytes()
         if self._remote is None:
             with open(source, "rb") as file:
-                return file.read(16)
+                return file.read(_BEGINNING)
         with self._reading():
-            begin = self._remote.read(16)
+            begin = self._remote.read(_BEGINNING)
         self._remote.seek(0)
         return begin
 

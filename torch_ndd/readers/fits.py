@@ -13,6 +13,7 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
+from .._core import native
 from .._core.convert import saturated
 from .._core.device import DeviceLike
 from .._core.limits import check_sample
@@ -123,13 +124,13 @@ class Fits(ThreadedReader):
         """Return a file, decompressed if it is a .fits.gz."""
         content = read_all(path)
         if not content.startswith(b"\x1f\x8b"):
-            return content
+            return _checked(content)
         try:
             made = inflated(content, self._max_sample_bytes)
         except (zlib.error, ValueError) as error:
             raise ValueError(f"its gzip data are damaged: {error}") from None
         check_sample("the decompressed file has at least", len(made), self._max_sample_bytes)
-        return made
+        return _checked(made)
 
     def _read(self, sample: int) -> tuple[torch.Tensor, ...]:
         assert self._ranges is not None
@@ -141,6 +142,13 @@ class Fits(ThreadedReader):
             source.seek(0)
             file = _astropy().open(source, memmap=False)
             return tuple(_image(file, part, dtype) for part, dtype in zip(self._parts, self._dtypes, strict=True))
+
+
+def _checked(content: bytes) -> bytes:
+    if content.startswith(b"SIMPLE"):
+        return content
+    kind = native.file_kind(content[:512])
+    raise ValueError(f"this is not a FITS file{kind and f': it is {kind}'}" if content else "the file is empty")
 
 
 def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
+from .._core import native
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
@@ -150,7 +151,7 @@ class Parquet(Reader):
         try:
             return _opened(path)
         except Exception as error:
-            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {reason_of(error)}') from None
+            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
 
     def _planned(self, schema: Any) -> "list[_Column]":
         types, made = _arrow().types, []
@@ -357,6 +358,16 @@ def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
             except (OSError, RuntimeError) as error:
                 raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
     return arrow.array(values, arrow.large_binary())
+
+
+def _other_kind(path: str) -> str:
+    """Return that a local file is of another kind, or nothing."""
+    try:
+        with open(path, "rb") as file:
+            kind = native.file_kind(file.read(512))
+    except OSError:
+        return ""
+    return f"it is {kind}, not a Parquet file" if kind not in ("", "a Parquet file") else ""
 
 
 def _arrow() -> Any:
