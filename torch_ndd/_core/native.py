@@ -115,6 +115,8 @@ _pin_sizes = _function(_quick, "ndd_pin_sizes", None, ctypes.c_uint64)
 release_idle_memory = _function(_slow, "ndd_release_idle_memory", ctypes.c_uint64)
 stop = _function(_slow, "ndd_stop", None)
 _no_memory = _function(_quick, "ndd_no_memory", ctypes.c_char_p, ctypes.c_double, ctypes.c_char_p)
+_file_kind = _function(_quick, "ndd_file_kind", ctypes.c_char_p, ctypes.c_char_p, _INT64)
+_most_host_memory = _function(_quick, "ndd_most_host_memory", ctypes.c_double)
 # The number of threads, and the number wanted, when the system first refused one; 0 if it has not.
 refused_threads = ctypes.c_uint64.from_address(_function(_quick, "ndd_refused_threads", _POINTER)())
 
@@ -310,6 +312,17 @@ def check_samples(op: str, batch_size: int) -> None:
 def no_memory(size: int, shape: Sequence[int]) -> MemoryError:
     """Return the error for an output of ``size`` bytes for which there is no memory."""
     return MemoryError(_no_memory(size, f": an output of shape {tuple(shape)}".encode()).decode())
+
+
+def file_kind(begin: bytes) -> str:
+    """Return what a file with this beginning is, such as ``a WAV file``; empty if it is not known."""
+    return _file_kind(begin, len(begin)).decode()
+
+
+def check_memory(size: int, use: str) -> None:
+    """Raise MemoryError for more bytes than this process can have at most."""
+    if size > _most_host_memory():
+        raise MemoryError(_no_memory(size, f": {use}".encode()).decode())
 
 
 _pooled = torch.ops.ndd.pooled_memory.default

@@ -13,6 +13,7 @@ from .._core.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.cuda_work import recorded
 from .._core.dispatch import submit
 from .._core.extents import Fixed
+from .._core.limits import limit
 from .._core.operator import OPERATORS, launch
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
@@ -65,7 +66,7 @@ class DecodeArguments(NamedTuple):
     dtype: torch.dtype
     adjust_orientation: bool
     use_fast_idct: bool
-    max_pixels: int
+    max_pixels: int | None
     on_error: str
     target: Target
     caching: CacheArguments
@@ -95,8 +96,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {given.on_error!r}')
     if given.on_error == "skip" and torch.compiler.is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
-    if given.max_pixels < 1:
-        raise ValueError(f"{op}: max_pixels must be positive, got {given.max_pixels}")
+    max_pixels = limit(op, "max_pixels", given.max_pixels, MAX_PIXELS)
     cache = given.caching.chosen(op, given.dtype, on_gpu)
     check_files(op, files)
     _library.load()
@@ -104,7 +104,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         _library.load_gpu()
     failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
-    files, shapes, kinds = image_shapes(files, options, given.max_pixels, failures)
+    files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
     least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
     if cache is not None:
         if least is not None:

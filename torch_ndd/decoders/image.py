@@ -9,7 +9,7 @@ from .. import types
 from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T
 from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ._cache import Cache, CacheArguments
-from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode
+from ._decode import FILLS, DecodeArguments, Target, decode
 from ._files import decoder
 
 
@@ -37,7 +37,7 @@ def image(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     on_error: str = "raise",
     output_type: types.DALIImageType = types.RGB,
@@ -138,7 +138,7 @@ def image_random_crop(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
     on_error: str = "raise",

@@ -258,6 +258,8 @@ extern "C" __attribute__((visibility("default"))) const char* ndd_no_memory(doub
   return text.c_str();
 }
 
+extern "C" __attribute__((visibility("default"))) double ndd_most_host_memory() { return static_cast<double>(ndd::most_host_memory()); }
+
 // Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
 extern "C" __attribute__((visibility("default"))) void ndd_pin_sizes(uint64_t sizes) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
