@@ -50,9 +50,13 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a ZIP archive": lambda: written(zipped),
     "an .npy file": lambda: written(lambda file: np.save(file, NOISE)),
     "a PNG image": lambda: written(lambda file: Image.new("RGB", (90, 90)).save(file, "PNG")),
+    "a PNM image": lambda: written(lambda file: Image.new("RGB", (90, 90), "red").save(file, "PPM")),
     "an HTML or XML document": lambda: b"<!DOCTYPE html><html>404 Not Found</html>" * 20,
     "a pointer of Git LFS": lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
 }
+
+
+VIDEOS = {"an MP4 or QuickTime file", "a PNG image", "a PNM image"}  # FFmpeg reads images, too
 
 
 def epoch(reader: Any) -> None:
@@ -62,8 +66,9 @@ def epoch(reader: Any) -> None:
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], set[str]]] = {
-    "decoders.video": (lambda path: ndd.decoders.video(path), {"an MP4 or QuickTime file", "a PNG image"}),
-    "readers.Video": (lambda path: epoch(ndd.readers.Video(filenames=path, sequence_length=2)), {"an MP4 or QuickTime file", "a PNG image"}),
+    "decoders.image": (lambda path: ndd.decoders.image(path), {"a PNG image", "a PNM image"}),
+    "decoders.video": (lambda path: ndd.decoders.video(path), VIDEOS),
+    "readers.Video": (lambda path: epoch(ndd.readers.Video(filenames=path, sequence_length=2)), VIDEOS),
     "decoders.audio": (
         lambda path: ndd.decoders.audio(path),
         {"a WAV file", "a FLAC sound", "an MP3 sound", "an Ogg Vorbis sound"},

@@ -2,6 +2,7 @@
 """What is around the pixels: gamma, EXIF data, the beginning of a file, files of other kinds."""
 
 import io
+import re
 import struct
 import zlib
 from typing import Any
@@ -124,23 +125,23 @@ OTHERS = {
     "a GIF image": pillow(RGB, "GIF"),
     "an AVIF image": b"\0\0\0\x20ftypavif" + bytes(50),
     "a HEIF image": b"\0\0\0\x20ftypheic" + bytes(50),
-    "an MP4 video": b"\0\0\0\x20ftypisom" + bytes(50),
+    "an MP4 or QuickTime file": b"\0\0\0\x20ftypisom" + bytes(50),
     "a JPEG XL image": b"\xff\x0a" + bytes(50),
     "an icon": pillow(RGB[:16, :16], "ICO"),
-    "WAV audio": b"RIFF\x20\0\0\0WAVEfmt " + bytes(50),
-    "gzip data": b"\x1f\x8b\x08" + bytes(50),
+    "a WAV file": b"RIFF\x20\0\0\0WAVEfmt " + bytes(50),
+    "compressed by gzip (decompress it)": b"\x1f\x8b\x08" + bytes(50),
     "a tar archive": b"name.jpg" + bytes(249) + b"ustar" + bytes(250),
-    "a ZIP archive": b"PK\3\4" + bytes(50),
-    "HTML, XML or SVG text": b"<!DOCTYPE html><html></html>",
-    "a Git LFS pointer, whose content has not been fetched": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
-    "text": b"404: Not Found",
-    "nothing but zeros": bytes(1000),
+    "a ZIP archive (as .npz files are)": b"PK\3\4" + bytes(50),
+    "an HTML or XML document": b"<!DOCTYPE html><html></html>",
+    "a pointer of Git LFS (run: git lfs pull)": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+    "a text file": b"404: Not Found",
+    "a file that begins with zeros": bytes(1000),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_file_of_another_kind_is_named(name: str) -> None:
     text = reason(OTHERS[name])
-    assert text == f"not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000), but {name}"
-    with pytest.raises(RuntimeError, match=f"but {name}"):
+    assert text == f"not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000): it is {name}"
+    with pytest.raises(RuntimeError, match=re.escape(f": it is {name}")):
         ndd.peek_image_shape(np.frombuffer(OTHERS[name], np.uint8))

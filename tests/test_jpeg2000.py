@@ -265,6 +265,15 @@ def test_components_count_against_max_pixels(count: int) -> None:
     assert peek(file, types.ANY_DATA) == [HEIGHT, WIDTH, count]
 
 
+def test_more_samples_than_memory_is_a_memory_error() -> None:
+    size = 2**20
+    stream = resized(codestream(RGB), x1=size, y1=size, tile_width=size, tile_height=size)
+    file = jp2(stream, box(b"uuid", bytes(6_000_000)))  # or the file is too short for that many pixels
+    with pytest.raises(MemoryError, match=r"decoders\.image: sample 0: no memory for .* samples of a JPEG 2000 image"):
+        ndd.decoders.image(np.frombuffer(file, np.uint8), max_pixels=2**41)
+    assert "no memory for" in reason(file, max_pixels=2**41)
+
+
 def test_too_many_components_are_named() -> None:
     assert reason(with_components(16384, codestream(RGB))) == "no CPU decoder for JPEG 2000 images of more than 1023 channels"
 

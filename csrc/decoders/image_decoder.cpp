@@ -6,8 +6,8 @@
 #include "decoders/codec_instance.h"
 #include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
+#include "decoders/file_kind.h"
 #include "decoders/headers/file_header.h"
-#include "decoders/headers/other_format.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
 #include "decoders/jpeg/scans.h"
@@ -82,8 +82,7 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
 }
 
 [[noreturn]] void unsupported_format(const EncodedImage& file) {
-  const std::string name = name_other_format(file);
-  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + (name.empty() ? "" : ", but " + name));
+  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + other_kind(file.data, file.size));
 }
 
 // Whether our own reading is enough. For the size of most JPEGs it is: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call.

@@ -198,9 +198,10 @@ def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], m
     for i in samples:
         try:
             encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             if failures is None:
-                raise RuntimeError(f"{options.op}: {sample_name(files, i)}: {error}") from None
+                kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
+                raise kind(f"{options.op}: {sample_name(files, i)}: {error}") from None
             failures.note(i, str(error))
     lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
     made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)

@@ -55,6 +55,8 @@ _MAX_CHANNELS = 1023
 # A damaged header may promise more than any file holds; a blank 48-megapixel image has 132,000 pixels per byte.
 _MAX_PIXELS_PER_BYTE = 200_000
 
+_LIBRARY_SAMPLE_BYTES = 4  # OpenJPEG holds every sample as an int32
+
 _BYTES_OF_A_TILE = 14  # its header, and the marker of its data
 
 _CODESTREAM_FORMAT = 0  # of openjpeg.decode
@@ -105,7 +107,7 @@ def _stored_bytes(bits: int) -> int:
 
 
 def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.ndarray:
-    """Decode one JPEG 2000 file or codestream to the raw format. Raise RuntimeError for damaged data and for too many pixels.
+    """Decode one JPEG 2000 file or codestream to the raw format. Raise RuntimeError for damaged data and too many pixels, MemoryError without the memory.
 
     CMYK becomes RGB unless the ``output_type`` is ``ANY_DATA``.
     """
@@ -121,7 +123,7 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
 
 
 def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
-    """Raise RuntimeError for more pixels than ``max_pixels``, before anything is allocated for them."""
+    """Raise RuntimeError for more pixels than ``max_pixels``, and MemoryError for more than there is memory, before anything is allocated for them."""
     shape = f"{header.height}x{header.width}"
     planes = max(header.channels, len(header.components))
     # Four channels are a pixel, as in csrc/decoders/image.cpp. The library allocates from the origin of the grid, not from the offset.
@@ -132,8 +134,10 @@ def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
     if pixels > max_pixels:
         raise RuntimeError(
             f"the image has {what} pixels, more than max_pixels={max_pixels}, the guard against decompression bombs; "
-            "pass a larger max_pixels for such images"
+            "pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"
         )
+    samples = (header.y + header.height) * (header.x + header.width) * planes
+    native.check_memory(_LIBRARY_SAMPLE_BYTES * samples, f"{samples} samples of a JPEG 2000 image, each of {_LIBRARY_SAMPLE_BYTES} bytes in OpenJPEG")
 
 
 def _decode_components(header: Jpeg2000Header) -> np.ndarray:

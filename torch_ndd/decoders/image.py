@@ -86,7 +86,8 @@ def image(
         hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
         jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
         max_pixels: the largest image to decode, as a protection against small files that promise gigabytes: height times width times a
-            quarter of the channels, rounded up. Checked before anything is allocated.
+            quarter of the channels, rounded up. Checked before anything is allocated. By default the environment variable ``TORCH_NDD_MAX_PIXELS``,
+            or 2**28.
         on_error: what to do with a file that cannot be decoded. "raise" raises RuntimeError; "replace" returns pixels of zeros, in the size of the
             header, or in the batch's median height and width if the header is unreadable (1x1 if there is none in the whole batch); "skip" leaves the
             sample out, and the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
