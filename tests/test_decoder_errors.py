@@ -167,7 +167,7 @@ def test_max_pixels_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(RuntimeError, match="more than max_pixels=100"):
         ndd.decoders.image_crop(PNG, crop=[2, 2])
     for file in (JPEG, JPEG2000):
-        with pytest.raises(RuntimeError, match="more than max_pixels=100, .*; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"):
+        with pytest.raises(RuntimeError, match=r"more than max_pixels=100, .*; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"):
             ndd.decoders.image(file)
         assert decoded(file, max_pixels=10**6).ndim == 3
     monkeypatch.setenv("TORCH_NDD_MAX_PIXELS", "many")

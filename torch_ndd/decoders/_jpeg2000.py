@@ -107,7 +107,7 @@ def _stored_bytes(bits: int) -> int:
 
 
 def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.ndarray:
-    """Decode one JPEG 2000 file or codestream to the raw format. Raise RuntimeError for damaged data and too many pixels, MemoryError without the memory.
+    """Decode one JPEG 2000 file or codestream to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels.
 
     CMYK becomes RGB unless the ``output_type`` is ``ANY_DATA``.
     """
@@ -123,7 +123,7 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
 
 
 def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
-    """Raise RuntimeError for more pixels than ``max_pixels``, and MemoryError for more than there is memory, before anything is allocated for them."""
+    """Raise RuntimeError for more pixels than ``max_pixels``, and MemoryError for more than fit in memory, before anything is allocated."""
     shape = f"{header.height}x{header.width}"
     planes = max(header.channels, len(header.components))
     # Four channels are a pixel, as in csrc/decoders/image.cpp. The library allocates from the origin of the grid, not from the offset.
