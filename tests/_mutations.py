@@ -46,10 +46,10 @@ def array(order: str) -> bytes:
     return file.getvalue()
 
 
-def video(container: str) -> bytes:
+def video(container: str, **options: object) -> bytes:
     from _videos import encode, frames_of
 
-    return encode(frames_of(8), container).tobytes()
+    return encode(frames_of(8), container, **options).tobytes()
 
 
 def lz4() -> bytes:

@@ -29,9 +29,9 @@ def frames_of(count: int, video: int = 0) -> np.ndarray:
     return frames
 
 
-def encode(frames: np.ndarray, container: str = "mp4") -> np.ndarray:
+def encode(frames: np.ndarray, container: str = "mp4", rate: float = RATE, **options: object) -> np.ndarray:
     tensor = torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
-    return encoders().VideoEncoder(tensor, frame_rate=RATE).to_tensor(container).numpy()  # type: ignore[attr-defined]
+    return encoders().VideoEncoder(tensor, frame_rate=rate).to_tensor(container, **options).numpy()  # type: ignore[attr-defined]
 
 
 def identity(frames: np.ndarray) -> list[str]:

@@ -162,6 +162,19 @@ def test_max_pixels(file: np.ndarray) -> None:
     assert (images.batch_size, "max_pixels" in images.errors[1].reason) == (0, True)
 
 
+def test_max_pixels_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_NDD_MAX_PIXELS", "100")
+    with pytest.raises(RuntimeError, match="more than max_pixels=100"):
+        ndd.decoders.image_crop(PNG, crop=[2, 2])
+    for file in (JPEG, JPEG2000):
+        with pytest.raises(RuntimeError, match=r"more than max_pixels=100, .*; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"):
+            ndd.decoders.image(file)
+        assert decoded(file, max_pixels=10**6).ndim == 3
+    monkeypatch.setenv("TORCH_NDD_MAX_PIXELS", "many")
+    with pytest.raises(ValueError, match="TORCH_NDD_MAX_PIXELS must be a whole number, got 'many'"):
+        ndd.decoders.image(JPEG)
+
+
 def test_bombs_are_refused_by_default(tmp_path: Path) -> None:
     # 400 million pixels of PNG in 50 kB: libpng would write 1.2 GB.
     bomb = io.BytesIO()

@@ -100,7 +100,7 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     report = ndd.doctor()
     assert report["codecs"]["JPEG"] == "does not work: RuntimeError: no such codec"
     found = missing(report)
-    assert found["JPEG images"] == ("RuntimeError: no such codec", "pip install nvidia-nvimgcodec-cu13")
+    assert found["JPEG images"] == ("RuntimeError: no such codec", "pip install 'nvidia-nvimgcodec-cu13<0.10'")
     assert found["optical_flow"] == ("opencv-python-headless not installed", "pip install torch_ndd[flow]")
     assert report["extras"]["flow"] == "- without opencv-python-headless; for optical_flow"
     assert "g++" in found["a C++ compiler"][1]

@@ -271,6 +271,27 @@ def test_the_hardware_takes_its_part(emulated: str) -> None:
     assert counts["hardware"] in (0, len(FILES) // 2)  # none where the GPU has no JPEG engines
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
+    """The engine ignores its stream; a kernel that was queued before the call still reads the memory that the call gets, or writes to it."""
+    if not EMULATED:
+        pytest.skip("runs emulated")
+    exif = Image.Exif()
+    exif[0x0112] = 6 if turned else 1
+    file = ndd.as_batch([encode(gradient(1000, 1200), exif=exif)])
+    expected = np.asarray(ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).tensors[0].cpu()).copy()
+    native.release_idle_memory()
+    before = native.empty(expected.shape, torch.uint8, torch.device("cpu")).fill_(7)
+    place, read, written = before.data_ptr(), torch.zeros_like(before), torch.full_like(before, 9)
+    _LIBRARY.ndd_lazy_copy_later(*map(ctypes.c_void_p, (read.data_ptr(), place)), ctypes.c_size_t(read.numel()), 100)
+    _LIBRARY.ndd_lazy_copy_later(*map(ctypes.c_void_p, (place, written.data_ptr())), ctypes.c_size_t(read.numel()), 100)
+    del before
+    made = ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).evaluate()
+    assert made._values.data_ptr() == place  # or the test shows nothing
+    assert (read == 7).all()
+    np.testing.assert_array_equal(np.asarray(made.tensors[0]), expected)
+
+
 @pytest.mark.parametrize("load", [0.0, 1.0])
 def test_errors(emulated: str, load: float) -> None:
     damaged = FILES[1].copy()

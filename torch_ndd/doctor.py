@@ -142,7 +142,7 @@ def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
     found: dict[str, Any] = {f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}
     problem = _problem(lambda: _decode(_FILES["JPEG"], device="gpu"))
     if problem is not None:
-        missing.append(Missing("JPEG images on a GPU", problem, "pip install --force-reinstall nvidia-nvimgcodec-cu13 nvidia-nvjpeg"))
+        missing.append(Missing("JPEG images on a GPU", problem, f"pip install --force-reinstall '{_NVIMGCODEC[0]}<0.10' nvidia-nvjpeg"))
     return {"usable": True, **found, "JPEG": "decoded on a GPU" if problem is None else f"does not work: {problem}"}
 
 
@@ -231,7 +231,8 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
         problem = _problem(lambda content=content: _decode(content))
         made[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
         if problem is not None:
-            remedy = f"pip install {package}" if version is None else f"pip install --force-reinstall {package}"
+            wanted = f"'{package}<0.10'" if package in _NVIMGCODEC else package  # as in pyproject.toml
+            remedy = f"pip install {wanted}" if version is None else f"pip install --force-reinstall {wanted}"
             missing.append(Missing(f"{name} images", problem, remedy))
     return made
 

@@ -2,6 +2,7 @@
 // decoders.audio.
 #include "decoders/audio_file.h"
 #include "decoders/sample_errors.h"
+#include "decoders/sample_limit.h"
 #include "ndd/args.h"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/error.h"
@@ -10,9 +11,11 @@
 #include "ndd/samples.h"
 #include "ndd/stream/stream.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ndd {
@@ -25,8 +28,10 @@ int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
 
 AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))}; }
 
-// Fills `out` (N, 3) with frames, channels and the sampling rate.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
+// Fills `out` (N, 3) with frames, channels and the sampling rate. `rates` (N): wanted ones, 0 for the file's. A sound may have `most` bytes, before and
+// after it is resampled.
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, int64_t item_bytes,
+                  int64_t most, const Tensor& out) {
   const Samples files(input, input_shapes);
   auto* row = static_cast<int64_t*>(out.data_ptr());
   for (int64_t i = 0; i < files.size(); ++i, row += 3) {
@@ -35,6 +40,11 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       row[0] = file.frames();
       row[1] = file.channels();
       row[2] = file.rate();
+      const double wanted = Args<double>(rates)(i), frames = static_cast<double>(row[0]), channels = static_cast<double>(row[1]);
+      const double samples = std::max(frames * channels, (wanted > 0 ? frames * wanted / file.rate() : frames) * (mix ? 1 : channels));
+      check_sample(
+          "a sound of " + std::to_string(row[0]) + " frames of " + std::to_string(row[1]) + " channels at " + std::to_string(row[2]) + " Hz has",
+          samples * static_cast<double>(item_bytes), most);
     });
   }
 }

@@ -2,13 +2,17 @@
 #include "decoders/audio_file.h"
 
 #include "decoders/captured_output.h"
+#include "decoders/file_kind.h"
 #include "decoders/vorbis_headers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ndd {
 namespace {
@@ -20,44 +24,86 @@ constexpr int kPcm16 = 0x2, kFloat = 0x6, kDouble = 0x7, kVorbis = 0x60, kOpus =
 // channels in some 30 bytes.
 constexpr int64_t kMostSamplesPerByte = 20'000;
 
+constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // of libsndfile
+
 constexpr int64_t kBlock = 8192;  // samples, which fit into the first-level cache
 
 }  // namespace
 
-AudioFile::AudioFile(const uint8_t* data, size_t size) : memory_{data, static_cast<int64_t>(size), 0} {
+AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size) {
+  if (size == 0) fail("the file is empty");
+  check_vorbis_headers(data, size);
+  open(view_with_length(data, size));
+  if (!handle_) {
+    AudioView view = view_from_first_frame(data, size);
+    if (view.replaced > 0) open(std::move(view));
+  }
+  if (!handle_) fail("no sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
+  const AudioView& view = memory_.view;
+  if (view.frames >= 0) info_.frames = view.frames;
+  else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();
+  const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
+                    info_.frames <= kMostSamplesPerByte * static_cast<int64_t>(size) / info_.channels;
+  if (!sane) {
+    const std::string promised =
+        std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
+    sndfile().close(handle_);
+    fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
+  }
+}
+
+// libsndfile reads no more frames than it estimates from the size and the rate of the first frames: rates differ by a factor of up to 20.
+int64_t AudioFile::Memory::stated_size() const { return view.is_estimated ? 20 * size + (int64_t{1} << 16) : size; }
+
+void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
+  const auto begin = static_cast<int64_t>(view.beginning.size());
+  const int64_t first = std::clamp<int64_t>(begin - position, 0, count), second = std::clamp<int64_t>(size - position - first, 0, count - first);
+  if (first > 0) std::memcpy(out, view.beginning.data() + position, static_cast<size_t>(first));
+  if (second > 0) std::memcpy(out + first, rest + position + first - begin, static_cast<size_t>(second));
+  std::memset(out + first + second, 0, static_cast<size_t>(count - first - second));
+}
+
+void AudioFile::open(AudioView view) {
   static SndfileSource source{
-      [](void* file) { return static_cast<Memory*>(file)->size; },
+      [](void* file) { return static_cast<Memory*>(file)->stated_size(); },
       [](int64_t offset, int whence, void* file) {
         auto& memory = *static_cast<Memory*>(file);
-        const int64_t from = whence == SEEK_CUR ? memory.position : whence == SEEK_END ? memory.size : 0;
+        const int64_t from = whence == SEEK_CUR ? memory.position : whence == SEEK_END ? memory.stated_size() : 0;
         int64_t target;
         if (__builtin_add_overflow(from, offset, &target) || target < 0) return static_cast<int64_t>(-1);
         return memory.position = target;
       },
       [](void* out, int64_t count, void* file) {
         auto& memory = *static_cast<Memory*>(file);
-        const int64_t n = std::clamp<int64_t>(memory.size - memory.position, 0, std::max<int64_t>(count, 0));
-        if (n > 0) std::memcpy(out, memory.data + memory.position, static_cast<size_t>(n));
+        const int64_t n = std::clamp<int64_t>(memory.stated_size() - memory.position, 0, std::max<int64_t>(count, 0));
+        memory.read(static_cast<uint8_t*>(out), n);
         memory.position += n;
         return n;
       },
       [](const void*, int64_t, void*) { return static_cast<int64_t>(0); },
       [](void* file) { return static_cast<Memory*>(file)->position; },
   };
-  if (size == 0) fail("the file is empty");
-  check_vorbis_headers(data, size);
-  const SndfileLibrary& library = sndfile();
   const CaptureOutput capture(messages_);
-  handle_ = library.open_virtual(&source, kRead, &info_, &memory_);
-  if (!handle_) fail("no sound of a supported format (", library.strerror(nullptr), ")");
-  const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
-                    info_.frames <= kMostSamplesPerByte * memory_.size / info_.channels;
-  if (!sane) {
-    const std::string promised =
-        std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
+  const auto rest = static_cast<int64_t>(size_ - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
+  memory_ = {std::move(view), data_ + view.replaced, begin + rest, 0};
+  info_ = {};
+  handle_ = sndfile().open_virtual(&source, kRead, &info_, &memory_);
+}
+
+// FLAC may leave the length open, and a stream of MPEG audio may be interrupted. Reading all of it tells: FLAC has 200 million samples a second.
+void AudioFile::count_frames() {
+  const SndfileLibrary& library = sndfile();
+  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
+  int64_t count = 0;
+  {
+    const CaptureOutput capture(messages_);
+    for (int64_t got = 1; got > 0; count += got) got = std::max<int64_t>(library.readf_int(handle_, block.data(), kBlock), 0);
     library.close(handle_);
-    fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
   }
+  messages_.clear();
+  open(std::move(memory_.view));
+  if (!handle_) fail("the file changed while it was read");
+  info_.frames = count;
 }
 
 AudioFile::~AudioFile() {

@@ -2,6 +2,7 @@
 // An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and whatever else libsndfile reads.
 #pragma once
 
+#include "decoders/audio_lengths.h"
 #include "decoders/sndfile_library.h"
 
 #include <cstddef>
@@ -31,16 +32,24 @@ class AudioFile {
 
  private:
   struct Memory {
-    const uint8_t* data;
+    AudioView view;
+    const uint8_t* rest;
     int64_t size, position;
+    int64_t stated_size() const;
+    void read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
   };
+
+  void open(AudioView view);
+  void count_frames();
 
   template <class T>
   void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
 
-  Memory memory_;
+  const uint8_t* const data_;
+  const size_t size_;
+  Memory memory_{};
   std::string messages_;  // what the library prints
   SndfileInfo info_{};
   SndfileHandle* handle_ = nullptr;

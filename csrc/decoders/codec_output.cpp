@@ -20,6 +20,10 @@ nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
 CodecOutput codec_output(const ImageHeader& header, ImageType type) {
   const CodecOutput rgb{NVIMGCODEC_SAMPLEFORMAT_I_RGB, NVIMGCODEC_COLORSPEC_SRGB, 3};
   const CodecOutput gray{NVIMGCODEC_SAMPLEFORMAT_I_Y, NVIMGCODEC_COLORSPEC_GRAY, 1};
+  if (header.in_pieces) {  // all or the colors, as RGB
+    const int channels = type == ImageType::any ? header.channels : header.color_channels;
+    return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, channels};
+  }
   // Asked for another number of channels, the TIFF decoder reads behind the pixels of gray and alpha.
   if (header.codec == "tiff" && header.channels == 2) return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, 2};
   // libjpeg has no conversion of colors for lossless files.
@@ -28,7 +32,7 @@ CodecOutput codec_output(const ImageHeader& header, ImageType type) {
     case ImageType::rgb:
     case ImageType::ycbcr: return rgb;
     case ImageType::bgr: return {NVIMGCODEC_SAMPLEFORMAT_I_BGR, NVIMGCODEC_COLORSPEC_SRGB, 3};
-    case ImageType::gray: return header.is_cmyk ? rgb : gray;
+    case ImageType::gray: return header.is_cmyk || (header.gamma && header.channels >= 3) ? rgb : gray;
     case ImageType::any: break;
   }
   // Not "unchanged": for a grayscale JPEG the library then writes three channels into a buffer of one.
@@ -63,7 +67,8 @@ DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options
   if (options.window) {
     steps.part = stored_window(steps.orientation, *options.window, swapped ? header.width : header.height, swapped ? header.height : header.width);
   }
-  steps.ordered = steps.format.channels == shape.channels && options.type != ImageType::ycbcr;
+  const bool other_order = options.type == ImageType::ycbcr || (header.in_pieces && options.type == ImageType::bgr);
+  steps.ordered = steps.format.channels == shape.channels && !other_order;
   steps.convert = !steps.ordered || header.dtype != out_dtype;
   return steps;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEGs decoded by nvImageCodec on a GPU, into memory of the caller. The host waits for nothing but the CPU's part of the work.
+// JPEGs decoded by nvImageCodec on a GPU, into memory of the caller. The host waits for the CPU's part of the work, and a
+// thread of the decoder for the hardware engine.
 #pragma once
 
 #ifdef USE_CUDA

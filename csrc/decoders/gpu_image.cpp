@@ -110,6 +110,9 @@ class GpuCall {
   void decode_by_hardware() {
     std::vector<int64_t> samples;
     std::vector<char> issued;
+    // nvJPEG's hardware engine ignores its stream and writes immediately: kernels queued before the call may still use the memory of the output. The host
+    // waits for them, on this thread and without the lock, so that the engine can serve other calls meanwhile.
+    check_cuda(cudaEventSynchronize(begin_), op_.c_str());
     decoders_.with_hardware([&](GpuDecoder& decoder) {
       const OnStream scope(decoders_.device(), decoder.stream());
       if (!decoder.available(gpu_options_)) {
@@ -120,7 +123,6 @@ class GpuCall {
         issued.assign(samples.size(), 0);
         return;
       }
-      check_cuda(cudaStreamWaitEvent(decoder.stream(), begin_, 0), op_.c_str());
       std::vector<Image> images;
       std::vector<GpuJob> jobs;
       double pixels = 0;

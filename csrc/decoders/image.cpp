@@ -16,10 +16,14 @@
 namespace ndd {
 namespace {
 
+// Four channels count as a pixel: as many as it has where `max_pixels` is made for.
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
-  if (header.height <= max_pixels / header.width) return;
-  fail("the image has ", header.height, "x", header.width, " = ", header.height * header.width, " pixels, more than max_pixels=", max_pixels,
-       ", the guard against decompression bombs; pass a larger max_pixels for such images");
+  const int64_t planes = (header.channels + 3) / 4;
+  if (header.height <= max_pixels / header.width / planes) return;
+  const std::string channels = planes > 1 ? "x" + std::to_string(header.channels) + ", which count as " : " = ";
+  fail("the image has ", header.height, "x", header.width, channels, header.height * header.width * planes,
+       " pixels, more than max_pixels=", max_pixels,
+       ", the guard against decompression bombs; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS");
 }
 
 // Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size this does not read, 2 for what can be decoded at a

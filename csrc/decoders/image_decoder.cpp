@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/image_decoder.h"
 
+#include "decoders/bmp_image.h"
 #include "decoders/captured_output.h"
 #include "decoders/codec_instance.h"
 #include "decoders/codec_output.h"
 #include "decoders/decoded_pixels.h"
+#include "decoders/file_kind.h"
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
+#include "decoders/jpeg/scans.h"
 #include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
-#include "decoders/webp_exif.h"
+#include "decoders/tiff/pieces.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -34,6 +37,7 @@ ImageHeader header_of(const FileHeader& own) {
   header.channels = own.channels;
   header.dtype = own.dtype;
   header.codec = own.codec;
+  if (own.orientation) header.orientation = *own.orientation;
   return header;
 }
 
@@ -77,6 +81,20 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
   }
 }
 
+[[noreturn]] void unsupported_format(const EncodedImage& file) {
+  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + other_kind(file.data, file.size));
+}
+
+// Whether our own reading is enough. For the size of most JPEGs it is: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call.
+// Both must agree before nvImageCodec decodes the file.
+bool is_enough(const FileHeader& own, ReadFor use) {
+  const std::string codec = own.codec;
+  if (codec == "bmp" || own.in_pieces) return true;
+  if (use == ReadFor::pixels) return false;
+  const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
+  return plain_jpeg || own.by_opencv || (codec == "pnm" && own.needs_rewriting) || (own.orientation && use == ReadFor::peek);
+}
+
 // So that a damaged size is refused before the output is allocated. A blank WebP, or a TIFF with some compressions, has no bound.
 void check_size(const FileHeader& own, const EncodedImage& file, bool complete) {
   const bool sane = own.height > 0 && own.width > 0 && own.channels > 0 && own.height <= kMaxPixels / own.width;
@@ -114,6 +132,7 @@ bool is_baseline_jpeg(const EncodedImage& image) {
       continue;
     }
     if (marker == 0xc0) return true;
+    if (marker == 0 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) return false;  // of no segment
     const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
     if (other_frame || marker == 0xd9 || marker == 0xda) return false;
     at += 2 + (static_cast<size_t>(image.data[at + 2]) << 8 | image.data[at + 3]);
@@ -138,23 +157,20 @@ ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options
     shape.height = w.height;
     shape.width = w.width;
   }
+  if (options.type != ImageType::any && !header.unknown_colors.empty()) {
+    fail("no conversion to colors or gray from ", header.unknown_colors, "; output_type=types.ANY_DATA gives the samples as they are");
+  }
   if (options.type == ImageType::gray) shape.channels = 1;
   if (options.type == ImageType::any) shape.channels = header.channels;
   return shape;
 }
 
-struct ImageDecoder::State {
-  const NvimgcodecLibrary& library = nvimgcodec();
-  const CodecInstance instance{library.extensions};
-  nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
-  // The library fills an existing object again instead of allocating another.
-  nvimgcodecCodeStream_t stream = nullptr;
-  nvimgcodecCodeStream_t window = nullptr;
-  nvimgcodecImage_t image = nullptr;
-  std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
-  std::vector<uint8_t> samples, oriented;  // kept between images
+namespace {
 
-  ~State() {
+// An instance of the library with some of its extensions, and the objects of one thread.
+struct Codec {
+  explicit Codec(const std::vector<nvimgcodecExtensionModuleEntryFunc_t>& extensions) : instance(extensions) {}
+  ~Codec() {
     if (window) library.CodeStreamDestroy(window);
     if (stream) library.CodeStreamDestroy(stream);
     if (image) library.ImageDestroy(image);
@@ -162,16 +178,23 @@ struct ImageDecoder::State {
       if (decoder) library.DecoderDestroy(decoder);
     }
   }
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
 
   nvimgcodecDecoder_t decoder(bool fast_idct);
   nvimgcodecStatus_t open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info);
-  ImageHeader parse(const EncodedImage& encoded, ReadFor use);
-  ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
-  void decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
-  void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
+  void decode(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out);
+
+  const NvimgcodecLibrary& library = nvimgcodec();
+  const CodecInstance instance;
+  nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
+  // The library fills an existing object again instead of allocating another.
+  nvimgcodecCodeStream_t stream = nullptr;
+  nvimgcodecCodeStream_t window = nullptr;
+  nvimgcodecImage_t image = nullptr;
 };
 
-nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
+nvimgcodecDecoder_t Codec::decoder(bool fast_idct) {
   auto& decoder = decoders[fast_idct];
   // Smooth chroma upsampling always: DALI's CPU decoder has no other, its `jpeg_fancy_upsampling` speaks of the GPU.
   if (!decoder) decoder = instance.make_decoder({}, fast_idct ? ":fancy_upsampling=1 :fast_idct=1" : ":fancy_upsampling=1 :fast_idct=0");
@@ -179,23 +202,67 @@ nvimgcodecDecoder_t ImageDecoder::State::decoder(bool fast_idct) {
   return decoder;
 }
 
-nvimgcodecStatus_t ImageDecoder::State::open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info) {
+nvimgcodecStatus_t Codec::open_stream(const EncodedImage& encoded, nvimgcodecImageInfo_t& info) {
   const auto status = library.CodeStreamCreateFromHostMem(instance.handle(), &stream, encoded.data, encoded.size, nullptr);
   return status == NVIMGCODEC_STATUS_SUCCESS ? library.CodeStreamGetImageInfo(stream, &info) : status;
+}
+
+void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
+  std::string messages;
+  CaptureOutput capture(messages);
+  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
+  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
+  if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
+  auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
+  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
+    codec_error("nvImageCodec refuses the output image", messages);
+
+  const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
+  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
+}
+
+}  // namespace
+
+struct ImageDecoder::State {
+  Codec all{nvimgcodec().extensions};
+  // libtiff alone: what it gives up OpenCV would turn into black pixels, or into others than it was asked for.
+  std::unique_ptr<Codec> libtiff;
+  std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
+  std::vector<uint8_t> samples, oriented;  // kept between images
+
+  Codec& codec_of(const std::string& name, bool by_opencv);
+  ImageHeader parse(const EncodedImage& encoded, ReadFor use);
+  ImageHeader parse_stream(const EncodedImage& encoded, const FileHeader& own);
+  void decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, void* out);
+  void decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels, void* out);
+  std::vector<uint8_t> decode_whole(const EncodedImage& encoded, const ImageHeader& header, DecodeSteps steps, const DecodeOptions& options);
+  void decode_part_of_whole(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options,
+                            uint8_t* out);
+  void decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, const DecodeOptions& options, uint8_t* out);
+};
+
+Codec& ImageDecoder::State::codec_of(const std::string& name, bool by_opencv) {
+  if (name != "tiff" || by_opencv) return all;
+  if (!libtiff) libtiff = std::make_unique<Codec>(nvimgcodec().tiff_extensions);
+  return *libtiff;
 }
 
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
   if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
-  const FileHeader own = read_file_header(encoded);
-  if (own.codec) check_size(own, encoded, use != ReadFor::peek);
-  // For the size of most JPEGs our own reading is enough: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call. Both must
-  // agree before it is decoded.
-  const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
-  ImageHeader header = (own.needs_rewriting || plain_jpeg) && use != ReadFor::pixels ? header_of(own) : parse_stream(encoded, own);
+  const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
+  if (!own.codec) unsupported_format(encoded);
+  check_size(own, encoded, use != ReadFor::peek);
+  ImageHeader header = is_enough(own, use) ? header_of(own) : parse_stream(encoded, own);
   check_same(header, own);
+  if (own.orientation) header.orientation = *own.orientation;
   header.unusual = own.unusual;
+  header.gamma = own.gamma;
+  header.in_pieces = own.in_pieces;
+  header.by_opencv = own.by_opencv;
+  header.color_channels = own.color_channels;
+  header.unknown_colors = own.unknown_colors;
   return header;
 }
 
@@ -203,16 +270,9 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   std::string messages;
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
-  if (own.needs_rewriting) rewritten = rewritten_pnm(encoded, own);
-  auto status = open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
-  if (status != NVIMGCODEC_STATUS_SUCCESS && is_webp_with_exif(encoded)) {
-    rewritten = without_padding(encoded);
-    status = open_stream({rewritten.data(), rewritten.size()}, info);
-    const auto orientation = info.orientation;
-    rewritten = without_exif(encoded);
-    if (status == NVIMGCODEC_STATUS_SUCCESS) status = open_stream({rewritten.data(), rewritten.size()}, info);
-    info.orientation = orientation;
-  }
+  Codec& codec = codec_of(own.codec, own.by_opencv);
+  if (own.needs_rewriting) rewritten = rewritten_file(encoded, own);
+  const auto status = codec.open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
   if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) {
@@ -231,18 +291,51 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   return header;
 }
 
-void ImageDecoder::State::decode_samples(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
-  std::string messages;
-  CaptureOutput capture(messages);
-  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
-  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
-  if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
-  auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
-  if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
-    codec_error("nvImageCodec refuses the output image", messages);
+void ImageDecoder::State::decode_samples(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
+                                         const DecodeOptions& options, void* out) {
+  if (header.in_pieces) return decode_pieces(encoded, header, steps, options.type == ImageType::any, out);
+  codec_of(header.codec, header.by_opencv).decode(header, steps, options.fast_idct, out);
+}
 
-  const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
-  if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
+void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels,
+                                        void* out) {
+  const TiffImage tiff = read_tiff_image(encoded);
+  const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
+  const auto decode_strips = [&](const PackedStrips& strips, int64_t first_row, int64_t rows, void* packed) {
+    std::string messages;
+    CaptureOutput capture(messages);
+    Codec& codec = codec_of(header.codec, false);
+    auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
+    if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS)
+      codec_error("the image data are damaged", messages);
+    DecodeSteps of_strips{};
+    of_strips.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
+    of_strips.samples = strips.dtype;
+    of_strips.stored = {rows, strips.width, strips.channels};
+    of_strips.part = CropWindow{first_row, 0, rows, strips.width};
+    codec.decode(header, of_strips, false, packed);
+  };
+  decode_tiff_pieces(tiff, part, all_channels, decode_strips, out);
+}
+
+std::vector<uint8_t> ImageDecoder::State::decode_whole(const EncodedImage& encoded, const ImageHeader& header, DecodeSteps steps,
+                                                       const DecodeOptions& options) {
+  steps.part.reset();
+  steps.stored = {header.height, header.width, steps.format.channels};
+  std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels) * item_bytes(header.dtype));
+  decode_samples(encoded, header, steps, options, pixels.data());
+  return pixels;
+}
+
+void ImageDecoder::State::decode_part_of_whole(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
+                                               const DecodeOptions& options, uint8_t* out) {
+  const std::vector<uint8_t> pixels = decode_whole(encoded, header, steps, options);
+  const CropWindow& part = *steps.part;
+  const size_t pixel_bytes = static_cast<size_t>(steps.format.channels) * item_bytes(header.dtype);
+  const size_t row_bytes = static_cast<size_t>(part.width) * pixel_bytes;
+  for (int64_t y = 0; y < part.height; ++y)
+    std::memcpy(out + static_cast<size_t>(y) * row_bytes, pixels.data() + static_cast<size_t>((part.y + y) * header.width + part.x) * pixel_bytes,
+                row_bytes);
 }
 
 // What libjpeg gives up is decoded whole and reduced, so that the same files are errors at each scale.
@@ -254,11 +347,7 @@ void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const Image
                             : steps.format.format == NVIMGCODEC_SAMPLEFORMAT_I_BGR ? JpegColors::bgr
                                                                                    : JpegColors::rgb;
   if (decode_scaled_jpeg({encoded, header.height, header.width, options.eighths, part, colors, options.fast_idct}, out)) return;
-  DecodeSteps whole = steps;
-  whole.part.reset();
-  whole.stored = {header.height, header.width, steps.format.channels};
-  std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels));
-  decode_samples(header, whole, options.fast_idct, pixels.data());
+  const std::vector<uint8_t> pixels = decode_whole(encoded, header, steps, options);
   reduce_by_area({pixels.data(), header.height, header.width, steps.format.channels}, options.eighths, part, out);
 }
 
@@ -276,6 +365,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
     codec_error("the encoded image changed after the call");
   }
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
+  if (header.codec == "bmp") return decode_bmp(image, header, options, out, out_dtype);
 
   // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
   if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
@@ -293,7 +383,9 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
 
   void* decoded = convert || orient ? samples.data() : out;
   if (options.eighths < kWholeScale) state_->decode_scaled(image, header, steps, options, static_cast<uint8_t*>(decoded));
-  else state_->decode_samples(header, steps, options.fast_idct, decoded);
+  else if (steps.part && header.codec == "jpeg" && lacks_scans(image))
+    state_->decode_part_of_whole(image, header, steps, options, static_cast<uint8_t*>(decoded));
+  else state_->decode_samples(image, header, steps, options, decoded);
   if (orient) {
     void* target = convert ? oriented.data() : out;
     apply_orientation(steps.orientation, static_cast<uint8_t*>(decoded), static_cast<uint8_t*>(target), shape.height, shape.width, pixel_bytes);

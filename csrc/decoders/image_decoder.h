@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes one encoded image into memory of the caller. JPEG, PNG, TIFF, BMP, PNM and WebP go through nvImageCodec's CPU decoders.
+// Decodes one encoded image into memory of the caller. JPEG, PNG, TIFF, PNM and WebP go through nvImageCodec's CPU decoders.
 #pragma once
 
 #include "decoders/encoded_image.h"
@@ -27,6 +27,11 @@ struct ImageHeader {
   DType dtype;    // of the decoded samples
   std::string codec;
   std::string unusual;  // a kind of file that the CPU codecs may lack, as a part of a message
+  bool gamma = false;          // the codec would convert to gray in linear light
+  bool in_pieces = false;      // see FileHeader
+  bool by_opencv = false;      // see FileHeader
+  int color_channels = 0;      // of a file in pieces
+  std::string unknown_colors;  // see FileHeader
 };
 
 struct DecodeOptions {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/npy_header.h"
 
+#include "decoders/file_kind.h"
+
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -104,7 +106,9 @@ void set_type(NpyHeader& header, std::string_view descr) {
 }  // namespace
 
 NpyPrefix parse_npy_prefix(const char* file, int64_t available) {
-  if (available < 10 || std::memcmp(file, "\x93NUMPY", 6) != 0) fail("this is no .npy file");
+  if (available < 10 || std::memcmp(file, "\x93NUMPY", 6) != 0) {
+    fail("this is not an .npy file", other_kind(reinterpret_cast<const uint8_t*>(file), static_cast<size_t>(std::max<int64_t>(available, 0))));
+  }
   const int version = static_cast<unsigned char>(file[6]);
   if (version < 1 || version > 3) fail("a .npy file of unknown version ", version);
   NpyPrefix found{version == 1 ? 10 : 12, 0};

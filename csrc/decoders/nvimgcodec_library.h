@@ -31,6 +31,7 @@ struct NvimgcodecLibrary {
   // One per extension. Registering the CPU extensions one by one, instead of letting the library scan its folder, keeps the GPU
   // extensions out: those print "Failed to load nvjpeg library!" on every machine without a GPU.
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> extensions;
+  std::vector<nvimgcodecExtensionModuleEntryFunc_t> tiff_extensions;  // the one of `extensions` that is libtiff
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // empty until a GPU decodes
   bool patched = false;
 };

@@ -19,6 +19,20 @@ struct Orientation {
   NDD_HD bool swaps_axes() const { return degrees % 180 != 0; }
 };
 
+// Of the numbers 1 to 8 of EXIF and TIFF; none for others.
+inline Orientation orientation_of_exif(int64_t number) {
+  switch (number) {
+    case 2: return {0, true, false};
+    case 3: return {180, false, false};
+    case 4: return {0, false, true};
+    case 5: return {90, false, true};
+    case 6: return {270, false, false};
+    case 7: return {90, true, false};
+    case 8: return {90, false, false};
+    default: return {};
+  }
+}
+
 struct PixelPlace {
   int64_t y, x;
 };

@@ -69,7 +69,7 @@ class Tree {
     const char* page = file_.at(begin, kMeta);
     if (!page) fail("the file ends within the header of the database");
     const char *meta = page + kHeader, *tree = meta + 24 + kTree, *end = tree + kTree;
-    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) fail("this is no LMDB database");
+    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) fail("this is not an LMDB database");
     if (loaded<uint32_t>(meta + 4) != kVersion) {
       fail("an LMDB database of version ", loaded<uint32_t>(meta + 4), ", which is not supported");
     }

@@ -3,24 +3,45 @@
 
 #include <algorithm>
 #include <exception>
+#include <fstream>
+#include <string>
+
+#include "decoders/file_kind.h"
 
 #include "ndd/python_interface.h"
 
 using ndd::Scan;
 
+namespace {
+
+const char* const kContainers[] = {"a TFRecord file", "a RecordIO file", "a tar archive", "an LMDB database", "a TFRecord file"};
+
+// Where nothing was found in a file of another kind, this is the reason.
+Scan* named(Scan* scan, int container, const char* path) {
+  if ((scan->error.empty() && scan->damaged < 0) || !scan->begins.empty()) return scan;
+  uint8_t begin[ndd::kKindBytes];
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(begin), sizeof begin);
+  const std::string kind = ndd::file_kind(begin, static_cast<size_t>(file.gcount())), expected = kContainers[container];
+  if (!kind.empty() && kind != expected) (scan->error.empty() ? scan->reason : scan->error) = "it is " + kind + ", not " + expected;
+  return scan;
+}
+
+}  // namespace
+
 // kind: 0 TFRecord, 1 RecordIO, 2 tar, 3 LMDB, 4 TFRecord without a look at checksums.
 NDD_EXPORT(release, void*, ndd_scan, (int kind, const char* path)) {
   try {
     switch (kind) {
-      case 1: return new Scan(ndd::scan_recordio(path));
-      case 2: return new Scan(ndd::scan_tar(path));
-      case 3: return new Scan(ndd::scan_lmdb(path));
-      default: return new Scan(ndd::scan_tfrecords(path, kind != 4));
+      case 1: return named(new Scan(ndd::scan_recordio(path)), kind, path);
+      case 2: return named(new Scan(ndd::scan_tar(path)), kind, path);
+      case 3: return named(new Scan(ndd::scan_lmdb(path)), kind, path);
+      default: return named(new Scan(ndd::scan_tfrecords(path, kind != 4)), kind, path);
     }
   } catch (const std::exception& error) {
     auto* scan = new Scan;
     scan->error = error.what();
-    return scan;
+    return named(scan, kind, path);
   }
 }
 

@@ -81,10 +81,7 @@ Scan scan_tar(const std::string& path) {
       const char* header = file.at(at, kBlock);
       if (!header) fail("the archive ends within a header");
       if (std::string_view(header, kBlock).find_first_not_of('\0') == std::string_view::npos) break;
-      if (!checksum_fits(header)) {
-        const bool gzip = at == 0 && header[0] == '\x1f' && header[1] == '\x8b';
-        fail(gzip ? "it is compressed by gzip: decompress it" : "the checksum of a tar header is wrong");
-      }
+      if (!checksum_fits(header)) fail("the checksum of a tar header is wrong");
       const char type = header[156];
       int64_t size = number_of(header + 124, 12);
       if (size < 0 || size > file.size()) fail("a file of ", size, " bytes, and the archive ends before");

@@ -86,8 +86,6 @@ Scan scan_tfrecords(const std::string& path, bool checked) {
       scan.lengths.push_back(length);
       at += length;
     } catch (const std::exception& error) {
-      const char* magic = at == 0 ? file.at(0, std::min<int64_t>(2, available)) : nullptr;
-      if (magic && available >= 2 && magic[0] == '\x1f' && magic[1] == '\x8b') fail("it is compressed by gzip: decompress it");
       if (at == 0) throw;
       scan.damaged = at;
       scan.reason = error.what();

@@ -231,7 +231,12 @@ def _container(kind: str, folder: Path) -> Container:
     import pyarrow as pa
     from pyarrow import parquet as pq
 
-    columns = {"number": list(range(20)), "text": [f"text {k}" for k in range(20)], "list": [[k] * (k % 4) for k in range(20)]}
+    columns = {
+        "number": list(range(20)),
+        "text": [f"text {k}" for k in range(20)],
+        "list": [[k] * (k % 4) for k in range(20)],
+        "fixed": pa.array([bytes([k]) * 4 if k % 3 else None for k in range(20)], pa.binary(4)),
+    }
     pq.write_table(pa.table(columns), path, row_group_size=8)
     return Container(path.read_bytes(), lambda options: ndd.readers.Parquet(2, path=path, **options), None)
 

@@ -47,12 +47,13 @@ def size(draw: random.Random, bits: int = 32) -> int:
 
 
 def jpeg(file: bytes, draw: random.Random) -> bytes:
-    """Another size, precision, sampling or number of components; two frames; markers without a length; segments of wrong lengths; another coding."""
+    """Another size, precision, sampling or number of components; two frames; markers without a length; segments of wrong lengths; another coding;
+    other bytes between the segments."""
     data = bytearray(file)
     at = next((i for i in range(2, len(data) - 9) if data[i] == 0xFF and data[i + 1] in (0xC0, 0xC1, 0xC2)), 2)
     length = 2 + struct.unpack_from(">H", data, at + 2)[0]
     frame = bytearray(data[at : at + length])
-    kind = draw.randrange(9)
+    kind = draw.randrange(11)
     if kind == 0 or len(frame) < 11:
         struct.pack_into(">HH", data, at + 5, size(draw, 16), size(draw, 16))
     elif kind == 1:
@@ -74,10 +75,26 @@ def jpeg(file: bytes, draw: random.Random) -> bytes:
         data[2 + len(bare) : 2 + len(bare)] = frame if draw.random() < 0.5 else struct.pack(">H", length + 2) + frame
     elif kind == 7:
         struct.pack_into(">H", data, at + 2, draw.choice((0, 1, 2, 7, 8, 11, 17, 20, 65535)))
+    elif kind in (8, 9):
+        scan = file.find(b"\xff\xda")
+        for _ in range(draw.choice((1, 2, 5))):
+            where = draw.choice((2, at, at + length, scan if scan > 0 else at, draw.randrange(2, len(data))))
+            data[where:where] = draw.choice((b"\0", b"\xff\0", b"\xff\xff", b"\xff\xd3", b"\xff\x01", b"\xff", b"\xff\xc0", draw.randbytes(9)))
     else:
         segment = b"\xff\xe1" + struct.pack(">H", draw.choice((0, 1, 2, 6, 7, 8, 9, 200))) + b"Exif\0\0" + draw.randbytes(draw.randrange(40))
         data[2:2] = segment
     return bytes(data)
+
+
+def exif(draw: random.Random) -> bytes:
+    """EXIF data with any orientation, whose directory may be anywhere, with any number of entries of any type."""
+    order = draw.choice("<>")
+    start, count = draw.choice((8, 8, 8, 0, 7, 9, size(draw))), draw.choice((1, 1, 0, 2, 65535))
+    entry = struct.pack(
+        order + "HHIHH", draw.choice((0x0112, 0x0112, 0x0100)), draw.choice((3, 3, 4)), draw.choice((1, 1, size(draw))), draw.randrange(10), 0
+    )
+    data = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HIH", 42, start, count) + entry * draw.choice((1, 1, 2)) + bytes(draw.randrange(6))
+    return draw.choice((b"", b"Exif\0\0")) + data[: draw.choice((len(data), len(data), draw.randrange(len(data))))]
 
 
 def png_chunk(name: bytes, content: bytes) -> bytes:
@@ -85,14 +102,15 @@ def png_chunk(name: bytes, content: bytes) -> bytes:
 
 
 def png(file: bytes, draw: random.Random) -> bytes:
-    """Another IHDR with a right checksum, a second one, chunks moved, dropped or repeated, palettes of other lengths, frames of an animation."""
+    """Another IHDR with a right checksum, a second one, chunks moved, dropped or repeated, palettes of other lengths, frames of an animation, EXIF
+    data, curves of brightness, no end."""
     width, height, depth, colors, compression, filters, interlaced = struct.unpack_from(">IIBBBBB", file, 16)
     chunks, at = [], 8
     while at + 12 <= len(file):
         length = struct.unpack_from(">I", file, at)[0]
         chunks.append(file[at : at + 12 + length])
         at += 12 + length
-    kind = draw.randrange(7)
+    kind = draw.randrange(8)
     if kind == 0:
         width, height = draw.choice(((size(draw), height), (width, size(draw)), (size(draw), size(draw)), (height, width)))
     elif kind == 1:
@@ -119,15 +137,25 @@ def png(file: bytes, draw: random.Random) -> bytes:
             png_chunk(b"fcTL", frame),
             png_chunk(b"PLTE", draw.randbytes(draw.choice((0, 1, 3, 768, 771)))),
             png_chunk(b"tRNS", draw.randbytes(300)),
+            png_chunk(b"eXIf", exif(draw)),
+            png_chunk(b"fdAT", draw.randbytes(draw.choice((0, 3, 4, 90)))),
+            png_chunk(draw.choice((b"gAMA", b"sRGB", b"cHRM", b"iCCP")), draw.randbytes(draw.choice((0, 1, 4, 32)))),
         ]
         where = draw.randrange(1, len(chunks))
         chunks[where:where] = draw.sample(extra, draw.randrange(1, 5))
+    elif kind == 7:
+        chunks = [*chunks[: draw.randrange(2, len(chunks) + 1)], *draw.choice(([], [b"\0\0\0\0IE"], [png_chunk(b"eXIf", exif(draw))]))]
     if kind != 4 or draw.random() < 0.5:
         chunks = [header if chunk[4:8] == b"IHDR" and i == 0 else chunk for i, chunk in enumerate(chunks)]
     return file[:8] + b"".join(chunks)
 
 
-TIFF_TAGS = (256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325, 338, 339, 347, 512, 513, 530)
+TIFF_TAGS = (
+    *(256, 257, 258, 259, 262, 266, 273, 274, 277, 278, 279, 284, 292, 293, 317, 318, 320),
+    *(322, 323, 324, 325, 332, 338, 339, 347, 512, 513, 529, 530, 532),
+)
+# Orders of bits and bytes, photometric interpretations, predictors, formats, and compressions.
+TIFF_VALUES = (32773, 32946, 34712, 50000, 34925, 32845, 32844, 32803, 32809, 32766, 32909, 32771, 50001, *range(1, 13), 16, 24, 64)
 
 
 def tiff(file: bytes, draw: random.Random) -> bytes:
@@ -150,7 +178,7 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
         elif which == 1:
             number = draw.choice((0, 1, 2, 3, 4, 5, 256, 768, 65535, 2**31, 2**32 - 1))
         else:
-            new = draw.choice((size(draw), draw.choice(SMALL), 32773, 32946, 34712, 50000, 34925, 32845, 6, 7))
+            new = draw.choice((size(draw), draw.choice(SMALL), draw.choice(TIFF_VALUES), draw.choice(TIFF_VALUES)))
             value = struct.pack(order + ("I" if kind != 3 else "HH"), *((new & 0xFFFFFFFF,) if kind != 3 else (new & 0xFFFF, draw.choice((0, 8)))))
             value = value + bytes(wide - len(value))
         return [tag, kind, number, value]
@@ -166,7 +194,7 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
         elif kind == 5:
             draw.shuffle(entries)
         else:
-            value = struct.pack(order + "I", size(draw))
+            value = struct.pack(order + "I", draw.choice((size(draw), draw.choice(TIFF_VALUES))))
             entries.append([draw.choice(TIFF_TAGS), draw.choice((3, 4)), draw.choice((1, 1, 2, 3)), value + bytes(4 if big else 0)])
             entries.sort(key=lambda one: one[0])
     directory = struct.pack(order + many, len(entries)) + b"".join(struct.pack(order + form, *one) for one in entries)
@@ -178,10 +206,11 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
 
 
 def bmp(file: bytes, draw: random.Random) -> bytes:
-    """Sizes below zero and huge, other depths and compressions, palettes beyond the file, headers of other lengths, pixels that begin elsewhere."""
+    """Sizes below zero and huge, other depths and compressions, palettes beyond the file, headers of other lengths, pixels that begin elsewhere,
+    masks of all kinds, run lengths that leave the image."""
     data = bytearray(file)
     for _ in range(draw.choice((1, 1, 2, 3))):
-        kind = draw.randrange(8)
+        kind = draw.randrange(11)
         if kind == 0:
             struct.pack_into("<I", data, draw.choice((18, 22)), size(draw))
         elif kind == 1:
@@ -196,6 +225,16 @@ def bmp(file: bytes, draw: random.Random) -> bytes:
             struct.pack_into("<I", data, 14, draw.choice((0, 12, 16, 36, 39, 40, 41, 52, 56, 64, 108, 124, 1000, 2**31, 2**32 - 1)))
         elif kind == 6:
             struct.pack_into("<I", data, 10, draw.choice((0, 1, 14, 26, 54, 55, len(data) - 1, len(data), size(draw))))
+        elif kind == 7:
+            bits, compression = draw.choice(((16, 0), (16, 3), (16, 6), (32, 3), (32, 6), (2, 0), (4, 2), (8, 1)))
+            struct.pack_into("<HI", data, 28, bits, compression)
+        elif kind == 8:
+            mask = draw.choice((0, 1, 0x1F, 0x7C00, 0xF800, 0xFF000000, 2**31, 2**32 - 1, 0b1011, draw.getrandbits(32)))
+            struct.pack_into("<I", data, 54 + 4 * draw.randrange(4), mask)
+        elif kind == 9:
+            start = min(struct.unpack_from("<I", data, 10)[0], len(data) - 1)
+            at = draw.randrange(start, len(data))
+            data[at : at + 4] = draw.choice((b"\0\2\xff\xff", b"\0\xff\1\2", b"\xff\x33\0\0", b"\0\0\0\1", b"\0\2\0\x2f"))
         else:
             struct.pack_into("<H", data, 26, draw.choice(SMALL))
     return bytes(data[: draw.choice((len(data), len(data), len(data) - 1, 60))])
@@ -229,7 +268,7 @@ def pnm(file: bytes, draw: random.Random) -> bytes:
 
 
 def webp(file: bytes, draw: random.Random) -> bytes:
-    """Canvases of another size than the image, flags without their chunks, chunks of wrong lengths, moved, dropped or repeated."""
+    """Canvases of another size than the image, flags without their chunks, chunks of wrong lengths, moved, dropped or repeated, EXIF data."""
     chunks, at = [], 12
     while at + 8 <= len(file):
         length = struct.unpack_from("<I", file, at + 4)[0]
@@ -237,7 +276,7 @@ def webp(file: bytes, draw: random.Random) -> bytes:
         at += 8 + length + length % 2
     canvas = bytearray(b"VP8X" + struct.pack("<I", 10) + bytes([draw.choice((0, 2, 8, 16, 24, 0x3E, 255)), 0, 0, 0]))
     canvas += struct.pack("<I", size(draw, 24))[:3] + struct.pack("<I", size(draw, 24))[:3]
-    kind, image = draw.randrange(6), next((one for one in chunks if one[:4] in (b"VP8 ", b"VP8L")), chunks[0])
+    kind, image = draw.randrange(7), next((one for one in chunks if one[:4] in (b"VP8 ", b"VP8L")), chunks[0])
     if kind == 0:
         chunks.insert(draw.choice((0, 0, 1)), canvas)
     elif kind == 1 and chunks[0][:4] == b"VP8X":
@@ -253,6 +292,12 @@ def webp(file: bytes, draw: random.Random) -> bytes:
     elif kind == 4:
         chunks = [one for one in chunks for _ in range(draw.choice((0, 1, 1, 2)))]
         draw.shuffle(chunks) if draw.random() < 0.3 else None
+    elif kind == 5:
+        content = exif(draw)
+        chunk = bytearray(b"EXIF" + struct.pack("<I", draw.choice((len(content), len(content), len(content) + 1, size(draw)))) + content)
+        chunks.insert(draw.randrange(1, len(chunks) + 1), chunk + bytes(len(content) % 2))
+        if chunks[0][:4] == b"VP8X":
+            chunks[0][8] |= 8
     else:
         image[:4] = draw.choice((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANMF"))
     body = b"WEBP" + b"".join(map(bytes, chunks))
@@ -260,13 +305,13 @@ def webp(file: bytes, draw: random.Random) -> bytes:
 
 
 def jpeg2000(file: bytes, draw: random.Random) -> bytes:
-    """Sizes, offsets, tiles, components and precisions in SIZ, the boxes' sizes, colours and palettes."""
+    """Sizes, offsets, tiles, components, distances and precisions in SIZ, the boxes' sizes, colors, palettes, mappings and channels."""
     data = bytearray(file)
     siz = file.find(b"\xff\x51")
     if siz < 0 or siz + 45 > len(data):
         return bytes(data)
     for _ in range(draw.choice((1, 1, 2))):
-        kind = draw.randrange(6)
+        kind = draw.randrange(10)
         if kind in (0, 1):
             struct.pack_into(">I", data, siz + 6 + 4 * draw.randrange(8), size(draw))
         elif kind == 2:
@@ -275,8 +320,14 @@ def jpeg2000(file: bytes, draw: random.Random) -> bytes:
             data[siz + 40 + draw.randrange(min(9, len(data) - siz - 40))] = draw.choice((*SMALL, 0x87, 0x8B, 37, 38))
         elif kind == 4 and (box := file.find(b"ihdr")) >= 0:
             struct.pack_into(">IIHB", data, box + 4, size(draw), size(draw), draw.choice(SMALL), draw.choice((*SMALL, 0x87)))
+        elif kind in (5, 6):
+            at, near = siz + 6 + 4 * draw.choice((0, 1, 2, 3)), draw.choice((-9, -1, 1, 2, 3, 8, 31))
+            struct.pack_into(">I", data, at, max(0, struct.unpack_from(">I", data, at)[0] + near))
+            data[siz + 41 + draw.randrange(6)] = draw.choice((1, 1, 2, 2, 3, 8, 255))
+        elif kind in (7, 8) and (box := file.find(draw.choice((b"pclr", b"cmap", b"cdef", b"colr")))) >= 0:
+            data[min(len(data) - 1, box + 4 + draw.randrange(16))] = draw.choice((*SMALL, 0x87))
         else:
-            box = draw.choice((b"jp2h", b"ihdr", b"colr", b"jp2c", b"ftyp"))
+            box = draw.choice((b"jp2h", b"ihdr", b"colr", b"jp2c", b"ftyp", b"pclr", b"cmap", b"cdef"))
             at = max(4, file.find(box))
             struct.pack_into(">I", data, at - 4, draw.choice((0, 1, 7, 8, 9, len(data), 2**32 - 1)))
     return bytes(data)

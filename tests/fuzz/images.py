@@ -29,7 +29,8 @@ sys.path.append(str(Path(__file__).parent.parent))  # for the mutated files of t
 
 PATIENCE = 60.0  # seconds per file, after which its process is killed
 STARTING = 600.0  # for importing torch and the first files, under the heap checks
-SLOW = 2.0
+SLOW = 2.0  # seconds for all functions, and for each pixel of the image
+SLOW_PIXEL = 4e-7
 GUARDED = 64 << 20  # bytes of the largest image that is decoded in front of the guard page
 KINDS = ("mutated", "headers")
 
@@ -58,8 +59,8 @@ class Guard:
         return self.bytes[GUARDED - size : GUARDED].view(dtype).reshape(shape) if size <= GUARDED else None
 
 
-def decode(file: bytes, index: int, guard: Guard) -> bool:
-    """Return whether it can be decoded, trying all functions."""
+def decode(file: bytes, index: int, guard: Guard) -> int:
+    """Return how many pixels it has, 0 if it cannot be decoded, trying all functions."""
     import torch
 
     import torch_ndd as ndd
@@ -76,12 +77,13 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
         if index % 3 == 0:
             np.asarray(ndd.decoders.image_crop(contents, crop=[0.0, 9.0], crop_pos_x=1.0, **options))
         files, shapes, _ = image_shapes(ndd.as_batch([contents]), Options("decoders.image", output, True), 1 << 28)
+        pixels = int(shapes[0, 0] * shapes[0, 1])
         out = guard.array((1, *shapes[0].tolist()), dtype)
         if out is None:
             np.asarray(ndd.decoders.image(contents, **options))
-            return True
+            return pixels
         kernel = OPERATORS["decoders.image"].kernel
-        arguments = (None, "decoders.image", output, True, False, None, "", 0.65, 0)
+        arguments = (None, "decoders.image", output, True, False, 0, None, "", 0.65, 0)
         kernel(files._values.reshape(1, -1), None, *arguments, torch.from_numpy(out), None)
         if index % 2 == 0:  # scaled decoding
             least = [-(-extent * (1, 2, 4)[index // 2 % 3] // 8) for extent in shapes[0].tolist()[:2]]
@@ -90,24 +92,25 @@ def decode(file: bytes, index: int, guard: Guard) -> bool:
         if index % 5 == 0:
             assert np.array_equal(np.asarray(ndd.decoders.image(contents, **options)), out[0])
     except (RuntimeError, MemoryError):
-        return False
-    return True
+        return 0
+    return pixels
 
 
 def child(name: str, kind: str, begin: int, end: int, seed: int, progress: str) -> None:
     """Decode files; the progress file holds the next number, the decoded ones, the slow ones and the longest time in microseconds."""
     files, guard, done, slowest = files_of(name), Guard(), 0, 0.0
     slow: list[int] = []
-    for file in files:  # loads the codecs and sizes the buffers
-        decode(file, 0, guard)
+    read = [decode(file, 0, guard) for file in files]  # loads the codecs and sizes the buffers
+    assert any(read), "not even the undamaged files can be decoded"
     with open(progress, "r+b", buffering=0) as out:
         for i in range(begin, end):
             data = damaged(name, kind, i, seed, files)
             start = time.perf_counter()
-            done += decode(data, i, guard)
+            pixels = decode(data, i, guard)
             took = time.perf_counter() - start
+            done += pixels > 0
             slowest = max(slowest, took)
-            if took > SLOW:
+            if took > SLOW + pixels * SLOW_PIXEL:
                 slow.append(i)
             out.seek(0)
             out.write(struct.pack("<4q", i + 1, done, len(slow), int(slowest * 1e6)))
@@ -121,8 +124,8 @@ def is_slow(path: Path) -> bool:
 import sys, time, images
 {decode.format("images.files_of('bmp')[0]")}
 start = time.perf_counter()
-{decode.format("open(sys.argv[1], 'rb').read()")}
-print(time.perf_counter() - start)
+pixels = {decode.format("open(sys.argv[1], 'rb').read()")}
+print(time.perf_counter() - start - pixels * images.SLOW_PIXEL)
 """
     taken = subprocess.run(
         [sys.executable, "-c", program, str(path.resolve())], cwd=Path(__file__).parent, capture_output=True, text=True, check=True

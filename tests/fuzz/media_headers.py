@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headers of audio, videos, arrays and FITS files that contradict themselves or the data."""
 
+import gzip
 import random
 import struct
 
@@ -309,6 +310,49 @@ def fits(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
+def fits_gz(file: bytes, draw: random.Random) -> bytes:
+    """Other cards of the compressed file, or other fields in the header of gzip."""
+    if draw.random() < 0.7:
+        return gzip.compress(fits(gzip.decompress(file), draw))
+    return bytes([*file[:2], *(draw.choice((0, 1, 4, 8, 31, 255)) for _ in range(8))]) + file[10:]
+
+
+def numbers_at_the_beginning(file: bytes, draw: random.Random) -> bytes:
+    """Numbers of the header, of any size."""
+    data = bytearray(file)
+    for _ in range(draw.randrange(1, 4)):
+        kind = draw.choice((">H", ">I", ">Q"))
+        struct.pack_into(kind, data, draw.randrange(0, min(len(data), 80) - 8, 2), number(draw, 8 * struct.calcsize(kind)))
+    return bytes(data)
+
+
+def avi(file: bytes, draw: random.Random) -> bytes:
+    """Sizes and fields of the chunks."""
+    data = bytearray(file)
+    marks = (b"avih", b"strh", b"strf", b"idx1", b"movi", b"LIST", b"00dc", b"indx")
+    for _ in range(draw.randrange(1, 4)):
+        at = data.find(draw.choice(marks), draw.randrange(200) if draw.random() < 0.3 else 0)
+        if at >= 0 and at + 60 < len(data):
+            struct.pack_into("<I", data, at + draw.randrange(4, 52, 4), number(draw, 32))
+    return bytes(data)
+
+
+def ts(file: bytes, draw: random.Random) -> bytes:
+    """Fields of packets; packets missing, repeated, in another order; a beginning within a packet."""
+    packets = [bytearray(file[at : at + 188]) for at in range(0, len(file), 188)]
+    for _ in range(draw.randrange(1, 5)):
+        packet = draw.choice(packets)
+        packet[draw.randrange(draw.choice((5, 20, len(packet))))] = draw.choice((0, 1, 0x47, 127, 255, draw.randrange(256)))
+    kind = draw.randrange(5)
+    if kind == 0:
+        del packets[: draw.randrange(len(packets))]
+    elif kind == 1:
+        del packets[draw.randrange(1, len(packets)) :]
+    elif kind == 2:
+        packets.insert(draw.randrange(len(packets)), draw.choice(packets))
+    return b"".join(packets)[draw.randrange(188) if draw.random() < 0.2 else 0 :]
+
+
 CONTRADICTORY = {
     "wav": wav,
     "flac": flac,
@@ -318,6 +362,11 @@ CONTRADICTORY = {
     "npy": npy,
     "mp4": mp4,
     "webm": webm,
+    "avi": avi,
+    "ts": ts,
+    "au": numbers_at_the_beginning,
+    "caf": numbers_at_the_beginning,
+    "fits_gz": fits_gz,
     "fits": fits,
     "fits_tiles": fits,
 }

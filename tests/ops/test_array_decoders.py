@@ -132,7 +132,7 @@ def test_npy_refuses() -> None:
         (good[:50], "ends too early"),
         (good[:-1], "promises 48 bytes of data, but there are 47"),
         (np.append(good, good[:1]), "but there are 49"),
-        (np.zeros(100, np.uint8), "no .npy file"),
+        (np.zeros(100, np.uint8), "not an .npy file"),
         (np.frombuffer(header, np.uint8), "promises 144"),
         (npy(np.zeros(3, np.complex64)), "type '<c8'"),
         (npy(np.array(["a"])), "type '<U1'"),

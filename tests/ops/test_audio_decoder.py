@@ -236,3 +236,86 @@ def test_same_with_any_number_of_threads() -> None:
     finally:
         ndd.set_num_threads(before)
     assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
+
+
+# --- files whose header has no length ---
+
+
+def decoded(file: bytes | np.ndarray, **options: object) -> np.ndarray:
+    return np.asarray(ndd.decoders.audio(np.frombuffer(bytes(file), np.uint8), **options)[0])  # type: ignore[call-overload]
+
+
+def mp3(samples: np.ndarray, rate: int, mode: str) -> tuple[bytes, int]:
+    """Return a file and the bytes of its first frame, which holds the length."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format="MP3", subtype="MPEG_LAYER_III", bitrate_mode=mode, compression_level=0.5)
+    content = file.getvalue()
+    if rate > 24000:
+        bits, rates = 144_000, (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+    else:
+        bits, rates = 72_000, (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+    return content, bits * rates[content[2] >> 4] // rate + (content[2] >> 1 & 1)
+
+
+@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE"])
+@pytest.mark.parametrize(("rate", "channels"), [(44100, 2), (32000, 1), (22050, 2), (8000, 1)])
+def test_frames_of_an_mp3_cut_from_a_stream_are_counted(mode: str, rate: int, channels: int) -> None:
+    samples = np.concatenate([np.zeros((30_000, channels)), sound(58_200, channels)])
+    content, first = mp3(samples, rate, mode)
+    whole, cut = decoded(content), decoded(content[first:])
+    a_frame = 1152 if rate > 24000 else 576
+    assert len(whole) == 88_200
+    assert len(cut) % a_frame == 0
+    assert 0 <= len(cut) - 88_200 - 1105 < 2 * a_frame  # 1105: the delay of encoder and decoder, which the length tells
+    np.testing.assert_array_equal(cut[1105 : 1105 + 80_000], whole[:80_000])
+    later = decoded(content[len(content) // 3 :])  # it begins within a frame
+    assert len(later) % a_frame == 0
+    np.testing.assert_allclose(later[-20_000:], cut[-20_000:], atol=1e-6)
+    tagged = b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + content[first:] + b"TAG" + bytes(125)
+    np.testing.assert_array_equal(decoded(tagged), cut)
+    interrupted = content[first:] + bytes(300) + content[first:]
+    assert len(decoded(interrupted)) >= len(cut)
+    with pytest.raises(RuntimeError, match="no sound of a supported format"):
+        decoded(content[first : first + 3])
+
+
+def test_lengths_that_wav_au_and_caf_files_lack() -> None:
+    samples = sound(3000)
+    expected = decoded(encode(samples))
+    wav, au, caf = (encode(samples, container).tobytes() for container in ("WAV", "AU", "CAF"))
+    at = wav.index(b"data") + 4
+    for size in (bytes(4), b"\xff" * 4):
+        np.testing.assert_array_equal(decoded(wav[:4] + size + wav[8:at] + size + wav[at + 4 :]), expected)
+        np.testing.assert_array_equal(decoded(au[:8] + size + au[12:]), expected)
+    at = caf.index(b"data") + 4
+    np.testing.assert_array_equal(decoded(caf[:at] + b"\xff" * 8 + caf[at + 8 :]), expected)
+    empty = encode(np.zeros((0, 2))).tobytes()
+    assert decoded(empty).shape == (0, 2)
+    assert decoded(empty + b"LIST\4\0\0\0abcd").shape == (0, 2)
+
+
+@pytest.mark.parametrize("dtype", [ndd.float32, ndd.int16], ids=str)
+def test_frames_of_a_flac_without_a_length_are_counted(dtype: torch.dtype) -> None:
+    content = bytearray(encode(sound(70_000), "FLAC"))
+    expected = decoded(content, dtype=dtype)
+    content[21] &= 0xF0
+    content[22:26] = bytes(4)
+    np.testing.assert_array_equal(decoded(content, dtype=dtype), expected)
+
+
+def test_max_sample_bytes_bounds_a_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = encode(sound(1000))
+    assert decoded(file, max_sample_bytes=8000).shape == (1000, 2)
+    text = r"sample 0: a sound of 1000 frames of 2 channels at 16000 Hz has 8000 bytes, more than max_sample_bytes=7999, .*TORCH_NDD_MAX_SAMPLE_BYTES"
+    with pytest.raises(RuntimeError, match=text):
+        decoded(file, max_sample_bytes=7999)
+    assert decoded(file, max_sample_bytes=4000, dtype=ndd.int16).shape == (1000, 2)
+    with pytest.raises(RuntimeError, match="has 16000 bytes, more than max_sample_bytes=8000"):
+        decoded(file, max_sample_bytes=8000, sample_rate=32000.0)
+    with pytest.raises(RuntimeError, match="more than max_sample_bytes=4294967296"):
+        decoded(encode(sound(9000)), sample_rate=2e9)
+    monkeypatch.setenv("TORCH_NDD_MAX_SAMPLE_BYTES", "7999")
+    with pytest.raises(RuntimeError, match=text):
+        decoded(file)
+    with pytest.raises(ValueError, match=r"decoders\.audio: max_sample_bytes must be positive, got 0"):
+        decoded(file, max_sample_bytes=0)

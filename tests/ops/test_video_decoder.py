@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from _cases import Case, Each, Samples
+from _forks import Forks
 from _videos import HEIGHT, WIDTH, encode, frames_of, identity
 
 import torch_ndd as ndd
@@ -153,3 +155,86 @@ def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torchcodec.decoders", None)
     with pytest.raises(RuntimeError, match=r"pip install torch_ndd\[video\]"):
         ndd.decoders.video(file)
+
+
+# --- containers in which the times of frames do not find them ---
+
+WITHOUT_TIMES = {
+    "AVI with B-frames": ("avi", "mpeg4", 10),
+    "AVI with H.264": ("avi", "h264", 10),
+    "transport stream": ("mpegts", "h264", 10),
+    "transport stream of MPEG-2": ("mpegts", "mpeg2video", 10),
+    "program stream": ("mpeg", "mpeg2video", 25),
+}
+
+
+@functools.cache
+def without_times(name: str) -> np.ndarray:
+    container, codec, rate = WITHOUT_TIMES[name]
+    return encode(frames_of(25), container, rate, codec=codec, extra_options={"bf": "2", "g": "10"})
+
+
+@pytest.mark.parametrize("name", WITHOUT_TIMES)
+def test_frames_are_counted_where_times_do_not_find_them(name: str) -> None:
+    file = without_times(name)
+    assert decode(file) == [f"a{k}" for k in range(25)]
+    assert decode(file, frames=[20, 3, 20, 0, 24]) == ["a20", "a3", "a20", "a0", "a24"]
+    assert decode(file, start_frame=19, stride=4, sequence_length=3) == ["a19", "a23", "-"]
+    assert decode(file, build_index=False, start_frame=11, end_frame=13) == ["a11", "a12"]
+
+
+def test_cut_transport_streams_have_the_frames_that_are_there() -> None:
+    file = without_times("transport stream")
+    packets = len(file) // 188
+    tail = decode(file[packets * 3 // 10 * 188 + 7 :])  # it begins within a packet
+    assert len(tail) >= 5
+    assert tail == [f"a{k}" for k in range(25 - len(tail), 25)]
+    beginning = file[: packets // 2 * 188]
+    head = decode(beginning)
+    assert 8 <= len(head) < 25
+    assert head[:-1] == [f"a{k}" for k in range(len(head) - 1)]  # those before the last one are missing where it is a reference
+    assert len(decode(beginning, sequence_length=30)) == 30
+    with pytest.raises(RuntimeError, match=rf"frame 24 is not among the {len(head)} of the video"):
+        decode(beginning, frames=[24], pad_mode="none")
+
+
+# --- bounds ---
+
+
+def test_max_sample_bytes_bounds_a_video(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, frame = videos(12), HEIGHT * WIDTH * 3
+    assert len(decode(file, max_sample_bytes=12 * frame)) == 12
+    text = f"sample 0: 12 frames of {HEIGHT}x{WIDTH} have {12 * frame} bytes, more than max_sample_bytes={12 * frame - 1}"
+    with pytest.raises(RuntimeError, match=text):
+        decode(file, max_sample_bytes=12 * frame - 1)
+    assert len(decode(file, max_sample_bytes=5 * frame, end_frame=5)) == 5
+    with pytest.raises(RuntimeError, match=r"2000000000 frames of .* more than max_sample_bytes=4294967296"):
+        decode(file, sequence_length=2_000_000_000)
+    monkeypatch.setenv("TORCH_NDD_MAX_SAMPLE_BYTES", str(12 * frame - 1))
+    with pytest.raises(RuntimeError, match=text):
+        decode(file)
+    assert len(decode(file, max_sample_bytes=12 * frame)) == 12
+    monkeypatch.setenv("TORCH_NDD_MAX_SAMPLE_BYTES", "4 GB")
+    with pytest.raises(ValueError, match="TORCH_NDD_MAX_SAMPLE_BYTES must be a whole number, got '4 GB'"):
+        decode(file)
+    for wrong, kind in ((0, ValueError), (1.5, TypeError)):
+        with pytest.raises(kind, match=r"decoders\.video: .*max_sample_bytes.* must be"):
+            decode(file, max_sample_bytes=wrong)
+
+
+def test_a_video_needs_little_more_memory_than_its_frames(forks: Forks, tmp_path: Path) -> None:
+    pixels = np.zeros((40, 1600, 1600, 3), np.uint8)
+    pixels[::2, ::100] = 200
+    path = tmp_path / "large.mp4"
+    path.write_bytes(encode(pixels, preset="ultrafast").tobytes())
+    program = """
+import resource, sys, numpy as np, torch_ndd as ndd
+file = np.fromfile(sys.argv[1], np.uint8)
+ndd.decoders.video(file, end_frame=1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+made = ndd.decoders.video(file)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / made.torch().numel())
+"""
+    child = forks.run(program, path)
+    assert child.wait() == 0, child.errors
+    assert float(child.output) < 1.6  # 2.0 with a copy of the result

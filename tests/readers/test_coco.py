@@ -131,7 +131,10 @@ def test_damaged_masks(coco: Callable[..., ndd.readers.COCO], shape: Any, text: 
 @pytest.mark.parametrize("masks", ["pixelwise_masks", "object_masks"])
 @pytest.mark.parametrize(
     ("height", "objects", "text"),
-    [(2**31 - 1, 1, f"{2**31 - 1} x 20 pixels, and at most"), (2**28 // 20 + 1, 1, "and at most"), (10_000_000, 11, "11 masks .* more than 2 GB")],
+    [
+        (2**31 - 1, 1, f"{2**31 - 1} x 20 pixels ha.* more than max_sample_bytes=4294967296"),
+        (10_000_000, 22, "22 masks .* 4400000000 bytes, more than"),
+    ],
     ids=str,
 )
 def test_huge_sizes(coco: Callable[..., ndd.readers.COCO], masks: str, height: int, objects: int, text: str) -> None:
@@ -143,6 +146,15 @@ def test_huge_sizes(coco: Callable[..., ndd.readers.COCO], masks: str, height: i
         pytest.skip("one map for all objects")
     with pytest.raises(RuntimeError, match=rf"readers\.COCO: sample \d \(.*0\.jpg\): its masks cannot be read: .*{text}"):
         list(coco(content, **{masks: True}).next_epoch())
+
+
+@pytest.mark.parametrize(("masks", "size"), [("pixelwise_masks", 800), ("object_masks", 200)])
+def test_max_sample_bytes_bounds_masks(coco: Callable[..., ndd.readers.COCO], masks: str, size: int) -> None:
+    content = document(1)
+    content["annotations"] = [{"image_id": 100, "category_id": 0, "bbox": [1, 1, 5, 5], "segmentation": {"size": [10, 20], "counts": [0, 200]}}]
+    assert list(coco(content, **{masks: True}, max_sample_bytes=size).next_epoch())
+    with pytest.raises(RuntimeError, match=f"{size} bytes, more than max_sample_bytes={size - 1}"):
+        list(coco(content, **{masks: True}, max_sample_bytes=size - 1).next_epoch())
 
 
 ONE = {"id": 1, "file_name": "x", "width": 20, "height": 10}

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import gzip
 import os
 import pickle
 import threading
@@ -185,3 +186,30 @@ def test_a_fork_waits_for_a_gate_only_so_long(monkeypatch: pytest.MonkeyPatch) -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with gate:
         pass
+
+
+def test_files_compressed_by_gzip(tmp_path: Path, files: list[Path]) -> None:
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    for k, path in enumerate(files):
+        content = path.read_bytes()
+        whole = gzip.compress(content) if k % 2 else gzip.compress(content[:3000]) + gzip.compress(content[3000:]) + bytes(5)
+        (folder / f"{path.name}.gz").write_bytes(whole)
+    expected = [one[0].torch().tolist() for one in new(files=files).next_epoch()]
+    assert [one[0].torch().tolist() for one in new(file_root=folder).next_epoch()] == expected
+    cut = (folder / "1.fits.gz").read_bytes()[:-20]
+    (tmp_path / "cut.gz").write_bytes(cut)
+    with pytest.raises(RuntimeError, match=r"cut\.gz\): its gzip data are damaged: they end too early"):
+        list(new(files=[tmp_path / "cut.gz"]).next_epoch())
+    with pytest.raises(RuntimeError, match=r"decompressed file has at least 1001 bytes, more than max_sample_bytes=1000"):
+        list(new(file_root=folder, max_sample_bytes=1000).next_epoch())
+
+
+def test_max_sample_bytes_bounds_an_image(tmp_path: Path) -> None:
+    image = np.arange(100, dtype=np.int16).reshape(10, 10)
+    packed = fits.CompImageHDU(np.zeros((300, 300), np.int16))
+    fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(image), packed]).writeto(tmp_path / "a.fits")
+    for hdu, size in ((2, 200), (3, 180_000)):
+        assert list(new(files=[tmp_path / "a.fits"], hdu_indices=hdu, max_sample_bytes=size).next_epoch())
+        with pytest.raises(RuntimeError, match=rf"the image of HDU {hdu} has {size} bytes, more than max_sample_bytes={size - 1}"):
+            list(new(files=[tmp_path / "a.fits"], hdu_indices=hdu, max_sample_bytes=size - 1).next_epoch())

@@ -111,7 +111,7 @@ def patched(file: Path, at: int, value: bytes) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "text"),
     [
-        (META, b"\0\0\0\0", "no LMDB database"),
+        (META, b"\0\0\0\0", "not an LMDB database"),
         (META + 4, b"\x02", "version 2"),
         (META + 24, b"\0\0\0\0", "pages of 0 bytes"),
         (META + 24, b"\xff\xff\xff\xff", "pages of 4294967295 bytes"),

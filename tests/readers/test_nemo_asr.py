@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -137,3 +138,24 @@ def test_resume(folder: Path, options: dict[str, Any]) -> None:
     path = manifest(folder, *({"audio_filepath": "ramp.wav", "offset": 0.01 * i, "duration": 0.001 * (i % 3), "text": str(i)} for i in range(11)))
     make = lambda rank, world, size: ndd.readers.NemoAsr(size, manifest_filepaths=path, shard_id=rank, num_shards=world, **options)  # noqa: E731
     assert assert_resumable(make).cuts > 50
+
+
+def test_parts_of_an_mp3_cut_from_a_stream(folder: Path) -> None:
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).normal(size=160_000).astype(np.float32) * 0.1
+    soundfile.write(file, np.concatenate([np.zeros(80_000, np.float32), noise]), 16000, "MPEG_LAYER_III", format="MP3", bitrate_mode="VARIABLE")
+    content = file.getvalue()
+    (folder / "cut.mp3").write_bytes(content[len(content) // 100 :])
+    whole = np.asarray(ndd.decoders.audio(folder / "cut.mp3", downmix=True)[0])
+    entries = [{"audio_filepath": "cut.mp3", "text": "", "offset": offset, "duration": 1.5} for offset in (0.5, 10.0)]
+    for found, offset in zip(sounds(manifest(folder, *entries)), (8000, 160_000), strict=True):
+        np.testing.assert_array_equal(found, whole[offset : offset + 24_000])
+
+
+def test_max_sample_bytes_bounds_entries(folder: Path) -> None:
+    soundfile.write(folder / "y.wav", np.zeros(1000), 8000)
+    for entry in ({"audio_filepath": "y.wav", "text": ""}, {"audio_filepath": "y.wav", "text": "", "offset": 0.025}):
+        frames = 1000 if "offset" not in entry else 800
+        assert sounds(manifest(folder, entry), max_sample_bytes=4 * frames)[0].shape == (frames,)
+        with pytest.raises(RuntimeError, match=f"{4 * frames} bytes, more than max_sample_bytes={4 * frames - 1}"):
+            sounds(manifest(folder, entry), max_sample_bytes=4 * frames - 1)

@@ -168,8 +168,8 @@ def test_damaged_headers(tmp_path: Path, name: str) -> None:
 
 def test_other_files(tmp_path: Path) -> None:
     for data, reason in (
-        (b"", "no .npy file"),
-        (b"text", "no .npy file"),
+        (b"", "not an .npy file"),
+        (b"text", "not an .npy file"),
         (b"\x93NUMPY\x04\0\0\0", "unknown version 4"),
         (b"\x93NUMPY\x01\0\xff\0", "too early"),
     ):

@@ -26,6 +26,7 @@ COLUMNS: dict[str, Any] = {
     "grid": pa.array([[[i] * 3] * (i % 3) for i in range(13)], pa.list_(pa.list_(pa.int16()))),
     "day": pa.array([datetime.date(2020, 1, 1 + i) for i in range(13)]),
     "time": pa.array([datetime.datetime(2020, 1, 1, i) for i in range(13)], pa.timestamp("us")),
+    "fixed_bytes": pa.array([bytes([i]) * 3 if i != 5 else None for i in range(13)], pa.binary(3)),
     "kind": pa.array([f"k{i % 3}" for i in range(13)]).dictionary_encode(),
     "image": pa.array([{"bytes": b"image %d" % i, "path": None} for i in range(13)], pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
     "box": pa.array([{"x": i, "y": i * 0.5} for i in range(13)]),
@@ -66,6 +67,7 @@ def test_columns(path: Path) -> None:
     assert values(batch, "day") == [18262 + i for i in range(13)]
     assert values(batch, "time")[1] == 1577836800_000_000 + 3600_000_000
     assert [bytes(one).decode() for one in values(batch, "kind")] == [f"k{i % 3}" for i in range(13)]
+    assert [bytes(one) for one in values(batch, "fixed_bytes")] == [bytes([i]) * 3 if i != 5 else b"" for i in range(13)]
     assert [bytes(one) for one in values(batch, "image")] == [b"image %d" % i for i in range(13)]
     assert batch["number"]._sources[5] == f"{path} at row 5"
 
@@ -198,3 +200,22 @@ def test_processes(path: Path) -> None:
     loader = DataLoader(reader, batch_size=None, num_workers=2, multiprocessing_context="fork")
     assert sorted(rows(loader)) == list(range(13))
     assert rows(pickle.loads(pickle.dumps(ndd.readers.Parquet(path=path))).next_epoch(13)) == list(range(13))
+
+
+@pytest.mark.parametrize(
+    ("column", "size"),
+    [
+        (pa.array([bytes(100_000)]), 100_000),
+        (pa.ListArray.from_arrays([0, 100_000], pa.array(np.zeros(100_000, np.int64))), 800_000),
+        (pa.array([bytes(20_000)] * 50), 1_000_000),  # stored once
+    ],
+    ids=["bytes", "list", "dictionary"],
+)
+def test_max_sample_bytes_bounds_a_row_group(tmp_path: Path, column: Any, size: int) -> None:
+    """Files of some hundred bytes, the numbers of which promise more."""
+    parquet.write_table(pa.table({"a": column}), tmp_path / "x.parquet", compression="zstd")
+    assert (tmp_path / "x.parquet").stat().st_size < 3000
+    (made,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size + 1000).next_epoch(len(column))
+    assert sum(np.asarray(one).nbytes for one in made["a"].tensors) == size
+    with pytest.raises(RuntimeError, match=rf"row group 0 has .* more than max_sample_bytes={size - 1}, .*TORCH_NDD_MAX_SAMPLE_BYTES"):
+        list(ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size - 1).next_epoch(1))

@@ -140,7 +140,7 @@ def test_damaged_files(path: Path, tmp_path: Path) -> None:
         assert [label for batch in reader for label in batch["label"].torch().flatten().tolist()] == [0, 1, 2, 3, 4]
         with pytest.raises(RuntimeError, match=rf"at byte {begins[5]}\): "):
             read({"label": LABEL}, path, index_path=path.with_suffix(".idx"))
-    for data, reason in ((GZIP, "gzip"), (b"x" * 30, "checksum"), (b"x", "header")):
+    for data, reason in ((GZIP, "gzip"), (b"x" * 30, "it is a text file, not a TFRecord"), (b"\x01\x02" * 15, "checksum"), (b"x", "header")):
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match=rf'readers\.TFRecord: ".*a\.tfrecord": .*{reason}'):
             read({"label": LABEL}, path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _videos import HEIGHT, WIDTH, encode, frames_of, identity, write
+from _videos import HEIGHT, RATE, WIDTH, encode, frames_of, identity, write
 from torch.utils.data import DataLoader
 
 import torch_ndd as ndd
@@ -228,3 +228,27 @@ def test_arguments(videos: list[Path]) -> None:
     path.write_text("video.mp4 cat\n")
     with pytest.raises(RuntimeError, match="line 1: expected path, label"):
         epoch(new(file_list=path, sequence_length=3))
+
+
+def test_transport_streams_and_avi_files(tmp_path: Path) -> None:
+    """Times do not find their frames; sequences are read in any order."""
+    for name, container, codec in (("a.ts", "mpegts", "h264"), ("a.avi", "avi", "mpeg4")):
+        path = tmp_path / name
+        path.write_bytes(encode(frames_of(25), container, codec=codec, extra_options={"bf": "2", "g": "10"}).tobytes())
+        for kind in (ndd.readers.Video, new):
+            expected = {" ".join(f"a{i + k}" for k in range(5)) for i in range(0, 25, 5)}
+            assert set(epoch(kind(filenames=path, sequence_length=5, random_shuffle=True, seed=1))) == expected
+        times = next(new(filenames=path, sequence_length=25, enable_timestamps=True).next_epoch())[1].torch()
+        assert np.allclose(np.diff(times), 1 / RATE)
+        (tmp_path / "list.txt").write_text(f"{path} 3 {times[2]:.3f} {times[8]:.3f}")
+        assert epoch(new(file_list=tmp_path / "list.txt", sequence_length=6)) == ["a2 a3 a4 a5 a6 a7"]
+
+
+def test_max_sample_bytes_bounds_a_sequence(videos: list[Path]) -> None:
+    size = 6 * HEIGHT * WIDTH * 3
+    for kind in (ndd.readers.Video, new):
+        assert len(epoch(kind(filenames=videos, sequence_length=6, max_sample_bytes=size))) == 8
+        with pytest.raises(RuntimeError, match=f"6 frames of {HEIGHT}x{WIDTH} have {size} bytes, more than max_sample_bytes={size - 1}"):
+            epoch(kind(filenames=videos, sequence_length=6, max_sample_bytes=size - 1))
+    with pytest.raises(RuntimeError, match=f"have {4 * size} bytes, more than max_sample_bytes={size}"):
+        epoch(ndd.readers.Video(filenames=videos, sequence_length=6, dtype=ndd.float32, max_sample_bytes=size))

@@ -159,6 +159,7 @@ release_idle_memory = c_function("ndd_release_idle_memory")
 stop = c_function("ndd_stop")
 _no_memory = c_function("ndd_no_memory")
 _most_host_memory = c_function("ndd_most_host_memory")
+_file_kind = c_function("ndd_file_kind")
 # The number of threads, and the number wanted, when the system first refused one; 0 if it has not.
 refused_threads = ctypes.c_uint64.from_address(c_function("ndd_refused_threads")())
 
@@ -356,6 +357,11 @@ def check_samples(op: str, batch_size: int) -> None:
 def no_memory(size: int, shape: Sequence[int]) -> MemoryError:
     """Return the error for an output of ``size`` bytes for which there is no memory."""
     return MemoryError(_no_memory(size, f": an output of shape {tuple(shape)}".encode()).decode())
+
+
+def file_kind(begin: bytes) -> str:
+    """Return what a file with this beginning is, such as ``a WAV file``; empty if it is not known."""
+    return _file_kind(begin, len(begin)).decode()
 
 
 def check_memory(size: int, use: str) -> None:

@@ -59,6 +59,7 @@ class VideoInputOperation(Operation):
                 self._video, self._position = Video(self._fed.popleft()), 0
             video, begin = self._video, self._position
             end = min(begin + self._size * self.frames, video.count)
+            video.check(end - begin)
             values, _ = video.frames(np.arange(begin, end), _BLACK)
         except Exception as error:
             self._video = None  # the next iteration begins the next video

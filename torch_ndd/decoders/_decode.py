@@ -14,6 +14,7 @@ from .._core.cuda_work import recorded
 from .._core.diagnosis import note_decoding
 from .._core.dispatch import submit
 from .._core.extents import Fixed
+from .._core.limits import limit
 from .._core.operator import OPERATORS, launch
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
@@ -66,7 +67,7 @@ class DecodeArguments(NamedTuple):
     dtype: torch.dtype
     adjust_orientation: bool
     use_fast_idct: bool
-    max_pixels: int
+    max_pixels: int | None
     on_error: str
     target: Target
     caching: CacheArguments
@@ -96,8 +97,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {given.on_error!r}')
     if given.on_error == "skip" and torch.compiler.is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
-    if given.max_pixels < 1:
-        raise ValueError(f"{op}: max_pixels must be positive, got {given.max_pixels}")
+    max_pixels = limit(op, "max_pixels", given.max_pixels, MAX_PIXELS)
     cache = given.caching.chosen(op, given.dtype, on_gpu)
     check_files(op, files)
     _library.load()
@@ -107,7 +107,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     if not torch.compiler.is_compiling():
         note_decoding(files._values, files.batch_size, given.at_least is not None)
-    files, shapes, kinds = image_shapes(files, options, given.max_pixels, failures)
+    files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
     least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
@@ -185,7 +185,7 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
         return files, shapes, kinds
     if _scale.JPEG2000 in (given := kinds.tolist()):
         jpeg2000 = [k for k, kind in enumerate(given) if kind == _scale.JPEG2000]
-        files = _with_jpeg2000_decoded(options.op, files, jpeg2000, max_pixels, failures)
+        files = _with_jpeg2000_decoded(options, files, jpeg2000, max_pixels, failures)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept()
@@ -196,14 +196,15 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     return files, shapes, kinds
 
 
-def _with_jpeg2000_decoded(op: str, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
     encoded = [np.asarray(one) for one in files]
     for i in samples:
         try:
-            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels)
-        except RuntimeError as error:
+            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
+        except (RuntimeError, MemoryError) as error:
             if failures is None:
-                raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
+                kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
+                raise kind(f"{options.op}: {sample_name(files, i)}: {error}") from None
             failures.note(i, str(error))
     lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
     made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)

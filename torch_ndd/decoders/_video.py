@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import native
 from .._core.files import check_regular
+from .._core.limits import check_sample, max_sample_bytes
 from ..io._url_files import RemoteFile
 from ..io._urls import is_url, reason_of
 
@@ -73,43 +75,192 @@ def reason(error: Exception) -> str:
     return re.sub(r"^\w+, \S+\.cpp:\d+, ", "", str(error).strip()) or type(error).__name__
 
 
-class Video:
-    """An open video: RGB frames, uint8 (height, width, 3)."""
+# Pixels that are decoded at a time, beside the result.
+_PART_BYTES = 16 << 20
+# The beginnings of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
+_ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
+_OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
+_BEGINNING = 512  # bytes that tell what a file is
+_VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
+_NO_TIME = 1e12  # seconds; a frame without a time has one beyond, of either sign
 
-    def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1) -> None:
+
+def _named(error: Exception, begin: bytes) -> Exception:
+    """Return the error of a file that cannot be opened; one of another kind is called what it is."""
+    kind, text = native.file_kind(begin), reason(error)
+    if not begin:
+        return RuntimeError("the file is empty")
+    if "video stream is unknown" in text:
+        return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
+    if kind and not any(one in kind for one in _VIDEOS):
+        return RuntimeError(f"it is {kind}, not a video ({text})")
+    return error
+
+
+class EndsEarlyError(RuntimeError):
+    """The frames end before the number that the index of the file promises."""
+
+    def __init__(self, count: int, promised: int) -> None:
+        super().__init__(f"the video is damaged: it ends after {count} of {promised} frames")
+        self.count = count
+
+
+class Video:
+    """An open video: RGB frames, uint8 (height, width, 3).
+
+    FFmpeg seeks to a frame by its time. In MPEG transport and program streams it arrives elsewhere: torchcodec returns a frame of the next group of
+    pictures. In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, and frames counted.
+    """
+
+    def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1, most: int | None = None) -> None:
         self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
         if isinstance(source, str | Path) and self._remote is None:
             try:  # FFmpeg takes "pipe:0" and "concat:a|b" for addresses, and waits for pipes
                 check_regular(source)
             except OSError as error:
                 raise RuntimeError(reason_of(error)) from None
-        options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact else "approximate"}
-        with self._reading():
-            self._decoder = codec().VideoDecoder(source if self._remote is None else self._remote, **options)
+        self._most = max_sample_bytes("video", most)
+        begin = self._beginning(source)
+        has_times = begin[4:8] in _ISO or begin.startswith(_OTHERS)
+        self._in_order: bool | None = None if begin.startswith(b"RIFF") else not has_times
+        self._promises = has_times and not begin.startswith(b"RIFF")
+        self._source = source if self._remote is None else self._remote
+        self._options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact or not has_times else "approximate"}
+        try:
+            self._reopen()
+        except (IndexError, RuntimeError, ValueError) as error:
+            raise _named(error, begin) from None
         metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
+        if self._in_order:  # frames before the first key frame cannot be decoded
+            keys = self._decoder._get_key_frame_indices()
+            self.count -= int(keys[0]) if len(keys) else self.count
         if self.count < 1 or self.height < 1 or self.width < 1:
-            raise RuntimeError("it has no frames")
+            raise RuntimeError("it has no frames that can be decoded")
+        self.check(1)
 
-    def frames(self, numbers: np.ndarray, fill: torch.Tensor) -> tuple[torch.Tensor, np.ndarray]:
-        """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s."""
+    def check(self, count: int, item_bytes: int = 1) -> None:
+        """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
+        size = f"{self.height}x{self.width}"
+        what = f"{count} frames of {size} have" if count > 1 else f"a frame of {size} has"
+        check_sample(what, count * item_bytes * self.frame_bytes, self._most)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a decoded frame."""
+        return 3 * self.height * self.width
+
+    def _beginning(self, source: Any) -> bytes:
+        if isinstance(source, torch.Tensor):
+            return source[:_BEGINNING].numpy().tobytes()
+        if self._remote is None:
+            with open(source, "rb") as file:
+                return file.read(_BEGINNING)
+        with self._reading():
+            begin = self._remote.read(_BEGINNING)
+        self._remote.seek(0)
+        return begin
+
+    def _reopen(self) -> None:
+        if self._remote is not None:
+            self._remote.seek(0)
+        with self._reading():
+            self._decoder = codec().VideoDecoder(self._source, **self._options)
+        self._next, self._time = 0, 0.0  # of the frame that comes next
+
+    def frames(self, numbers: np.ndarray, fill: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, np.ndarray]:
+        """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s. ``out`` is memory for them.
+
+        Raise EndsEarlyError if there are fewer frames than the index of the file says.
+        """
         seconds = np.full(len(numbers), -1.0)
-        real = numbers >= 0
-        if real.all() and len(numbers):
-            return self._get(numbers, seconds, real), seconds
+        real = np.flatnonzero(numbers >= 0)
+        wanted, place = np.unique(numbers[real], return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        bounds = np.searchsorted(place[order], np.arange(len(wanted) + 1))
+        made = torch.empty(0)
         # A decoded frame tells the size; the header's differs in a rotated video.
-        decoded = self._get(numbers[real], seconds, real) if real.any() else self._get(np.zeros(1, np.int64), np.zeros(1), np.ones(1, bool))
-        made = fill.expand(len(numbers), *decoded.shape[1:3], 3).clone()
-        if real.any():
-            made[torch.from_numpy(real)] = decoded
+        for first, part, times in self._decoded(wanted if len(wanted) else np.zeros(1, np.int64)):
+            if part[0].numel() != self.frame_bytes:
+                raise RuntimeError(f"a frame has {part.shape[1]}x{part.shape[2]} pixels, and the first ones have {self.height}x{self.width}")
+            if out is None:
+                if len(part) == len(numbers) and np.array_equal(numbers, wanted):
+                    return part, times
+                out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, torch.device("cpu"))
+            made = out.view(len(numbers), *part.shape[1:])
+            if not len(wanted):
+                break
+            chosen = order[bounds[first] : bounds[first + len(part)]]
+            targets, sources = real[chosen], place[chosen] - first
+            seconds[targets] = times[sources]
+            if len(chosen) == len(part) and targets[-1] - targets[0] == len(part) - 1 and (np.diff(targets) == 1).all():
+                made[targets[0] : targets[-1] + 1].copy_(part)
+            else:
+                for target, source in zip(targets.tolist(), sources.tolist(), strict=True):
+                    made[target].copy_(part[source])
+        if len(real) < len(numbers):
+            made[torch.from_numpy(numbers < 0)] = fill.expand(*made.shape[1:])
         return made, seconds
 
-    def _get(self, numbers: np.ndarray, seconds: np.ndarray, where: np.ndarray) -> torch.Tensor:
-        with self._reading():
-            batch = self._decoder.get_frames_at(indices=numbers.tolist())
-        seconds[where] = batch.pts_seconds.numpy()
-        return batch.data
+    def _decoded(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+        """Decode increasing frame numbers, in parts: the position of the first one, frames, and times."""
+        if self._decodes_in_order():
+            yield from self._decoded_in_order(wanted, 0)
+            return
+        step = max(1, _PART_BYTES // self.frame_bytes)
+        for first in range(0, len(wanted), step):
+            try:
+                with self._reading():
+                    batch = self._decoder.get_frames_at(indices=wanted[first : first + step].tolist())
+            except (IndexError, RuntimeError) as error:
+                if "no more frames" not in str(error):
+                    raise
+                self._in_order = True  # the index of the file is wrong
+                self._reopen()
+                yield from self._decoded_in_order(wanted, first)
+                return
+            yield first, batch.data, batch.pts_seconds.numpy()
+
+    def _decodes_in_order(self) -> bool:
+        in_order = self._in_order
+        if in_order is None:  # an AVI file: the first frame is late where others come before it in the file
+            try:
+                with self._reading():
+                    late = self._decoder.get_frame_at(0).pts_seconds - (self._decoder.metadata.begin_stream_seconds or 0.0)
+                in_order = late > 1e-6
+            except (IndexError, RuntimeError):
+                in_order = True
+            self._in_order = in_order
+            if in_order:
+                self._reopen()
+        return in_order
+
+    def _decoded_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+        if self._next > wanted[first]:
+            self._reopen()
+        for k in range(first, len(wanted)):
+            frame, time = self._following()
+            while self._next <= wanted[k]:
+                frame, time = self._following()
+            yield k, frame[None], np.array([time])
+
+    def _following(self) -> tuple[torch.Tensor, float]:
+        """Return the frame that comes next and its time."""
+        try:
+            with self._reading():
+                frame, time, duration = torch.ops.torchcodec_ns.get_next_frame(self._decoder._decoder)
+        except (IndexError, RuntimeError) as error:
+            if "no more frames" not in str(error):
+                raise
+            promised, self._in_order = self.count, True
+            if self._next and not self._promises:
+                self.count = self._next
+            raise EndsEarlyError(self._next, promised) from None
+        seconds = float(time) if abs(float(time)) < _NO_TIME else self._time
+        self._next += 1
+        self._time = seconds + max(float(duration), 0.0)
+        return frame, seconds
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -125,6 +276,12 @@ class Video:
         """Return the frame that begins at a time, else the last one before it or, with ``up``, the first one after it, maybe past the end."""
         slack = 1e-6  # times in text have fewer digits than a frame's
         low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
+        if self._decodes_in_order():
+            for number, _, (begin,) in self._decoded_in_order(np.arange(high), 0):
+                if begin >= seconds - slack if up else begin > seconds + slack:
+                    high = number
+                    break
+            return high if up else max(high - 1, 0)
         while low < high:
             middle = (low + high) // 2
             with self._reading():

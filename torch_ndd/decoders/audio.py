@@ -10,6 +10,7 @@ import torch
 from .._core import native
 from .._core.batch import Batch, empty_packed, new_batch
 from .._core.dispatch import submit
+from .._core.limits import max_sample_bytes as checked_limit
 from .._core.operator import DeviceLike, ShapeArg, T, launch
 from ._files import decoder
 from ._sndfile import load
@@ -26,6 +27,7 @@ def audio(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     downmix: bool = False,
+    max_sample_bytes: int | None = None,
     dtype: torch.dtype = torch.float32,
     quality: float = 50.0,
     sample_rate: ShapeArg[float] = 0.0,
@@ -38,6 +40,8 @@ def audio(
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         downmix: average the channels; the result is (frames,).
+        max_sample_bytes: the largest sound to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
             floats (lossy codecs, float files, downmix, resampling) are rounded and saturated.
         sample_rate: sampling rate of the result in Hz; by default, and for 0 or less, the file's own. ``ceil(frames * sample_rate / rate)`` frames
@@ -45,7 +49,9 @@ def audio(
         quality: quality of resampling, from 0 to 100: the sinc has 3 lobes per side at 0, 16 at 50, 64 at 100.
 
     Raises:
-        RuntimeError: a file that is not audio or is damaged; the message names the sample and the file. Another dtype; ``quality`` out of range.
+        RuntimeError: a file that is not audio or is damaged, a sound larger than ``max_sample_bytes``; the message names the sample and the file.
+            Another dtype; ``quality`` out of range.
+        ValueError: ``max_sample_bytes`` that is not positive.
 
     Needs the package soundfile, for its libsndfile: ``pip install torch_ndd[audio]``.
 
@@ -69,14 +75,15 @@ def audio(
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded sounds must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     load()
+    wanted = _wanted_rates(op, sample_rate, files.batch_size)
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
+    arguments = (files._values, files._shapes, op, wanted, bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), table)
     if torch.compiler.is_compiling():
-        _shapes(files._values, files._shapes, op, table)
+        _shapes(*arguments)
     else:
-        submit(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
+        submit(_shapes, arguments, [], True, files._sources)
     frames, channels, rates = table.unbind(1)
     rates = rates.to(torch.float64)
-    wanted = _wanted_rates(op, sample_rate, files.batch_size)
     resampled = (wanted > 0) & (wanted != rates)
     rates_out = torch.where(resampled, wanted, rates)
     frames = torch.where(resampled, (frames * rates_out / rates).ceil().to(torch.int64), frames)
@@ -86,11 +93,11 @@ def audio(
     return launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))
 
 
-def lengths(files: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Return frames and sampling rates of audio files. Raise RuntimeError for other files."""
+def lengths(files: Batch, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``most`` bytes."""
     load()
-    table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    submit(_shapes, (files._ready(), files._shapes, "decoders.audio", table), [], True, files._sources)
+    table, rates = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.zeros(files.batch_size, dtype=torch.float64)
+    submit(_shapes, (files._ready(), files._shapes, "decoders.audio", rates, False, 1, most, table), [], True, files._sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 
@@ -98,4 +105,4 @@ def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:
     wanted = given.reshape(-1).to(torch.float64) if isinstance(given, torch.Tensor) else torch.tensor([float(given)], dtype=torch.float64)
     if not torch.compiler.is_compiling() and not all(math.isfinite(rate) and rate < 2**31 for rate in wanted.tolist()):
         raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
-    return wanted.expand(count)
+    return wanted.expand(count).contiguous()

@@ -9,7 +9,7 @@ from .. import types
 from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T
 from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ._cache import Cache, CacheArguments
-from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode
+from ._decode import FILLS, DecodeArguments, Target, decode
 from ._files import decoder
 
 
@@ -37,7 +37,7 @@ def image(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     on_error: str = "raise",
     output_type: types.DALIImageType = types.RGB,
@@ -76,14 +76,18 @@ def image(
             holds for the depth of the file: the largest sample of 5 or 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535
             in uint16 and 1.0 in floats; uint8 rounds samples of more than 8 bits.
         output_type: ``types.RGB``, ``BGR``, ``GRAY`` (one channel), ``YCbCr`` (ITU-R BT.601, Y from 16 to 235), or ``ANY_DATA``: the channels of the
-            file.
+            file. Of a TIFF these are also the inks of CMYK, and samples whose colors are unknown, such as those of a color filter array, or that have
+            a sign (with ``dtype=torch.int16`` the numbers of a file of 16 bits); palettes, YCbCr and L*a*b* become RGB. Colors that a TIFF holds
+            multiplied by alpha stay so.
         use_fast_idct: use a faster and less exact inverse DCT for JPEG.
         hw_decoder_load: on a GPU, the share of a batch for its JPEG engines. The default, 0.65, is a starting point that is tuned by the times of the
             engines, CUDA and the CPU; which of them decodes an image, and so the last bits of its pixels, may then change from run to run. Any other
             value is fixed, CUDA takes the rest, and runs are reproducible.
         hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
         jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
-        max_pixels: the largest image (height times width) to decode, as a protection against small files that promise gigabytes.
+        max_pixels: the largest image to decode, as a protection against small files that promise gigabytes: height times width times a
+            quarter of the channels, rounded up. Checked before anything is allocated. By default the environment variable ``TORCH_NDD_MAX_PIXELS``,
+            or 2**28.
         on_error: what to do with a file that cannot be decoded. "raise" raises RuntimeError; "replace" returns pixels of zeros, in the size of the
             header, or in the batch's median height and width if the header is unreadable (1x1 if there is none in the whole batch); "skip" leaves the
             sample out, and the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
@@ -135,7 +139,7 @@ def image_random_crop(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
     on_error: str = "raise",

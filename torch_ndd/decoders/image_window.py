@@ -10,7 +10,7 @@ from .._core.operator import DeviceLike, Hint, ShapeArg, T
 from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
 from ._cache import Cache, CacheArguments
-from ._decode import FILLS, MAX_PIXELS, DecodeArguments, Target, decode, sizes_of
+from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
 from ._files import decoder
 
 
@@ -44,7 +44,7 @@ def image_crop(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     on_error: str = "raise",
     output_type: types.DALIImageType = types.RGB,
@@ -119,7 +119,7 @@ def image_slice(
     hw_decoder_load: float = 0.65,
     hybrid_huffman_threshold: int = 1000000,
     jpeg_fancy_upsampling: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,

@@ -183,6 +183,20 @@ def _inflater(op: str, algorithm: Any) -> _Inflate:
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 
+def inflated(content: bytes, most: int) -> bytes:
+    """Decompress a gzip file of one or several members to at most one byte more than ``most``. Raise ValueError if it is damaged."""
+    made: list[bytes] = []
+    size = 0
+    while content and size <= most:
+        decoder = zlib.decompressobj(_WINDOW_BITS["gzip"])
+        made.append(decoder.decompress(content, most + 1 - size))
+        size += len(made[-1])
+        if not decoder.eof and size <= most:
+            raise ValueError("they end too early")
+        content = decoder.unused_data.lstrip(b"\0")  # files may be padded with zeros
+    return b"".join(made)
+
+
 def _zlib(window_bits: int, data: memoryview, size: int) -> bytes:
     decoder = zlib.decompressobj(window_bits)
     made = decoder.decompress(data, size + 1)  # at most that much, whatever the data promises

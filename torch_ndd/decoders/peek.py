@@ -30,14 +30,17 @@ def peek_image_shape(
     """Return the shapes of :func:`decoders.image`'s results from the headers: height, width and channels, (3,).
 
     Args:
-        input: contents of the files, uint8 (length,); for JPEG, JPEG 2000, BMP and WebP the beginning is enough. A path, a URL or ``bytes``
-            makes a Tensor, a list of them a Batch.
+        input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. The beginning of a file is
+            enough: 33 bytes of a PNG (more if it has EXIF data, which are not seen behind them), 30 of a WebP (all of it if it has EXIF data), a BMP
+            up to the end of its palette, a PNM up to its pixels. The size of a JPEG and of a JPEG 2000 stands behind their metadata, so that a
+            kilobyte is enough for most, but not behind a large color profile or preview; the error then says how many bytes are needed. A TIFF can
+            have its size anywhere.
         adjust_orientation: return the shape as displayed, after the EXIF orientation, rather than as stored.
         dtype: dtype of the result, with 32 or 64 bits.
         image_type: ``types.RGB`` and so on; ``ANY_DATA`` returns the number of channels of the file.
 
     Raises:
-        RuntimeError: a file that is not an image or whose header is damaged, another dtype or image type.
+        RuntimeError: a file that is not an image or whose header is damaged, or too few bytes; another dtype or image type.
 
     >>> import io
     >>> import numpy as np
@@ -62,7 +65,7 @@ def peek_image_shape(
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(kinds.numpy() == JPEG2000).tolist():
             try:
-                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)).tobytes())
+                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)))
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding videos."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
+from .._core import native
 from .._core.arguments import NO_VALUE, VaryingShape
-from .._core.batch import Batch, empty_packed
+from .._core.batch import Batch, new_batch, ragged_batch
 from .._core.diagnosis import Work
+from .._core.limits import max_sample_bytes as checked_limit
 from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.pools import get_num_threads
 from .._core.workers import Workers
 from ._decode import sample_name
 from ._files import decoder
-from ._video import Video, codec, fill_values, padded_frames, reason
+from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
 
@@ -31,6 +34,7 @@ def video(
     end_frame: ShapeArg[int] | None = None,
     fill_value: Any = (0,),
     frames: VaryingShape[Sequence[int]] | None = None,
+    max_sample_bytes: int | None = None,
     pad_mode: Any = "constant",
     sequence_length: ShapeArg[int] | None = None,
     start_frame: ShapeArg[int] | None = None,
@@ -51,10 +55,13 @@ def video(
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.
         build_index: scan the whole file first for exact frame numbers; False trusts the header.
+        max_sample_bytes: the largest result to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
 
     Raises:
-        RuntimeError: a file that is not a video or is damaged, a start behind the end of the video, numbers that contradict each other. The message
-            names the sample and the file.
+        RuntimeError: a file that is not a video or is damaged, a result larger than ``max_sample_bytes``, a start behind the end of the video,
+            numbers that contradict each other. The message names the sample and the file.
+        ValueError: ``max_sample_bytes`` that is not positive.
 
     Needs the package torchcodec and FFmpeg's libraries: ``pip install torch_ndd[video]``.
 
@@ -76,35 +83,61 @@ def video(
     encoded_files = [one._values for one in files]
     threads = get_num_threads()
     work = Work(op, max(1, threads // max(1, len(encoded_files))))
+    most = checked_limit(op, max_sample_bytes)
+
+    def choose(i: int, opened: Video) -> np.ndarray:
+        """Return the frames of sample i; -1 for filled ones."""
+        if frames is not None:
+            wanted = np.array(_numbers(frames, i), np.int64)
+            outside = wanted[(wanted < 0) | (wanted >= opened.count)]
+            if mode == "none" and len(outside):
+                raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
+        else:
+            wanted = _range(opened, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
+        opened.check(len(wanted))
+        return padded_frames(wanted, opened.count, mode)
+
+    def named(i: int, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except Exception as error:  # torchcodec has several types
+            kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
+            raise kind(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
+
+    def open_video(i: int) -> tuple[Video, np.ndarray]:
+        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), most)
+        return opened, choose(i, opened)
 
     def decode(i: int) -> torch.Tensor:
+        opened, wanted = videos.pop(i)  # closed behind its last frame: FFmpeg keeps some frames of each video
         try:
-            opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)))
-            if frames is not None:
-                wanted = np.array(_numbers(frames, i), np.int64)
-                outside = wanted[(wanted < 0) | (wanted >= opened.count)]
-                if mode == "none" and len(outside):
-                    raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
-            else:
-                wanted = _range(opened.count, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
-            return opened.frames(padded_frames(wanted, opened.count, mode), fill)[0]
-        except Exception as error:  # torchcodec has several types
-            raise RuntimeError(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
+            return opened.frames(wanted, fill, parts[i])[0]
+        except EndsEarlyError as error:
+            if error.count != opened.count:
+                raise
+            wanted = choose(i, opened)  # of the frames that there are
+            return opened.frames(wanted, fill, parts[i][: len(wanted) * opened.frame_bytes])[0]
 
     def timed(i: int) -> torch.Tensor:
         with work.running():
             return decode(i)
 
-    if len(encoded_files) > 1 and threads > 1:
-        with Workers(threads, "decoders.video") as pool:
-            made = list(pool.map(timed, range(len(encoded_files))))
+    count = len(encoded_files)
+    with Workers(threads, "decoders.video") if count > 1 and threads > 1 else nullcontext() as pool:
+        run = map if pool is None else pool.map
+        videos = dict(enumerate(run(lambda i: named(i, lambda: open_video(i)), range(count))))
+        sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
+        values = native.empty([sum(sizes)], torch.uint8, torch.device("cpu"))
+        parts = values.split(sizes)
+        decoded: list[torch.Tensor] = list(run(lambda i: named(i, lambda: timed(i)), range(count)))
+    if sum(one.numel() for one in decoded) < len(values):  # some videos ended early
+        values = torch.cat([one.reshape(-1) for one in decoded])
+    shapes = np.array([one.shape for one in decoded], np.int64).reshape(count, 4)
+    if count and (shapes == shapes[0]).all():
+        out = new_batch(values.view(count, *shapes[0].tolist()), None, "FHWC")
     else:
-        made = [timed(i) for i in range(len(encoded_files))]
-    shapes = torch.tensor([one.shape for one in made], dtype=torch.int64).reshape(len(made), 4)
-    out = empty_packed(shapes, torch.uint8, torch.device("cpu"), "FHWC", (None, None, None, 3))
+        out = ragged_batch(values, shapes, "FHWC")
     out._sources = files._sources
-    for one, target in zip(made, out, strict=True):
-        target._values.copy_(one)
     return launch((), also=(out,))
 
 
@@ -128,11 +161,12 @@ def _numbers(value: Any, i: int) -> list[int] | None:
     return None if value is None else list(value) if isinstance(value, Sequence) else [value]
 
 
-def _range(count: int, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:
-    first, step = start[0] if start else 0, stride[0] if stride else 1
+def _range(video: Video, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:
+    first, step, count = start[0] if start else 0, stride[0] if stride else 1, video.count
     if first >= count:
         raise RuntimeError(f"start_frame {first} is out of bounds, expected range [0, {count})")
     if length:
+        video.check(length[0])
         return first + step * np.arange(length[0], dtype=np.int64)
     last = end[0] if end else count
     if last <= first:

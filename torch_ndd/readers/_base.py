@@ -22,6 +22,7 @@ from .._core.context import EvalContext
 from .._core.device import DeviceLike, torch_device
 from .._core.fork_locks import new_reentrant_lock
 from .._core.html import table
+from .._core.limits import max_sample_bytes
 from .._core.states import parsed, whole
 from .._core.suggestions import similar
 from .._core.tensor import Tensor
@@ -99,6 +100,7 @@ class Reader(IterableDataset):
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
         self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
+        self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
         seed = self._whole(options, "seed", -1)
         self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
         self._errors: deque[BadSample] = deque(maxlen=_ERRORS_KEPT)

@@ -19,6 +19,23 @@ def is_bytes(kind: Any, types: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}  # of a decoded value, by the type in a Parquet file; 8 bytes or an offset for all others
+
+
+def promised_bytes(group: Any, fields: Sequence[str]) -> tuple[int, int]:
+    """Return the bytes that the metadata of a row group promise for some fields, and the most that one value of its dictionaries may have."""
+    total = longest = 0
+    for k in range(group.num_columns):
+        column = group.column(k)
+        if column.path_in_schema.partition(".")[0] not in fields:
+            continue
+        width = _WIDTHS.get(column.physical_type, 8)
+        total += max(column.total_uncompressed_size, width * max(column.num_values, 0))
+        if column.physical_type.endswith("BYTE_ARRAY") and any("DICTIONARY" in encoding for encoding in column.encodings):
+            longest = max(longest, column.total_uncompressed_size)
+    return max(total, group.num_rows), longest
+
+
 def is_list(kind: Any, types: Any) -> bool:
     """Return whether a type is a list type."""
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
@@ -46,6 +63,9 @@ def to_batch(array: Any, arrow: Any) -> Batch:
     """Convert a column: numbers to scalars, lists to arrays, bytes and text to uint8. Raise UnreadableSamples for missing or irregular values."""
     types = arrow.types
     if types.is_dictionary(array.type):
+        if is_bytes(array.type.value_type, types):
+            size = arrow.compute.sum(arrow.compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+            native.check_memory(size, "the values of a column that its file holds once")
         array = array.dictionary_decode()
     if is_bytes(array.type, types):
         return _bytes(array, arrow)
@@ -81,14 +101,14 @@ def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.
 
 def _bytes(array: Any, arrow: Any) -> Batch:
     large = array.cast(arrow.large_binary()) if not arrow.types.is_large_binary(array.type) else array
+    if large.null_count:
+        large = large.fill_null(b"")  # a null of a fixed size has bytes
     _, offsets, data = large.buffers()
     ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1] if offsets is not None else np.zeros(1, np.int64)
     lengths = np.diff(ends)
     content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None and len(lengths) else np.zeros(0, np.uint8)
-    if large.null_count:  # nulls write nothing
-        lengths = np.where(np.asarray(large.is_valid()), lengths, 0)
-        if lengths.sum() != len(content):
-            raise ValueError("a column of bytes is damaged")
+    if (lengths < 0).any() or lengths.sum() != len(content):
+        raise ValueError("a column of bytes is damaged")
     return packed_batch(torch.from_numpy(content.copy()), lengths)
 
 

@@ -34,9 +34,9 @@ def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
     return whole_files(os.path.dirname(path) if root is None else root, *pack_paths(names))
 
 
-def files_below(op: str, root: bytes, pattern: str) -> Ranges:
-    """Return the files in a folder and its subdirectories whose names match a pattern. Raise RuntimeError if there are none."""
-    fits = re.compile(os.fsencode(fnmatch.translate(pattern)))
+def files_below(op: str, root: bytes, *patterns: str) -> Ranges:
+    """Return the files in a folder and its subdirectories whose names match one of the patterns. Raise RuntimeError if there are none."""
+    fits = re.compile(os.fsencode("|".join(map(fnmatch.translate, patterns))))
     names: list[bytes] = []
     try:
         here = b"" if is_url(root) else b"."
@@ -45,5 +45,7 @@ def files_below(op: str, root: bytes, pattern: str) -> Ranges:
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
     if not names:
-        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(root)}" and its subdirectories whose names match {pattern!r}')
+        raise RuntimeError(
+            f'{op}: No files found in "{os.fsdecode(root)}" and its subdirectories whose names match {" or ".join(map(repr, patterns))}'
+        )
     return whole_files(root, *pack_paths(names))

@@ -56,6 +56,16 @@ class LoaderOptions(TypedDict, total=False):
     enable_checkpointing: bool
 
 
+class DecodingOptions(LoaderOptions, total=False):
+    """Options of the readers that decode what they read; see :class:`LoaderOptions` for the others.
+
+    - ``max_sample_bytes``: the largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+      ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB. A larger one is an error of the sample, and of all samples that are read with it.
+    """
+
+    max_sample_bytes: int | None
+
+
 def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], frozenset[str] | None]:
     """Return the parameters of a reader's constructor including the options it forwards, and the names of these; None if it forwards none.
 

@@ -61,13 +61,16 @@ class Limits(NamedTuple):
     end_up: bool
 
 
-def spans(op: str, listed: Sequence[Listed], limits: Limits, bad: Callable[[str, str], None]) -> list[Span]:
-    """Return the part of each video to use. ``bad`` is called with the path of a video that cannot be opened, and the reason."""
+def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Callable[[str, str], None]) -> list[Span]:
+    """Return the part of each video to use. ``bad`` is called with the path of a video that cannot be opened, and the reason.
+
+    ``most``: the bytes of a sample.
+    """
 
     def span(number: int) -> Span | tuple[str, str]:
         one = listed[number]
         try:
-            video = Video(one.path)
+            video = Video(one.path, most=most)
             count = video.count
             if limits.frames or (one.start is None and one.end is None):
                 start, end = (0 if one.start is None else int(one.start)), (count if one.end is None else int(one.end))

@@ -17,7 +17,7 @@ from ..decoders._video import Video as OpenVideo
 from ..decoders._video import codec, padded_frames, reason
 from ..io._urls import is_url
 from ..ops.color_space import color_space_conversion
-from ._base import LoaderOptions
+from ._options import DecodingOptions
 from ._threads import Array, ThreadedReader
 from ._video_index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
 
@@ -25,7 +25,7 @@ Path = str | os.PathLike[str]
 _FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", False: "none", True: "scalar"}
 
 
-class SequenceOptions(LoaderOptions, total=False):
+class SequenceOptions(DecodingOptions, total=False):
     """Options of every video reader; see :class:`readers.Video`."""
 
     enable_frame_num: str | bool | None
@@ -103,7 +103,7 @@ class VideoReader(ThreadedReader):
             else:
                 labels = [0] * len(self._filenames) if self._labels is None else self._labels.tolist()
                 listed = [Listed(path, label) for path, label in zip(self._filenames, labels, strict=True)]
-            found = spans(self._op, listed, self._limits, self._cannot_open)
+            found = spans(self._op, listed, self._limits, self._max_sample_bytes, self._cannot_open)
             if self._uniform:
                 used = [one for one in found if one.end > one.start]
                 columns = [np.array([one[k] for one in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
@@ -126,12 +126,14 @@ class VideoReader(ThreadedReader):
     def _open(self, path: str) -> OpenVideo:
         """Return a video, keeping the last one of this thread open, because consecutive sequences are often from the same video."""
         if getattr(self._opened, "path", None) != path:
-            self._opened.video, self._opened.path = OpenVideo(path), path
+            self._opened.video, self._opened.path = OpenVideo(path, most=self._max_sample_bytes), path
         return self._opened.video
 
     def _read(self, sample: int) -> tuple[Array, ...]:
         try:
             return self._sequence(sample)
+        except MemoryError:
+            raise
         except Exception as error:  # torchcodec has several types
             raise RuntimeError(reason(error)) from None
 
@@ -140,6 +142,7 @@ class VideoReader(ThreadedReader):
         assert index is not None
         listed, start, end = index.listed[index.video[sample]], int(index.start[sample]), int(index.end[sample])
         video = self._open(listed.path)
+        video.check(self._frames, self._dtype.itemsize)
         if self._uniform:
             numbers = uniform_frames(start, end, self._frames)
         else:

@@ -14,16 +14,16 @@ from typing_extensions import Unpack
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch, new_batch
 from .._core.device import DeviceLike
+from .._core.limits import check_sample
 from .._core.workers import Workers
-from ..decoders._decode import MAX_PIXELS
-from ._base import LoaderOptions, Reader
+from ._base import Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save
 from ._files import whole_files
+from ._options import DecodingOptions
 from ._ranges import Path, Ranges, Sources, pack_paths
 from ._threads import packed
 
-_MOST_MASK_BYTES = 2 << 30  # of one image
 _PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_threshold", "avoid_class_remapping", "save_preprocessed_annotations"
 
 
@@ -59,6 +59,8 @@ class COCO(Reader):
         save_preprocessed_annotations_dir: The folder; ``dump_meta_files_path`` is an older name.
         size_threshold: Leave out boxes whose width or height is below this, in pixels; 0.1 by default.
         skip_empty: Leave out images without boxes.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -108,7 +110,7 @@ class COCO(Reader):
         save_preprocessed_annotations_dir: Path | None = None,
         size_threshold: float | None = None,
         skip_empty: bool | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         given = [images] if isinstance(images, str | os.PathLike) else images
@@ -187,7 +189,7 @@ class COCO(Reader):
             if self._painter is None or self._process != os.getpid():
                 self._painter, self._process = Workers(1, self._op, self), os.getpid()
             assert self._index is not None
-            masks = [self._painter.submit(self._paint, self._index, sample) for sample in samples.tolist()]
+            masks = [self._painter.submit(self._paint, self._index, sample, self._max_sample_bytes) for sample in samples.tolist()]
         return _Request(self._ranges.start(samples), masks, os.getpid())
 
     def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
@@ -252,11 +254,12 @@ def _coco_masks() -> Any:
         raise RuntimeError("readers.COCO: pixelwise_masks need pycocotools: pip install torch_ndd[coco]") from None
 
 
-def _paint(index: CocoIndex, sample: int) -> np.ndarray:
-    """Return the label map of an image, int32 (H, W, 1)."""
+def _paint(index: CocoIndex, sample: int, most: int) -> np.ndarray:
+    """Return the label map of an image, int32 (H, W, 1), of at most ``most`` bytes."""
     masks = index.masks
     assert masks is not None
     height, width = _size_of(index, sample)
+    check_sample(f"the label map of an image of {height} x {width} pixels has", 4 * height * width, most)
     first, last = index.offsets[sample : sample + 2].tolist()
     columns = np.zeros(width * height, np.int32)  # column by column, like the run lengths
     for row in (first + np.argsort(index.labels[first:last], kind="stable")).tolist():
@@ -266,14 +269,13 @@ def _paint(index: CocoIndex, sample: int) -> np.ndarray:
     return np.ascontiguousarray(columns.reshape(width, height).T)[..., None]
 
 
-def _paint_objects(index: CocoIndex, sample: int) -> np.ndarray:
-    """Return the masks of an image's annotations, uint8 (M, H, W)."""
+def _paint_objects(index: CocoIndex, sample: int, most: int) -> np.ndarray:
+    """Return the masks of an image's annotations, uint8 (M, H, W), of at most ``most`` bytes."""
     masks = index.masks
     assert masks is not None
     height, width = _size_of(index, sample)
     first, last = index.offsets[sample : sample + 2].tolist()
-    if (last - first) * height * width > _MOST_MASK_BYTES:
-        raise ValueError(f"{last - first} masks of {height} x {width} pixels are more than {_MOST_MASK_BYTES >> 30} GB")
+    check_sample(f"{last - first} masks of {height} x {width} pixels have", (last - first) * height * width, most)
     columns = np.zeros((last - first, width * height), np.uint8)
     for row in range(first, last):
         ends = np.cumsum(_lengths_of(masks, row, height, width))
@@ -283,10 +285,10 @@ def _paint_objects(index: CocoIndex, sample: int) -> np.ndarray:
 
 
 def _size_of(index: CocoIndex, sample: int) -> tuple[int, int]:
-    """Return the height and width of an image, which the annotations state: nothing larger than what the decoders accept."""
+    """Return the height and width of an image, as the annotations state them."""
     height, width = index.sizes[sample].tolist()
-    if min(height, width) < 0 or height * width > MAX_PIXELS:
-        raise ValueError(f"the annotations say that the image has {height} x {width} pixels, and at most {MAX_PIXELS} are accepted")
+    if min(height, width) < 0:
+        raise ValueError(f"the annotations say that the image has {height} x {width} pixels")
     return height, width
 
 

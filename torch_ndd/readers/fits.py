@@ -4,6 +4,7 @@
 import importlib
 import io
 import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +13,17 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
+from .._core import native
 from .._core.convert import saturated
 from .._core.device import DeviceLike
+from .._core.limits import check_sample
+from ..decoders.inflate import inflated
 from ..io._urls import read_all
-from ._base import LoaderOptions
 from ._files import files_below, listed_files, whole_files
 from ._fits_codecs import image_of
 from ._fits_headers import check_headers
 from ._fork_gate import ForkGate
+from ._options import DecodingOptions
 from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
 from ._threads import ThreadedReader
@@ -38,11 +42,14 @@ class Fits(ThreadedReader):
         name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
         device: ``"cpu"``.
         dtypes: Dtypes of the outputs, one for each of ``hdu_indices`` or one for all, converted like :func:`cast`; by default those of the files.
-        file_filter: Pattern of file names in ``file_root``.
+        file_filter: Pattern of file names in ``file_root``; by default ``*.fits`` and ``*.fits.gz``. Any file may be
+            compressed by gzip.
         file_list: Text file with one path per line, relative to ``file_root`` or to the text file's folder.
         file_root: A folder.
         files: Paths or URLs, relative to ``file_root``.
         hdu_indices: Which HDUs to read, from 1, the primary one; by default 2, the first extension.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:
@@ -72,7 +79,7 @@ class Fits(ThreadedReader):
         file_root: Path | None = None,
         files: Path | Sequence[Path] | None = None,
         hdu_indices: int | Sequence[int] | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._op = "experimental.readers.Fits"
@@ -80,7 +87,7 @@ class Fits(ThreadedReader):
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
         self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
-        self._filter = "*.fits" if file_filter is None else file_filter
+        self._filters = ("*.fits", "*.fits.gz") if file_filter is None else (file_filter,)
         parts = [2] if hdu_indices is None else [hdu_indices] if isinstance(hdu_indices, int) else list(hdu_indices)
         if not parts or not all(isinstance(part, int) and part >= 1 for part in parts):
             raise RuntimeError(f"{self._op}: hdu_indices must be numbers from 1, got {hdu_indices!r}")
@@ -103,7 +110,7 @@ class Fits(ThreadedReader):
                     raise RuntimeError(f"{self._op}: files is an empty list")
                 self._ranges = whole_files(self._root, *self._given)
             elif self._root is not None:
-                self._ranges = files_below(self._op, self._root, self._filter)
+                self._ranges = files_below(self._op, self._root, *self._filters)
             else:
                 raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
             self._remote = isinstance(self._ranges, RemoteRanges)
@@ -113,16 +120,35 @@ class Fits(ThreadedReader):
         assert self._ranges is not None
         return self._ranges.place(sample)
 
+    def _contents(self, path: str) -> bytes:
+        """Return a file, decompressed if it is a .fits.gz."""
+        content = read_all(path)
+        if not content.startswith(b"\x1f\x8b"):
+            return _checked(content)
+        try:
+            made = inflated(content, self._max_sample_bytes)
+        except (zlib.error, ValueError) as error:
+            raise ValueError(f"its gzip data are damaged: {error}") from None
+        check_sample("the decompressed file has at least", len(made), self._max_sample_bytes)
+        return _checked(made)
+
     def _read(self, sample: int) -> tuple[torch.Tensor, ...]:
         assert self._ranges is not None
         begin, end = self._ranges.path_offsets[sample : sample + 2]
         path = os.fsdecode(self._ranges.root + self._ranges.paths[begin:end])
         # One copy of the file for the check and for astropy, which loops for minutes over a header that changes in between.
-        with io.BytesIO(read_all(path)) as source, _in_astropy:
-            check_headers(source)
+        with io.BytesIO(self._contents(path)) as source, _in_astropy:
+            check_headers(source, self._max_sample_bytes, self._parts)
             source.seek(0)
             file = _astropy().open(source, memmap=False)
             return tuple(_image(file, part, dtype) for part, dtype in zip(self._parts, self._dtypes, strict=True))
+
+
+def _checked(content: bytes) -> bytes:
+    if content.startswith(b"SIMPLE"):
+        return content
+    kind = native.file_kind(content[:512])
+    raise ValueError(f"this is not a FITS file{kind and f': it is {kind}'}" if content else "the file is empty")
 
 
 def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:

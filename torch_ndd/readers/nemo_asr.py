@@ -20,10 +20,11 @@ from .. import types
 from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.files import check_regular, text_of
+from .._core.limits import check_sample
 from .._core.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
-from ._base import LoaderOptions
+from ._options import DecodingOptions
 from ._ranges import Path, as_paths, pack_paths
 from ._remote import ranges_of
 from ._threads import Array, ThreadedReader, packed
@@ -35,6 +36,7 @@ _UNKNOWN, _NO, _YES = 0, 1, 2
 # Uncompressed float32 stereo at 48 kHz. A file with more bytes per wanted second is not even read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
+_MOST_FRAMES = 1 << 48  # more mean that the header has no number
 
 
 class NemoAsr(ThreadedReader):
@@ -60,6 +62,8 @@ class NemoAsr(ThreadedReader):
         read_sample_rate: Deliver the sampling rates; True by default.
         read_text: Deliver the texts; True by default.
         sample_rate: Resample to this rate in Hz.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -87,7 +91,7 @@ class NemoAsr(ThreadedReader):
         read_sample_rate: bool | None = None,
         read_text: bool | None = None,
         sample_rate: float | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._manifests = as_paths(manifest_filepaths)
@@ -159,7 +163,7 @@ class NemoAsr(ThreadedReader):
         index = self._index
         assert index is not None
         files = ranges_of(b"", *pack_paths([index.path(sample) for sample in samples.tolist()])).start(np.arange(len(samples))).finish()
-        total, rates = lengths(files)
+        total, rates = lengths(files, self._max_sample_bytes)
         wanted = np.where(index.durations[samples] < 0, total, np.minimum(total, index.durations[samples] * rates)).astype(np.int64)
         # A part that ends before its file does is resampled from its own frames only.
         alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
@@ -184,9 +188,18 @@ class NemoAsr(ThreadedReader):
         return sounds, *map(packed, zip(*rows, strict=True))
 
     def _decoded(self, files: Batch) -> Batch:
-        sounds, _ = audio(files, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
+        sounds, _ = audio(files, **self._decoding())
         sounds._ready()
         return sounds
+
+    def _decoding(self) -> dict[str, Any]:
+        return {
+            "downmix": self._downmix,
+            "dtype": self._dtype,
+            "quality": self._quality,
+            "sample_rate": self._rate,
+            "max_sample_bytes": self._max_sample_bytes,
+        }
 
     def _read(self, sample: int) -> Sequence[Array]:
         index = self._index
@@ -211,12 +224,32 @@ class NemoAsr(ThreadedReader):
             outputs.append(index.numbers[sample : sample + 1])
         return outputs
 
+    def _lacks_length(self, file: Any, source: str | io.BytesIO) -> bool:
+        """Return whether libsndfile does not know how many frames there are."""
+        if 0 < file.frames < _MOST_FRAMES and file.format != "MP3":
+            return False
+        total, _ = lengths(packed([_contents(source)]), self._max_sample_bytes)
+        return bool(total[0] != file.frames)
+
+    def _counted(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
+        """Return a part of a file that has to be decoded to know how long it is, as a file of its own."""
+        whole, rate = audio(as_tensor(_contents(source)), max_sample_bytes=self._max_sample_bytes)
+        begin = min(int(max(offset, 0) * rate.item()), len(whole.torch()))
+        end = None if duration < 0 else begin + int(duration * rate.item())
+        made = io.BytesIO()
+        _soundfile().write(made, whole.torch()[begin:end].numpy(), int(rate.item()), "FLOAT", format="WAV")
+        sound, _ = audio(as_tensor(np.frombuffer(made.getvalue(), np.uint8)), **self._decoding())
+        return sound.torch(), rate.item()
+
     def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
         """Return samples and sampling rate of a part of a file."""
         with _soundfile().SoundFile(source) as file:
             rate, total = file.samplerate, file.frames
+            if self._lacks_length(file, source):
+                return self._counted(source, offset, duration)
             begin = min(int(max(offset, 0) * rate), total)
             wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
+            check_sample(f"{wanted} frames of {file.channels} channels have", wanted * file.channels * 4, self._max_sample_bytes)
             file.seek(begin)
             # Integers of a file that stay integers do not go through floats.
             resampled = self._rate > 0 and self._rate != rate
@@ -231,7 +264,7 @@ class NemoAsr(ThreadedReader):
         made = io.BytesIO()
         _soundfile().write(made, samples, rate, "FLOAT", format="WAV")
         content = as_tensor(np.frombuffer(made.getvalue(), np.uint8))
-        sound, _ = audio(content, downmix=self._downmix, dtype=self._dtype, quality=self._quality, sample_rate=self._rate)
+        sound, _ = audio(content, **self._decoding())
         return sound.torch(), rate
 
 
@@ -244,6 +277,10 @@ class _Request(NamedTuple):
     """Their outputs."""
     parts: dict[int, Future[Sequence[Array]]]
     """The outputs of the others, by position."""
+
+
+def _contents(source: str | io.BytesIO) -> np.ndarray:
+    return np.frombuffer(source.getvalue() if isinstance(source, io.BytesIO) else read_all(source), np.uint8)
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:

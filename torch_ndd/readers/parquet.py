@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
+from .._core import native
 from .._core.bad_samples import UnreadableSamples
 from .._core.batch import Batch
 from .._core.device import DeviceLike
 from .._core.files import check_regular
 from .._core.fork_locks import new_lock
+from .._core.limits import check_sample
 from .._core.workers import Workers
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
-from ._base import LoaderOptions, Reader
-from ._columns import gathered_bytes, is_bytes, to_batch, unsupported
+from ._base import Reader
+from ._columns import gathered_bytes, is_bytes, promised_bytes, to_batch, unsupported
+from ._options import DecodingOptions
 from ._ranges import Path, Sources, as_paths
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
@@ -32,6 +35,8 @@ _KEPT_BYTES = 256 * 2**20
 # In file order each is needed for one or two batches, and the next ones reuse its memory: fresh memory costs as much as reading.
 _KEPT_IN_ORDER = 32 * 2**20
 _FILES_KEPT = 16
+# A row group whose values may be more than the limit is read in at least this many parts.
+_PARTS = 16
 
 
 class Parquet(Reader):
@@ -51,6 +56,8 @@ class Parquet(Reader):
         device: ``"cpu"``.
         path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
         columns: Columns to deliver, in this order; by default all.
+        max_sample_bytes: The largest row group to decode, as a protection against small files that promise a lot; by default the environment
+            variable ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -75,7 +82,7 @@ class Parquet(Reader):
         *,
         path: Path | Sequence[Path],
         columns: str | Sequence[str] | None = None,
-        **loader: Unpack[LoaderOptions],
+        **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._given = as_paths(path)
@@ -146,7 +153,7 @@ class Parquet(Reader):
         try:
             return _opened(path)
         except Exception as error:
-            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {reason_of(error)}') from None
+            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
 
     def _planned(self, schema: Any) -> "list[_Column]":
         types, made = _arrow().types, []
@@ -163,7 +170,8 @@ class Parquet(Reader):
         if self._columns is None:
             usable = [one for one, kind in made if not unsupported(kind, types)]
             if not usable:
-                raise RuntimeError(f"{self._op}: no samples can be made from any of the columns {', '.join(known)}")
+                columns = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
+                raise RuntimeError(f"{self._op}: no samples can be made from any of the columns {columns}")
             return usable
         if not self._columns:
             raise RuntimeError(f"{self._op}: columns is an empty list")
@@ -288,8 +296,21 @@ class Parquet(Reader):
         file, lock = found
         names = list(dict.fromkeys(one.field for one in self._plan))
         with lock:
+            size, longest = promised_bytes(file.metadata.row_group(k), names)
+            check_sample(f"row group {k} has", size, self._max_sample_bytes)
+            if longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes:  # values that occur often can be more than the file says
+                return self._loaded_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
             read = partial(file.read_row_group, k, columns=names, use_threads=False)
             return read().combine_chunks()
+
+    def _loaded_in_parts(self, file: Any, k: int, names: list[str], rows: int) -> Any:
+        """Return a row group that is read some rows at a time, as long as they are not more than a sample may be."""
+        parts, size = [], 0
+        for part in file.iter_batches(rows, [k], names, use_threads=False):
+            parts.append(part)
+            size += part.nbytes
+            check_sample(f"row group {k} has more than", size, self._max_sample_bytes)
+        return _arrow().Table.from_batches(parts, parts[0].schema if parts else file.schema_arrow).combine_chunks()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -339,6 +360,16 @@ def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
             except (OSError, RuntimeError) as error:
                 raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
     return arrow.array(values, arrow.large_binary())
+
+
+def _other_kind(path: str) -> str:
+    """Return that a local file is of another kind, or nothing."""
+    try:
+        with open(path, "rb") as file:
+            kind = native.file_kind(file.read(512))
+    except OSError:
+        return ""
+    return f"it is {kind}, not a Parquet file" if kind not in ("", "a Parquet file") else ""
 
 
 def _arrow() -> Any:

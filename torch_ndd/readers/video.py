@@ -39,6 +39,9 @@ class Video(VideoReader):
     - ``file_list``: a text file of lines ``path label [start [end]]``; start and end are in seconds, or frame numbers with ``file_list_frame_num``,
       negative ones counting from the end of the video; ``end`` is exclusive. If the list is at a URL, relative paths start there.
 
+    In MPEG transport and program streams, and in AVI files with B-frames, frames are counted from the beginning: in random order, such a video is
+    decoded up to the sequence each time.
+
     The labels, int32 (1,), or int64 () with ``scalar_labels``, are an output unless only ``filenames`` is given.
 
     Args:
@@ -59,6 +62,8 @@ class Video(VideoReader):
         channels: 3.
         labels: One per file of ``filenames``.
         scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
+        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+            ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
     Raises:

@@ -1,66 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and OS/2 bitmaps: a file header of 14 bytes, then one of 12 (OS/2) or 40 bytes and more, the palette, the rows.
+// Windows and OS/2 bitmaps: a file header of 14 bytes, then one of 12 (OS/2) or 40 bytes and more, masks, the palette, the rows.
+#include "decoders/headers/bmp_layout.h"
 #include "decoders/headers/file_header.h"
+#include "ndd/error.h"
 
-#include <algorithm>
 #include <cstdlib>
+#include <string>
 
 namespace ndd {
 namespace {
 
-enum Compression : uint32_t { kRgb = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3 };
+constexpr size_t kFileHeader = 14, kMasks = 40;  // in and behind the second header
+enum Compression : uint32_t { kRgb = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3, kJpeg = 4, kPng = 5, kAlphaBitFields = 6 };
 
-bool has_color(const uint8_t* palette, int64_t colors, int entry) {
-  for (int64_t i = 0; i < colors; ++i, palette += entry) {
-    if (palette[0] != palette[1] || palette[0] != palette[2]) return true;
+[[noreturn]] void unsupported(const std::string& what) { fail("no CPU decoder for BMP ", what); }
+
+bool has_color(const EncodedImage& file, const BmpLayout& layout) {
+  const uint8_t* color = file.data + layout.palette;
+  for (int64_t i = 0; i < layout.colors; ++i, color += layout.color_bytes) {
+    if (color[0] != color[1] || color[0] != color[2]) return true;
   }
   return false;
 }
 
+BmpMask mask_of(uint32_t bits, int pixel_bits) {
+  if (bits == 0) return {};
+  const BmpMask mask{__builtin_ctz(bits), __builtin_popcount(bits)};
+  if (bits >> mask.shift != (mask.bits == 32 ? UINT32_MAX : (1u << mask.bits) - 1))
+    damaged_header("the bits of a channel are not next to each other");
+  if (mask.shift + mask.bits > pixel_bits) damaged_header("a channel has bits outside of its pixels");
+  return mask;
+}
+
+void read_masks(const EncodedImage& file, size_t header_size, uint32_t compression, BmpLayout& layout) {
+  if (compression == kRgb) {
+    if (layout.bits == 16) layout.masks = {BmpMask{10, 5}, BmpMask{5, 5}, BmpMask{0, 5}, BmpMask{}};
+    else layout.masks = {BmpMask{16, 8}, BmpMask{8, 8}, BmpMask{0, 8}, BmpMask{24, 8}};
+    return;
+  }
+  // In a longer header, or behind a short one.
+  const bool alpha = compression == kAlphaBitFields || header_size >= 56;
+  const size_t count = alpha ? 4 : 3;
+  if (file.size < kFileHeader + kMasks + 4 * count) damaged_header("it ends in its masks");
+  for (size_t i = 0; i < count; ++i) layout.masks[i] = mask_of(little32(file.data + kFileHeader + kMasks + 4 * i), layout.bits);
+}
+
+void read_palette(const EncodedImage& file, size_t header_size, bool os2, BmpLayout& layout) {
+  layout.color_bytes = os2 ? 3 : 4;
+  const int64_t used = os2 ? 0 : static_cast<int64_t>(little32(file.data + kFileHeader + 32));
+  layout.colors = used == 0 ? static_cast<int64_t>(1) << layout.bits : used;
+  layout.palette = kFileHeader + header_size;
+  if (layout.colors > static_cast<int64_t>(1) << layout.bits) damaged_header("its palette has more colors than its pixels can name");
+  if (static_cast<uint64_t>(layout.colors * layout.color_bytes) > file.size - layout.palette) damaged_header("its palette is longer than the file");
+}
+
 }  // namespace
 
-FileHeader read_bmp_header(const EncodedImage& file) {
-  constexpr size_t kFileHeader = 14;
+BmpLayout read_bmp_layout(const EncodedImage& file) {
   if (file.size < kFileHeader + 12) damaged_header("it ends in its header");
   const uint32_t offset = little32(file.data + 10), size = little32(file.data + 14);
   const uint8_t* info = file.data + kFileHeader;
   const bool os2 = size == 12;
+  if (size > 12 && size < 40) unsupported("with a header of " + std::to_string(size) + " bytes");
   if (!os2 && (size < 40 || size > 1 << 16)) damaged_header("its header has a size of " + std::to_string(size) + " bytes");
   if (file.size < kFileHeader + size || offset < kFileHeader + size) damaged_header("its header is longer than the space in front of its pixels");
 
+  BmpLayout layout;
+  layout.pixels = offset;
+  layout.width = os2 ? static_cast<int64_t>(little16(info + 4)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 4)));
+  const int64_t rows = os2 ? static_cast<int64_t>(little16(info + 6)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 8)));
+  layout.height = std::abs(rows);
+  layout.top_down = rows < 0;
+  if (layout.width < 1 || layout.height < 1) {
+    damaged_header("its header promises " + std::to_string(rows) + "x" + std::to_string(layout.width) + " pixels");
+  }
+  layout.bits = static_cast<int>(os2 ? little16(info + 10) : little16(info + 14));
+  const uint32_t compression = os2 ? static_cast<uint32_t>(kRgb) : little32(info + 16);
+  const int bits = layout.bits;
+  const bool indexed = bits == 1 || bits == 2 || bits == 4 || bits == 8, masked = bits == 16 || bits == 32;
+  const bool known = (compression == kRgb && (indexed || masked || bits == 24)) || (compression == kRle8 && bits == 8) ||
+                     (compression == kRle4 && bits == 4) || ((compression == kBitFields || compression == kAlphaBitFields) && masked);
+  if (compression == kJpeg || compression == kPng) unsupported(std::string("that contains a ") + (compression == kJpeg ? "JPEG" : "PNG"));
+  if (!known) unsupported("with " + std::to_string(bits) + " bits a pixel and compression " + std::to_string(compression));
+  if (compression == kRle8) layout.coding = BmpCoding::rle8;
+  if (compression == kRle4) layout.coding = BmpCoding::rle4;
+
+  if (indexed) {
+    read_palette(file, size, os2, layout);
+    layout.channels = has_color(file, layout) ? 3 : 1;
+  } else {
+    if (masked) read_masks(file, size, compression, layout);
+    layout.channels = bits == 32 || layout.masks[3].bits > 0 ? 4 : 3;
+  }
+  return layout;
+}
+
+double BmpLayout::least_bytes() const {
+  const double rows = static_cast<double>(height), last = static_cast<double>((width * bits + 7) / 8);
+  if (coding != BmpCoding::plain) return rows * static_cast<double>(width) / (1 << 16);
+  return static_cast<double>(pixels) + static_cast<double>(row_bytes()) * (rows - 1) + last;
+}
+
+FileHeader read_bmp_header(const EncodedImage& file) {
+  const BmpLayout layout = read_bmp_layout(file);
   FileHeader header;
   header.codec = "bmp";
-  header.width = os2 ? static_cast<int64_t>(little16(info + 4)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 4)));
-  const int64_t rows = os2 ? static_cast<int64_t>(little16(info + 6)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 8)));
-  header.height = std::abs(rows);  // rows from the top are counted below zero
-  if (header.width < 1 || header.height < 1) {
-    damaged_header("its header promises " + std::to_string(rows) + "x" + std::to_string(header.width) + " pixels");
-  }
-  const int bits = static_cast<int>(os2 ? little16(info + 10) : little16(info + 14));
-  const uint32_t compression = os2 ? static_cast<uint32_t>(kRgb) : little32(info + 16);
-  const bool known = (compression == kRgb && (bits == 1 || bits == 4 || bits == 8 || bits == 16 || bits == 24 || bits == 32)) ||
-                     (compression == kRle8 && bits == 8) || (compression == kRle4 && bits == 4) ||
-                     (compression == kBitFields && (bits == 16 || bits == 32));
-  if (!known) damaged_header(std::to_string(bits) + " bits a pixel do not go with compression " + std::to_string(compression));
-
-  if (bits <= 8) {
-    const int entry = os2 ? 3 : 4;
-    const int64_t used = os2 ? 0 : static_cast<int64_t>(little32(info + 32));
-    const int64_t colors = used == 0 ? static_cast<int64_t>(1) << bits : used;
-    if (colors > static_cast<int64_t>(1) << bits) damaged_header("its palette has more colors than its pixels can name");
-    if (static_cast<uint64_t>(colors * entry) > file.size - kFileHeader - size) damaged_header("its palette is longer than the file");
-    header.channels = has_color(info + size, colors, entry) ? 3 : 1;
-  } else {
-    header.channels = bits == 32 ? 4 : 3;
-  }
-  if ((compression == kRgb && bits == 16) || compression == kRle4) {
-    header.unusual = compression == kRle4 ? "BMP with run lengths of 4 bits" : "BMP with 16 bits a pixel and no masks";
-  }
-  // Run lengths can leave out 255x255 pixels at a time; the end of the last row needs no padding.
-  const double row = static_cast<double>((header.width * bits + 31) / 32 * 4), last = static_cast<double>((header.width * bits + 7) / 8);
-  const bool runs = compression == kRle8 || compression == kRle4;
-  header.least_bytes = runs ? static_cast<double>(header.height) * static_cast<double>(header.width) / (1 << 16)
-                            : static_cast<double>(offset) + row * static_cast<double>(header.height - 1) + last;
+  header.height = layout.height;
+  header.width = layout.width;
+  header.channels = layout.channels;
+  header.least_bytes = layout.least_bytes();
   return header;
 }
 

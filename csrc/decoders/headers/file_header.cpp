@@ -10,15 +10,24 @@ namespace ndd {
 
 void damaged_header(const std::string& what) { fail("the file is damaged (", what, ")"); }
 
-FileHeader read_file_header(const EncodedImage& file) {
+FileHeader read_file_header(const EncodedImage& file, bool complete) {
   const auto begins = [&](const char* magic, size_t length) { return file.size >= length && !std::memcmp(file.data, magic, length); };
-  if (begins("\xff\xd8", 2)) return read_jpeg_header(file);
-  if (begins("\x89PNG\r\n\x1a\n", 8)) return read_png_header(file);
+  if (begins("\xff\xd8", 2)) return read_jpeg_header(file, complete);
+  if (begins("\x89PNG\r\n\x1a\n", 8)) return read_png_header(file, complete);
   if (begins("II\x2a\0", 4) || begins("MM\0\x2a", 4) || begins("II\x2b\0", 4) || begins("MM\0\x2b", 4)) return read_tiff_header(file);
   if (begins("BM", 2)) return read_bmp_header(file);
   if (file.size >= 3 && file.data[0] == 'P' && file.data[1] >= '1' && file.data[1] <= '6' && std::isspace(file.data[2])) return read_pnm_header(file);
-  if (begins("RIFF", 4) && file.size >= 12 && !std::memcmp(file.data + 8, "WEBP", 4)) return read_webp_header(file);
+  if (begins("RIFF", 4) && file.size >= 12 && !std::memcmp(file.data + 8, "WEBP", 4)) return read_webp_header(file, complete);
   return {};
+}
+
+std::vector<uint8_t> rewritten_file(const EncodedImage& file, const FileHeader& header) {
+  const std::string codec = header.codec;
+  if (codec == "jpeg") return rewritten_jpeg(file);
+  if (codec == "png") return rewritten_png(file);
+  if (codec == "tiff") return rewritten_tiff(file, header);
+  if (codec == "webp") return rewritten_webp(file);
+  return rewritten_pnm(file, header);
 }
 
 }  // namespace ndd

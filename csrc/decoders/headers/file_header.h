@@ -7,9 +7,11 @@
 #pragma once
 
 #include "decoders/encoded_image.h"
+#include "decoders/orientation.h"
 #include "ndd/dtypes.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,23 +26,44 @@ struct FileHeader {
   std::string unusual;  // what the CPU codecs may lack for it, as a part of a message
   bool bitmap = false;  // PNM with a bit a pixel
   bool upright = false;  // a JPEG without an APP1 segment, which may have EXIF data with an orientation
-  bool needs_rewriting = false;  // `rewritten_pnm` reads the same for everybody
+  std::optional<Orientation> orientation;  // where it is read here, and not by nvImageCodec: of PNG, TIFF and WebP
+  bool gamma = false;  // a PNG for which libpng would convert to gray in linear light
+  bool needs_rewriting = false;  // `rewritten_file` reads the same for everybody
   size_t raster = 0;  // of PNM: where the pixels begin
   int64_t largest = 0;  // of PNM: the sample that is white
+  bool in_pieces = false;  // a TIFF of which libtiff only decompresses the strips or tiles
+  bool by_opencv = false;  // a TIFF for OpenCV, which turns the image itself where it finds an orientation
+  int color_channels = 0;  // of a TIFF in pieces: without alpha
+  std::string unknown_colors;  // why the samples do not become RGB or gray, as a part of a message
 };
 
-// Throws for a header that is damaged or that can be read in two ways.
-FileHeader read_file_header(const EncodedImage& file);
+// Throws for a header that is damaged or that can be read in two ways. A file that is not `complete` may end anywhere behind its size.
+FileHeader read_file_header(const EncodedImage& file, bool complete);
 
-FileHeader read_jpeg_header(const EncodedImage& file);
-FileHeader read_png_header(const EncodedImage& file);
+FileHeader read_jpeg_header(const EncodedImage& file, bool complete);
+FileHeader read_png_header(const EncodedImage& file, bool complete);
 FileHeader read_tiff_header(const EncodedImage& file);
 FileHeader read_bmp_header(const EncodedImage& file);
 FileHeader read_pnm_header(const EncodedImage& file);
-FileHeader read_webp_header(const EncodedImage& file);
+FileHeader read_webp_header(const EncodedImage& file, bool complete);
+
+// A file whose header says `needs_rewriting`, in a form that all readers take for the same.
+std::vector<uint8_t> rewritten_file(const EncodedImage& file, const FileHeader& header);
+
+// Without what stands between segments in front of the scan: libjpeg skips it, nvImageCodec's parser does not.
+std::vector<uint8_t> rewritten_jpeg(const EncodedImage& file);
+
+// Without the frames of an animation, for the picture is the default image, which need not be one of them; and with an end, which may be missing.
+std::vector<uint8_t> rewritten_png(const EncodedImage& file);
+
+// With the EXIF chunk no longer announced, which nvImageCodec's parser looks for without RIFF's padding, and with as many bytes as OpenCV wants.
+std::vector<uint8_t> rewritten_webp(const EncodedImage& file);
 
 // A whole PNM file as P5 or P6, with a plain header and samples from 0 to 255 or 65535.
 std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header);
+
+// An upright TIFF, with the tags that readers expect.
+std::vector<uint8_t> rewritten_tiff(const EncodedImage& file, const FileHeader& header);
 
 // "the file is damaged (...)"
 [[noreturn]] void damaged_header(const std::string& what);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ITU-T T.81, annex B. What differs between readers: which of two frame headers counts, and whether a marker without a length, a restart say, may stand
-// in front of the scan. libjpeg itself refuses a second frame header wherever it stands.
+// ITU-T T.81, annex B. What differs between readers: which of two frame headers counts, and whether other bytes, or a marker without a length, a restart
+// say, may stand between the segments. libjpeg itself refuses a second frame header wherever it stands, and skips the rest, so that is left out.
 #include "decoders/headers/file_header.h"
+#include "ndd/error.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +10,18 @@
 namespace ndd {
 namespace {
 
-enum Marker : int { kTem = 0x01, kDht = 0xc4, kJpg = 0xc8, kDac = 0xcc, kRst0 = 0xd0, kEoi = 0xd9, kSos = 0xda, kApp1 = 0xe1 };
+enum Marker : int {
+  kTem = 0x01,
+  kDht = 0xc4,
+  kJpg = 0xc8,
+  kDac = 0xcc,
+  kRst0 = 0xd0,
+  kRst7 = 0xd7,
+  kSoi = 0xd8,
+  kEoi = 0xd9,
+  kSos = 0xda,
+  kApp1 = 0xe1
+};
 
 bool is_frame(int marker) { return marker >= 0xc0 && marker <= 0xcf && marker != kDht && marker != kJpg && marker != kDac; }
 
@@ -59,39 +71,77 @@ void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& h
   }
   header.least_bytes = least_bits(segment + 8, count, marker, header.height, header.width) / 8;
   if (const char* coding = unusual_coding(marker)) header.unusual = coding;
+  if (count == 2 || count > 4) header.unusual = "JPEG with " + std::to_string(count) + " components";
   if (bits != 8) header.unusual = (header.unusual.empty() ? "JPEG" : header.unusual) + " with " + std::to_string(bits) + " bits a sample";
+}
+
+// Where the next marker's code is, from `at` on, which is not the 0xff in front of it: as in libjpeg, other bytes in between do not count, nor do
+// stuffed zeros and markers without a length. `clean` becomes false where there are such bytes. The size of the file where there is no marker.
+size_t find_marker(const EncodedImage& file, size_t at, bool& clean) {
+  for (;;) {
+    const size_t begin = at;
+    while (at < file.size && file.data[at] != 0xff) ++at;
+    clean = clean && at == begin;
+    while (at < file.size && file.data[at] == 0xff) ++at;
+    if (at >= file.size) return file.size;
+    const int marker = file.data[at];
+    if (marker != 0 && marker != kTem && (marker < kRst0 || marker > kRst7)) return at;
+    clean = false;
+    ++at;
+  }
 }
 
 }  // namespace
 
-FileHeader read_jpeg_header(const EncodedImage& file) {
+FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
   FileHeader header;
   header.codec = "jpeg";
   header.upright = true;
-  bool framed = false;
+  bool framed = false, clean = true;
   for (size_t at = 2;;) {
-    while (at + 1 < file.size && file.data[at] == 0xff && file.data[at + 1] == 0xff) ++at;  // fill bytes
-    if (at + 4 > file.size) damaged_header("it ends in its header");
-    const int marker = file.data[at + 1];
-    if (file.data[at] != 0xff || marker == 0) damaged_header("there is no marker behind a segment of its header");
-    if (marker == kTem || (marker >= kRst0 && marker <= kEoi)) damaged_header("a marker stands where it may not, in front of the scan");
-    const uint8_t* segment = file.data + at + 2;
+    const size_t code = find_marker(file, at, clean);
+    if (code + 3 > file.size) {
+      if (framed && !complete) break;
+      if (!complete)
+        fail("the size lies behind these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size), " bytes");
+      damaged_header("it ends in its header");
+    }
+    const int marker = file.data[code];
+    if (marker == kSoi || marker == kEoi) damaged_header("a marker stands where it may not, in front of the scan");
+    const uint8_t* segment = file.data + code + 1;
     const size_t length = big16(segment);
-    if (length < 2 || length > file.size - at - 2) damaged_header("a segment of its header is longer than the file");
+    const bool cut = length > file.size - code - 1;
+    if (length < 2 || (cut && complete)) damaged_header("a segment of its header is longer than the file");
     if (marker == kSos) {
       if (!framed) damaged_header("its scan has no frame header");
-      return header;
+      break;
     }
-    if (is_frame(marker)) {
+    if (is_frame(marker) && !cut) {
       if (framed) damaged_header("it has two frame headers");
       framed = true;
       read_frame(segment, length, marker, header);
     }
     if (marker == kApp1) header.upright = false;
     // nvImageCodec's parser takes the length minus 8 for the length of the EXIF data.
-    if (marker == kApp1 && length < 8 && at + 10 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
+    if (marker == kApp1 && length < 8 && code + 9 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
       damaged_header("its EXIF segment is too short");
-    at += 2 + length;
+    at = code + 1 + length;
+  }
+  header.needs_rewriting = !clean;
+  return header;
+}
+
+std::vector<uint8_t> rewritten_jpeg(const EncodedImage& file) {
+  std::vector<uint8_t> copy(file.data, file.data + 2);
+  copy.reserve(file.size);
+  bool clean = true;
+  for (size_t at = 2;;) {
+    const size_t code = find_marker(file, at, clean);
+    if (code + 3 > file.size) return copy;
+    at = file.data[code] == kSos ? file.size : std::min(file.size, code + 1 + big16(file.data + code + 1));
+    copy.push_back(0xff);
+    copy.insert(copy.end(), file.data + code, file.data + at);
+    if (at == file.size) return copy;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PNG, third edition: the chunks, and of those the ones that tell sizes.
+#include "decoders/headers/exif.h"
 #include "decoders/headers/file_header.h"
 
 #include <cstring>
@@ -44,33 +45,56 @@ FileHeader read_ihdr(const uint8_t* content) {
   return header;
 }
 
+constexpr size_t kSignature = 8, kAround = 12;  // length and name in front of a chunk, a checksum behind
+constexpr size_t kSizes = kSignature + kAround + 13;
+
+bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk + 4, name, 4); }
+
+bool is_of_animation(const uint8_t* chunk) { return is(chunk, "acTL") || is(chunk, "fcTL") || is(chunk, "fdAT"); }
+
+// libpng takes each of these for a curve of brightness.
+bool is_gamma(const uint8_t* chunk) { return is(chunk, "gAMA") || is(chunk, "sRGB") || is(chunk, "cHRM") || is(chunk, "iCCP"); }
+
 }  // namespace
 
 // OpenCV fills memory of a chunk's promised length with zeros before it reads the chunk (4 GB and 2 s for 128 bytes), so all must lie in the file.
-FileHeader read_png_header(const EncodedImage& file) {
-  constexpr size_t kSignature = 8, kAround = 12;  // length and name in front of a chunk, a checksum behind
+FileHeader read_png_header(const EncodedImage& file, bool complete) {
   const uint8_t* first = file.data + kSignature;
-  if (file.size < kSignature + kAround + 13 || big32(first) != 13 || std::memcmp(first + 4, "IHDR", 4)) damaged_header("its first chunk is not IHDR");
-  const FileHeader header = read_ihdr(first + 8);
-  bool data = false;
-  for (size_t at = kSignature + kAround + 13; at + kAround <= file.size;) {
+  if (file.size < kSizes || big32(first) != 13 || std::memcmp(first + 4, "IHDR", 4)) damaged_header("its first chunk is not IHDR");
+  FileHeader header = read_ihdr(first + 8);
+  header.orientation.emplace();
+  bool ends = false;
+  for (size_t at = kSizes; at + kAround <= file.size;) {
     const uint8_t* chunk = file.data + at;
     const size_t length = big32(chunk);
-    if (length > file.size - at - kAround) damaged_header("a chunk is longer than the file");
-    const auto is = [&](const char* name) { return !std::memcmp(chunk + 4, name, 4); };
-    if (is("IHDR")) damaged_header("it has a second IHDR");
-    if (is("IDAT")) data = true;
-    if (is("fcTL")) {  // of an animation: the part of the image that a frame covers
-      if (length != 26) damaged_header("a frame of its animation has a wrong header");
-      const uint64_t width = big32(chunk + 12), height = big32(chunk + 16), x = big32(chunk + 20), y = big32(chunk + 24);
-      const bool whole = width == static_cast<uint64_t>(header.width) && height == static_cast<uint64_t>(header.height) && x == 0 && y == 0;
-      const bool inside = x + width <= static_cast<uint64_t>(header.width) && y + height <= static_cast<uint64_t>(header.height);
-      if (!inside || (!data && !whole)) damaged_header("a frame of its animation has another size than the image");
+    if (length > file.size - at - kAround) {
+      if (!complete) break;
+      damaged_header("a chunk is longer than the file");
     }
-    if (is("IEND")) break;
+    if (is(chunk, "IHDR")) damaged_header("it has a second IHDR");
+    if (is(chunk, "eXIf")) header.orientation = read_exif_orientation(chunk + 8, length);
+    if (is_of_animation(chunk)) header.needs_rewriting = true;
+    if (is_gamma(chunk)) header.gamma = true;
+    ends = is(chunk, "IEND");
+    if (ends) break;
     at += kAround + length;
   }
+  if (!ends && complete) header.needs_rewriting = true;
   return header;
+}
+
+std::vector<uint8_t> rewritten_png(const EncodedImage& file) {
+  constexpr uint8_t kEnd[kAround] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
+  std::vector<uint8_t> copy(file.data, file.data + kSizes);
+  copy.reserve(file.size + kAround);
+  for (size_t at = kSizes; at + kAround <= file.size && !is(file.data + at, "IEND");) {
+    const uint8_t* chunk = file.data + at;
+    const size_t length = kAround + big32(chunk);
+    if (!is_of_animation(chunk)) copy.insert(copy.end(), chunk, chunk + length);
+    at += length;
+  }
+  copy.insert(copy.end(), kEnd, kEnd + kAround);
+  return copy;
 }
 
 }  // namespace ndd

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // WebP: RIFF chunks. The first one is the image (VP8, VP8L) or an extended header (VP8X), whose canvas must be the size of the image behind it.
+#include "decoders/headers/exif.h"
 #include "decoders/headers/file_header.h"
+#include "ndd/error.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ndd {
 namespace {
 
 constexpr size_t kFirstChunk = 12, kChunkHeader = 8;
+constexpr size_t kLeastOfOpenCV = 32;  // bytes that it reads of each file; a pixel takes 26
 constexpr uint8_t kAlpha = 0x10, kExif = 0x08, kAnimation = 0x02;
 
 bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk, name, 4); }
 
-// The size in an image's own header. `chunk` and the 10 bytes of content behind its header lie in the file.
+// How much of a chunk's content is read here.
+size_t content_read_of(const uint8_t* chunk) { return is(chunk, "VP8L") ? 5 : 10; }
+
+// The size in an image's own header. `chunk` and what is read of its content lie in the file.
 void read_image(const uint8_t* chunk, FileHeader& header, bool& alpha) {
   const uint8_t* content = chunk + kChunkHeader;
   if (is(chunk, "VP8 ")) {
@@ -30,24 +37,34 @@ void read_image(const uint8_t* chunk, FileHeader& header, bool& alpha) {
   }
 }
 
-// nvImageCodec's parser fills memory of the EXIF chunk's promised length, up to 4 GB, before it reads the chunk. It finds the chunk without the padding
-// to even lengths that RIFF has.
-void check_exif(const EncodedImage& file, bool padding) {
+// Of the first EXIF chunk, where VP8X announces one.
+Orientation read_orientation(const EncodedImage& file, bool complete) {
   for (size_t at = kFirstChunk; at + kChunkHeader <= file.size;) {
     const uint8_t* chunk = file.data + at;
     const size_t content = little32(chunk + 4), behind = file.size - at - kChunkHeader;
+    if (content > behind && !complete) break;
     if (content > behind && is(chunk, "EXIF")) damaged_header("its EXIF chunk is longer than the file");
-    if (content > behind) return;
-    at += kChunkHeader + content + (padding ? content % 2 : 0);
+    if (content > behind) return {};
+    if (is(chunk, "EXIF")) return read_exif_orientation(chunk + kChunkHeader, content);
+    at += kChunkHeader + content + content % 2;
   }
+  if (!complete) fail("the EXIF data of this WebP, which may turn the image, lie behind these ", file.size, " bytes; pass the whole file");
+  return {};
+}
+
+// A blank image takes no bits for its pixels, so that 34 bytes can be a gigabyte. Others have this many pixels a byte at most.
+double least_bytes(const FileHeader& header) {
+  constexpr double kBlank = 1 << 26, kPixelsPerByte = 1 << 14;
+  const double pixels = static_cast<double>(header.height) * static_cast<double>(header.width);
+  return pixels > kBlank ? (pixels - kBlank) / kPixelsPerByte : 0;
 }
 
 }  // namespace
 
-FileHeader read_webp_header(const EncodedImage& file) {
-  constexpr size_t kContent = 10;  // what is read of a chunk
-  if (file.size < kFirstChunk + kChunkHeader + kContent) damaged_header("it ends in its header");
+FileHeader read_webp_header(const EncodedImage& file, bool complete) {
+  if (file.size < kFirstChunk + kChunkHeader) damaged_header("it ends in its header");
   const uint8_t* first = file.data + kFirstChunk;
+  if (file.size - kFirstChunk - kChunkHeader < content_read_of(first)) damaged_header("it ends in its header");
   FileHeader header;
   header.codec = "webp";
   bool alpha = false;
@@ -61,11 +78,12 @@ FileHeader read_webp_header(const EncodedImage& file) {
     header.height = static_cast<int64_t>(little24(first + kChunkHeader + 7)) + 1;
     alpha = flags & kAlpha;
     if (flags & kExif) {
-      check_exif(file, true);
-      check_exif(file, false);
+      header.orientation = read_orientation(file, complete);
+      header.needs_rewriting = true;
     }
-    for (size_t at = kFirstChunk + kChunkHeader + length; !(flags & kAnimation) && at + kChunkHeader + kContent <= file.size;) {
+    for (size_t at = kFirstChunk + kChunkHeader + length; !(flags & kAnimation) && at + kChunkHeader <= file.size;) {
       const uint8_t* chunk = file.data + at;
+      if (file.size - at - kChunkHeader < content_read_of(chunk)) break;
       if (is(chunk, "VP8X")) damaged_header("it has a second VP8X chunk");
       if (is(chunk, "VP8 ") || is(chunk, "VP8L")) {
         FileHeader image;
@@ -85,7 +103,16 @@ FileHeader read_webp_header(const EncodedImage& file) {
     damaged_header("its first chunk is not an image's");
   }
   header.channels = alpha ? 4 : 3;
+  header.least_bytes = least_bytes(header);
+  if (file.size < kLeastOfOpenCV) header.needs_rewriting = true;
   return header;
+}
+
+std::vector<uint8_t> rewritten_webp(const EncodedImage& file) {
+  std::vector<uint8_t> copy(file.data, file.data + file.size);
+  if (is(copy.data() + kFirstChunk, "VP8X")) copy[kFirstChunk + kChunkHeader] &= static_cast<uint8_t>(~kExif);
+  copy.resize(std::max(copy.size(), kLeastOfOpenCV));
+  return copy;
 }
 
 }  // namespace ndd

@@ -69,7 +69,8 @@ struct MultiPaste {
   // Region k of sample i, in one frame. `in` is the frame's source, (height, width, channels), `out` its extents.
   Layer region(int64_t i, int64_t f, int64_t k, const char* in, const int64_t* shape, const int64_t* extent) const {
     const std::string where = "multi_paste: sample " + std::to_string(i) + ", region " + std::to_string(k) + ": ";
-    if (shape[2] != extent[2]) fail(where, "has ", shape[2], " channels, the output has ", extent[2], "; masks (objects, height, width) have the layout FHW");
+    if (shape[2] != extent[2])
+      fail(where, "has ", shape[2], " channels, the output has ", extent[2], "; masks (objects, height, width) have the layout FHW");
     Layer layer;
     layer.in = in;
     layer.begin[2] = 0;

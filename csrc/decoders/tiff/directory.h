@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first directory of a TIFF or BigTIFF file: its tags and their values, which are checked to lie inside of the file.
+#pragma once
+
+#include "decoders/encoded_image.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ndd {
+
+// The tags that are read here or by libtiff for the pixels.
+enum TiffTag : int {
+  kTiffWidth = 256,
+  kTiffHeight = 257,
+  kTiffBits = 258,
+  kTiffCompression = 259,
+  kTiffPhotometric = 262,
+  kTiffFillOrder = 266,
+  kTiffStripOffsets = 273,
+  kTiffOrientation = 274,
+  kTiffSamples = 277,
+  kTiffRowsPerStrip = 278,
+  kTiffStripBytes = 279,
+  kTiffPlanar = 284,
+  kTiffFax3Options = 292,
+  kTiffFax4Options = 293,
+  kTiffPredictor = 317,
+  kTiffWhitePoint = 318,
+  kTiffPalette = 320,
+  kTiffTileWidth = 322,
+  kTiffTileHeight = 323,
+  kTiffTileOffsets = 324,
+  kTiffTileBytes = 325,
+  kTiffInkSet = 332,
+  kTiffExtraSamples = 338,
+  kTiffSampleFormat = 339,
+  kTiffJpegTables = 347,
+  kTiffLuma = 529,
+  kTiffSubsampling = 530,
+  kTiffBlackWhite = 532
+};
+
+enum TiffType : int {
+  kTiffByte = 1,
+  kTiffShort = 3,
+  kTiffLong = 4,
+  kTiffRational = 5,
+  kTiffUndefined = 7,
+  kTiffFloat = 11,
+  kTiffDouble = 12,
+  kTiffLong8 = 16
+};
+
+// A number of values in the file.
+struct TiffValues {
+  int type;
+  uint64_t count;
+  const uint8_t* data;
+};
+
+class TiffDirectory {
+ public:
+  // Throws for a directory outside of the file, and for two entries of one of the tags above: readers take different ones.
+  explicit TiffDirectory(const EncodedImage& file);
+
+  bool has(int tag) const { return entries_.count(tag) != 0; }
+  bool little_endian() const { return little_; }
+  bool is_big() const { return big_; }
+
+  // Values of any type, or none where the file lacks the tag.
+  std::optional<TiffValues> values(int tag) const;
+  // Whole numbers.
+  std::optional<TiffValues> numbers(int tag) const;
+  uint64_t number_at(const TiffValues& values, uint64_t i) const;
+
+  // The tag's only value.
+  int64_t number(int tag, int64_t otherwise) const;
+  // The first `defaults.size()` rational or floating-point values.
+  std::vector<double> reals(int tag, std::vector<double> defaults) const;
+
+  // The same file with other values of tags of one number each, for another reader: its directory is written once more behind the file.
+  std::vector<uint8_t> with_numbers(const std::map<int, uint16_t>& changed) const;
+
+  [[noreturn]] static void reject(int tag, const std::string& what);
+
+ private:
+  uint64_t read(const uint8_t* p, size_t bytes) const;
+  void write(uint8_t* p, size_t bytes, uint64_t value) const;
+
+  EncodedImage file_;
+  bool little_, big_;
+  std::map<int, const uint8_t*> entries_;
+};
+
+}  // namespace ndd

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/tiff/pieces.h"
+
+#include "decoders/headers/file_header.h"
+#include "decoders/tiff/colors.h"
+#include "decoders/tiff/samples.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kMaxBatch = 32 << 20;  // bytes of unpacked strips or tiles held at a time, if there are several
+constexpr size_t kMaxBatchPieces = 1 << 20;
+
+// Buffers without a first value.
+std::unique_ptr<uint8_t[]> new_bytes(int64_t size) { return std::unique_ptr<uint8_t[]>(new uint8_t[static_cast<size_t>(size)]); }
+
+// Reads the samples of a part of the image.
+class PieceReader {
+ public:
+  PieceReader(const TiffImage& image, const CropWindow& part, const DecodeStrips& decode_strips)
+      : image_(image), part_(part), decode_strips_(decode_strips), item_(item_bytes(image.dtype())),
+        unpacker_(image, image.colors != TiffColors::palette) {}
+
+  // `out` has pixels of `held` samples. Of a planar file, the first `held` planes.
+  void read(int64_t held, uint8_t* out) {
+    held_ = held;
+    const int64_t left = part_.x / image_.piece_width, right = (part_.x + part_.width - 1) / image_.piece_width;
+    const int64_t top = part_.y / image_.piece_height, bottom = (part_.y + part_.height - 1) / image_.piece_height;
+    for (int64_t plane = 0; plane < (image_.planar ? held : 1); ++plane) {
+      out_ = out + plane * item_;
+      for (int64_t row = top; row <= bottom; ++row) {
+        for (int64_t column = left; column <= right; ++column) add({row, column, (plane * image_.down() + row) * image_.across() + column});
+      }
+      flush();
+    }
+  }
+
+ private:
+  struct Piece {
+    int64_t row, column, index;
+  };
+
+  int64_t packed_row_bytes() const {
+    const StripFormat format = strip_format(image_);
+    if (image_.compression == 1) return image_.packed_row_bytes();
+    return format.width * format.channels * item_bytes(format.dtype);
+  }
+
+  void add(const Piece& piece) {
+    if (image_.compression == 1) return unpack(piece, stored_piece(piece), 0);
+    batch_.push_back(piece);
+    // libtiff decodes the rows above the part, too, so a batch begins with the part's first row of strips.
+    if (static_cast<int64_t>(batch_.size() + 1) * image_.packed_rows(image_.piece_height) * packed_row_bytes() > kMaxBatch ||
+        batch_.size() == kMaxBatchPieces)
+      flush();
+  }
+
+  // Checked again: the file may be memory that somebody writes.
+  const uint8_t* stored_piece(const Piece& piece) const {
+    const uint64_t at = image_.tags.number_at(*image_.offsets, static_cast<uint64_t>(piece.index)), size = image_.file.size;
+    const auto bytes = static_cast<uint64_t>(image_.packed_rows(image_.rows_of_piece(piece.row)) * packed_row_bytes());
+    if (at > size || bytes > size - at) damaged_header("a strip or tile is longer than the file");
+    return image_.file.data + at;
+  }
+
+  // The packed rows of a piece that the part needs.
+  int64_t first_packed_row(const Piece& piece) const { return std::max<int64_t>(part_.y - piece.row * image_.piece_height, 0) / image_.chroma_y; }
+  int64_t end_packed_row(const Piece& piece) const {
+    const int64_t rows = std::min(part_.y + part_.height - piece.row * image_.piece_height, image_.rows_of_piece(piece.row));
+    return image_.packed_rows(rows);
+  }
+
+  void flush() {
+    if (batch_.empty()) return;
+    std::vector<int64_t> indices;
+    for (const Piece& piece : batch_) indices.push_back(piece.index);
+    const int64_t rows = image_.packed_rows(image_.piece_height), last = image_.packed_rows(image_.rows_of_piece(batch_.back().row));
+    const PackedStrips strips = pack_strips(image_, indices, rows, last);
+    const int64_t skipped = first_packed_row(batch_.front()), before_last = static_cast<int64_t>(batch_.size() - 1) * rows;
+    const int64_t needed = before_last + end_packed_row(batch_.back()) - skipped, row_bytes = packed_row_bytes();
+    const auto bytes = new_bytes(needed * row_bytes);
+    decode_strips_(strips, skipped, needed, bytes.get());
+    for (size_t i = 0; i < batch_.size(); ++i) {
+      // The rows of the first piece that were left out lie before the buffer, and are not touched.
+      const int64_t start = static_cast<int64_t>(i) * rows - skipped;
+      const int64_t hidden = std::max<int64_t>(-start, 0);
+      unpack(batch_[i], bytes.get() + (start + hidden) * row_bytes, hidden);
+    }
+    batch_.clear();
+  }
+
+  // `packed` begins with the packed row `hidden` of the piece.
+  void unpack(const Piece& piece, const uint8_t* packed, int64_t hidden) {
+    const int64_t row_bytes = packed_row_bytes(), y0 = piece.row * image_.piece_height, x0 = piece.column * image_.piece_width;
+    const int64_t top = std::max(part_.y, y0), bottom = std::min(part_.y + part_.height, y0 + image_.rows_of_piece(piece.row));
+    const int64_t left = std::max(part_.x, x0), right = std::min(part_.x + part_.width, x0 + image_.piece_width);
+    for (int64_t y = top; y < bottom; ++y) {
+      const uint8_t* row = packed + ((y - y0) / image_.chroma_y - hidden) * row_bytes;
+      uint8_t* out = out_ + ((y - part_.y) * part_.width + left - part_.x) * held_ * item_;
+      unpack_row(row, (y - y0) % image_.chroma_y, left - x0, right - left, out);
+    }
+  }
+
+  void unpack_row(const uint8_t* row, int64_t row_in_block, int64_t first, int64_t pixels, uint8_t* out) {
+    if (image_.compression != 1 && !is_byte_compression(image_.compression)) return copy_samples(row, first, pixels, out);
+    if (image_.compression == 1 && image_.reversed_bits) {
+      mirrored_.assign(row, row + image_.packed_row_bytes());
+      for (uint8_t& byte : mirrored_) byte = reversed_bits(byte);
+      row = mirrored_.data();
+    }
+    unpacker_.unpack(row, row_in_block, first, pixels, out, held_);
+  }
+
+  // Samples as libtiff delivers them: of their type's whole range, except for floats.
+  void copy_samples(const uint8_t* row, int64_t first, int64_t pixels, uint8_t* out) const {
+    const int64_t samples = image_.samples_in_piece(), codec_item = item_bytes(strip_format(image_).dtype);
+    const bool indices = image_.colors == TiffColors::palette;
+    const int64_t step = indices ? ((codec_item == 1 ? 255 : 65535) / ((static_cast<int64_t>(1) << image_.bits) - 1)) : 1;
+    for (int64_t i = 0; i < pixels; ++i) {
+      for (int64_t s = 0; s < samples; ++s) {
+        const uint8_t* in = row + ((first + i) * samples + s) * codec_item;
+        uint8_t* target = out + (i * held_ + s) * item_;
+        if (!indices) {
+          std::memcpy(target, in, static_cast<size_t>(item_));
+          continue;
+        }
+        uint16_t value = *in;
+        if (codec_item == 2) std::memcpy(&value, in, sizeof value);
+        value = static_cast<uint16_t>(s == 0 ? value / step : value);
+        std::memcpy(target, &value, sizeof value);
+      }
+    }
+  }
+
+  const TiffImage& image_;
+  const CropWindow part_;
+  const DecodeStrips& decode_strips_;
+  const int64_t item_;
+  RowUnpacker unpacker_;
+  int64_t held_ = 0;
+  uint8_t* out_ = nullptr;
+  std::vector<Piece> batch_;
+  std::vector<uint8_t> mirrored_;
+};
+
+}  // namespace
+
+void decode_tiff_pieces(const TiffImage& image, const CropWindow& part, bool all_channels, const DecodeStrips& decode_strips, void* out) {
+  const TiffColorConverter colors(image, all_channels);
+  PieceReader reader(image, part, decode_strips);
+  // Samples that lie next to each other are read with those that nobody asked for.
+  const int64_t held = image.planar ? colors.samples() : image.samples;
+  if (!colors.is_needed() && held == colors.channels()) return reader.read(held, static_cast<uint8_t*>(out));
+  const int64_t pixels = part.height * part.width;
+  const auto samples = new_bytes(pixels * held * item_bytes(image.dtype()));
+  reader.read(held, samples.get());
+  colors.convert(samples.get(), held, pixels, out);
+}
+
+}  // namespace ndd

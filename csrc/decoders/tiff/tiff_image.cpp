@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/tiff/tiff_image.h"
+
+#include "decoders/headers/file_header.h"
+#include "ndd/error.h"
+
+#include <algorithm>
+
+namespace ndd {
+namespace {
+
+constexpr int64_t kMaxSamples = 32;  // of nvImageCodec
+constexpr int64_t kMaxPieceRow = INT32_MAX / 4;  // bytes; libtiff counts them in 32 bits
+constexpr double kMaxTilePixels = 1 << 24;       // beside four times those of the image
+
+enum Compression : int64_t {
+  kNone = 1,
+  kRle = 2,
+  kFax3 = 3,
+  kFax4 = 4,
+  kLzw = 5,
+  kOldJpeg = 6,
+  kJpeg = 7,
+  kDeflate = 8,
+  kRleWords = 32771,
+  kPackBits = 32773,
+  kNext = 32766,
+  kThunder = 32809,
+  kPixarLog = 32909,
+  kOldDeflate = 32946,
+  kZstd = 50000
+};
+
+[[noreturn]] void lacking(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
+
+std::string compression_name(int64_t compression) {
+  switch (compression) {
+    case 9: return "JBIG, black and white";
+    case 10: return "JBIG, color";
+    case 32767: return "Sony ARW";
+    case 32769: return "packed raw";
+    case 32770: return "Samsung SRW";
+    case 32895: return "IT8 CT padding";
+    case 32896: return "IT8 line work";
+    case 32897: return "IT8 monochrome picture";
+    case 32898: return "IT8 binary line art";
+    case 32908: return "Pixar film";
+    case 32910:
+    case 32911: return "Kodak";
+    case 32947: return "Kodak DCS";
+    case 33003: return "Aperio JPEG 2000, YCbCr";
+    case 33004: return "Aperio JPEG 2000, lossy";
+    case 33005: return "Aperio JPEG 2000, RGB";
+    case 33007: return "ALT JPEG";
+    case 34661: return "JBIG";
+    case 34676: return "SGI LogLuv";
+    case 34677: return "SGI LogLuv, 24 bits";
+    case 34712: return "JPEG 2000";
+    case 34713: return "Nikon NEF";
+    case 34718: return "Microsoft binary";
+    case 34719: return "Microsoft progressive transform";
+    case 34720: return "Microsoft vector";
+    case 34887: return "LERC";
+    case 34892: return "lossy JPEG";
+    case 34925: return "LZMA";
+    case 34926: return "old Zstandard";
+    case 34927: return "old WebP";
+    case 34933: return "PNG";
+    case 34934:
+    case 22610: return "JPEG XR";
+    case 48124: return "Jetraw";
+    case 50001: return "WebP";
+    case 50002:
+    case 52546: return "JPEG XL";
+    case 65000: return "Kodak DCR";
+    case 65535: return "Pentax PEF";
+    default: return "unknown";
+  }
+}
+
+bool is_supported(int64_t compression) {
+  switch (compression) {
+    case kNone:
+    case kRle:
+    case kFax3:
+    case kFax4:
+    case kLzw:
+    case kOldJpeg:
+    case kJpeg:
+    case kDeflate:
+    case kRleWords:
+    case kPackBits:
+    case kNext:
+    case kThunder:
+    case kPixarLog:
+    case kOldDeflate:
+    case kZstd: return true;
+    default: return false;
+  }
+}
+
+// How much a compression shrinks at most; 0 where there is no bound.
+double largest_ratio(int64_t compression) {
+  switch (compression) {
+    case kNone: return 1;
+    case kLzw: return 4096;  // a code of 12 bits stands for fewer bytes
+    case kDeflate:
+    case kOldDeflate: return 1032;
+    case kPackBits: return 64;  // two bytes for 128
+    default: return 0;
+  }
+}
+
+bool has_predictor(int64_t compression) {
+  return compression == kLzw || compression == kDeflate || compression == kOldDeflate || compression == kZstd;
+}
+
+std::string bits_text(int64_t bits) { return std::to_string(bits) + " bits a sample"; }
+
+// What the tag says of all samples of a pixel.
+int64_t of_samples(const TiffImage& image, int tag, int64_t otherwise, const char* what) {
+  const auto found = image.tags.numbers(tag);
+  if (!found) return otherwise;
+  const uint64_t count = std::min(found->count, static_cast<uint64_t>(image.samples));
+  if (count != 1 && count < static_cast<uint64_t>(image.samples)) TiffDirectory::reject(tag, "does not fit the samples of a pixel");
+  std::string each;
+  bool same = true;
+  for (uint64_t i = 0; i < count; ++i) {
+    same = same && image.tags.number_at(*found, i) == image.tags.number_at(*found, 0);
+    each += (i ? ", " : "") + std::to_string(image.tags.number_at(*found, i));
+  }
+  if (!same) lacking(std::string("samples of different ") + what + " in a pixel (" + each + ")");
+  return static_cast<int64_t>(std::min<uint64_t>(image.tags.number_at(*found, 0), UINT32_MAX));
+}
+
+int64_t samples_of(const TiffDirectory& tags, int64_t photometric) {
+  if (tags.has(kTiffSamples)) return tags.number(kTiffSamples, 1);
+  if (const auto bits = tags.numbers(kTiffBits); bits && bits->count > 1) return static_cast<int64_t>(std::min<uint64_t>(bits->count, UINT32_MAX));
+  return photometric == 2 || photometric == 6 ? 3 : 1;
+}
+
+TiffSampleKind kind_of(int64_t format, int64_t bits) {
+  switch (format) {
+    case 2: return TiffSampleKind::has_sign;
+    case 3:
+      if (bits != 16 && bits != 24 && bits != 32 && bits != 64) lacking("floating-point samples of " + std::to_string(bits) + " bits");
+      return TiffSampleKind::floating;
+    case 5:
+    case 6: lacking("complex samples; store their real and imaginary parts as two images");
+    default: return TiffSampleKind::whole;  // also what is not defined, or left at zero
+  }
+}
+
+TiffColors colors_of(const TiffImage& image) {
+  switch (image.photometric) {
+    case 0: return TiffColors::white_is_zero;
+    case 1:
+    case 4: return TiffColors::gray;
+    case 2: return image.samples < 3 ? TiffColors::gray : TiffColors::rgb;
+    case 3: return TiffColors::palette;
+    case 5: return image.samples < 4 || image.tags.number(kTiffInkSet, 1) != 1 ? TiffColors::unknown : TiffColors::inks;
+    case 6: return TiffColors::ycbcr;
+    case 8: return TiffColors::cielab;
+    case 9: return TiffColors::icclab;
+    default: return TiffColors::unknown;
+  }
+}
+
+void check_palette(const TiffImage& image) {
+  const auto colors = image.tags.numbers(kTiffPalette);
+  if (image.bits > 16 || image.kind != TiffSampleKind::whole || !colors || colors->type != kTiffShort ||
+      colors->count != static_cast<uint64_t>(3) << image.bits)
+    damaged_header("its palette does not fit its samples");
+}
+
+void check_ycbcr(TiffImage& image) {
+  if (image.samples < 3) damaged_header("it has YCbCr colors and " + std::to_string(image.samples) + " samples a pixel");
+  if (image.compression == kJpeg) {
+    if (image.samples != 3 || image.planar) lacking("JPEG compression of YCbCr colors in planes or with alpha");
+    return;  // libjpeg knows the subsampling, and converts the colors
+  }
+  if (image.bits != 8 && image.bits != 16) lacking("YCbCr colors of " + bits_text(image.bits));
+  // Without the tag there is one sample of chroma for 2x2 pixels.
+  image.chroma_x = image.chroma_y = 2;
+  if (const auto steps = image.tags.numbers(kTiffSubsampling)) {
+    if (steps->count < 2) TiffDirectory::reject(kTiffSubsampling, "has one value");
+    image.chroma_x = static_cast<int64_t>(image.tags.number_at(*steps, 0));
+    image.chroma_y = static_cast<int64_t>(image.tags.number_at(*steps, 1));
+  }
+  const auto is_step = [](int64_t step) { return step == 1 || step == 2 || step == 4; };
+  if (!is_step(image.chroma_x) || !is_step(image.chroma_y)) TiffDirectory::reject(kTiffSubsampling, "is neither 1, 2 nor 4");
+  if (!image.has_blocks()) return;
+  if (image.planar || image.bits != 8 || image.samples != 3) lacking("subsampled YCbCr colors in planes, with alpha, or of more than 8 bits");
+  if (image.predictor != 1) lacking("subsampled YCbCr colors and a predictor");
+}
+
+void check_colors(TiffImage& image) {
+  const bool whole = image.kind == TiffSampleKind::whole;
+  switch (image.colors) {
+    case TiffColors::palette: return check_palette(image);
+    case TiffColors::ycbcr:
+      if (!whole) lacking("YCbCr colors of samples with a sign or a floating point");
+      return check_ycbcr(image);
+    case TiffColors::white_is_zero:
+      if (image.samples > 2) lacking("photometric interpretation 0 (white is zero) and " + std::to_string(image.samples) + " samples a pixel");
+      if (!whole) lacking("photometric interpretation 0 (white is zero) of samples with a sign or a floating point");
+      return;
+    case TiffColors::cielab:
+    case TiffColors::icclab:
+      if (image.samples < 3) damaged_header("it has L*a*b* colors and " + std::to_string(image.samples) + " samples a pixel");
+      if (!whole && image.kind != TiffSampleKind::has_sign) lacking("L*a*b* colors of floating-point samples");
+      if (image.bits != 8 && image.bits != 16) lacking("L*a*b* colors of " + bits_text(image.bits));
+      image.kind = TiffSampleKind::whole;  // only a* and b* have a sign
+      return;
+    default: return;
+  }
+}
+
+void check_compression(const TiffImage& image) {
+  const bool one_bit = image.bits == 1 && image.samples_in_piece() == 1 && image.kind == TiffSampleKind::whole;
+  switch (image.compression) {
+    case kRle:
+    case kFax3:
+    case kFax4:
+    case kRleWords:
+      if (!one_bit) lacking("the compression of fax machines and more than one bit a pixel");
+      return;
+    case kJpeg:
+      if (image.kind != TiffSampleKind::whole || (image.bits != 8 && image.bits != 12)) lacking("JPEG compression of " + bits_text(image.bits));
+      return;
+    case kNext:
+    case kThunder:
+      if (image.bits != (image.compression == kNext ? 2 : 4) || image.samples_in_piece() != 1 || image.kind != TiffSampleKind::whole)
+        lacking("compression " + std::to_string(image.compression) + " of " + bits_text(image.bits));
+      return;
+    case kPixarLog: {
+      const bool floating = image.kind == TiffSampleKind::floating;
+      if (floating ? image.bits != 32 : image.kind != TiffSampleKind::whole || (image.bits != 8 && image.bits != 16))
+        lacking("Pixar's logarithmic compression of " + bits_text(image.bits));
+      return;
+    }
+    default: break;
+  }
+  if (image.predictor == 1) return;
+  const bool whole_bytes = image.bits == 8 || image.bits == 16 || image.bits == 24 || image.bits == 32 || image.bits == 64;
+  if (image.predictor != 2 && image.predictor != 3) lacking("predictor " + std::to_string(image.predictor));
+  if (!whole_bytes) lacking("a predictor and " + bits_text(image.bits));
+  if (image.predictor == 3 && image.kind != TiffSampleKind::floating) damaged_header("it has a predictor for floating-point samples, and none such");
+}
+
+void read_pieces(TiffImage& image) {
+  const TiffDirectory& tags = image.tags;
+  image.tiled = tags.has(kTiffTileWidth) || tags.has(kTiffTileHeight);
+  if (image.tiled) {
+    image.piece_width = tags.number(kTiffTileWidth, 0);
+    image.piece_height = tags.number(kTiffTileHeight, 0);
+  } else {
+    image.piece_width = image.width;
+    image.piece_height = std::min(tags.number(kTiffRowsPerStrip, UINT32_MAX), image.height);
+  }
+  if (image.piece_width < 1 || image.piece_height < 1) damaged_header("its strips or tiles have no pixels");
+  // Some writers give the offsets of tiles the tag of strips.
+  if (tags.has(kTiffStripOffsets) && tags.has(kTiffTileOffsets)) damaged_header("it has both strips and tiles");
+  image.offsets = tags.numbers(tags.has(kTiffTileOffsets) ? kTiffTileOffsets : kTiffStripOffsets);
+  image.lengths = tags.numbers(tags.has(kTiffTileBytes) ? kTiffTileBytes : kTiffStripBytes);
+}
+
+// That the pieces cover the image, and that the file can hold them.
+void check_data(const TiffImage& image) {
+  const double piece_pixels = static_cast<double>(image.piece_width) * static_cast<double>(image.piece_height);
+  const double row_bytes =
+      static_cast<double>(image.piece_width) * static_cast<double>(image.samples_in_piece()) * static_cast<double>(image.bits) / 8;
+  const double image_pixels = static_cast<double>(image.width) * static_cast<double>(image.height);
+  if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels > std::max(kMaxTilePixels, 4 * image_pixels)))
+    damaged_header("its rows or tiles are too large");
+  const double count = static_cast<double>(image.across()) * static_cast<double>(image.down()) * static_cast<double>(image.planes());
+  if (!image.offsets || static_cast<double>(image.offsets->count) < count) damaged_header("it has fewer strips or tiles than its size needs");
+  if (image.lengths && static_cast<double>(image.lengths->count) < count)
+    damaged_header("it has fewer lengths of strips or tiles than its size needs");
+
+  const double ratio = largest_ratio(image.compression);
+  if (ratio == 0) return;
+  double raw = 0, held = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    const int64_t rows = image.rows_of_piece(i / image.across() % image.down());
+    const double bytes = static_cast<double>(image.packed_rows(rows)) * static_cast<double>(image.packed_row_bytes());
+    const uint64_t at = image.tags.number_at(*image.offsets, static_cast<uint64_t>(i));
+    if (at > image.file.size) damaged_header("a strip or tile lies outside of the file");
+    const uint64_t behind = image.file.size - at;
+    if (image.compression == kNone && bytes > static_cast<double>(behind)) damaged_header("a strip or tile is longer than the file");
+    raw += bytes;
+    held += static_cast<double>(image.lengths ? std::min(behind, image.tags.number_at(*image.lengths, static_cast<uint64_t>(i))) : behind);
+  }
+  if (image.compression != kNone && raw > held * ratio) damaged_header("its strips or tiles are too short for its size");
+}
+
+// Whether nvImageCodec's parser and its libtiff extension read the file as it is, and right.
+bool suits_libtiff(const TiffImage& image) {
+  const TiffDirectory& tags = image.tags;
+  const auto has_type = [&](int tag) {
+    const auto found = tags.numbers(tag);
+    return !found || found->type != kTiffByte;
+  };
+  const bool complete = tags.has(kTiffBits) && tags.has(kTiffSamples) && tags.has(kTiffPhotometric) && image.lengths;
+  const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) &&
+                           has_type(kTiffPhotometric) && has_type(kTiffOrientation) && has_type(kTiffRowsPerStrip) && has_type(kTiffTileWidth) &&
+                           has_type(kTiffTileHeight) && has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) &&
+                           has_type(kTiffPredictor) && (!image.lengths || image.lengths->type != kTiffByte) && image.offsets->type != kTiffByte;
+  if (!complete || !plain_types || image.planar || tags.number(kTiffFillOrder, 1) != 1) return false;
+  const int64_t format = of_samples(image, kTiffSampleFormat, 1, "formats");
+  const bool plain_samples = (format == 1 && (image.bits == 8 || image.bits == 16 || image.bits == 32)) || (format == 3 && image.bits == 32);
+  const auto bits = tags.numbers(kTiffBits);
+  if (!plain_samples || bits->count != static_cast<uint64_t>(image.samples)) return false;
+  const bool tiles_fit = !image.tiled || (image.piece_width % 16 == 0 && image.piece_height % 16 == 0 && !tags.has(kTiffRowsPerStrip) &&
+                                          tags.has(kTiffTileOffsets) && tags.has(kTiffTileBytes));
+  if (!tiles_fit) return false;
+  const bool ycbcr_jpeg = image.colors == TiffColors::ycbcr && image.compression == kJpeg;
+  if (image.photometric != 1 && image.colors != TiffColors::rgb && !ycbcr_jpeg) return false;
+  return image.compression == kJpeg ? image.bits == 8 : image.compression == kNone || is_byte_compression(image.compression);
+}
+
+}  // namespace
+
+int TiffImage::color_channels() const {
+  switch (colors) {
+    case TiffColors::gray: return samples >= 3 ? 3 : 1;  // several bands count as red, green and blue
+    case TiffColors::white_is_zero: return 1;
+    case TiffColors::unknown: return 1;
+    default: return 3;
+  }
+}
+
+int TiffImage::channels() const { return static_cast<int>(colors == TiffColors::palette ? samples + 2 : samples); }
+
+DType TiffImage::dtype() const {
+  if (colors == TiffColors::palette) return DType::uint16;
+  if (kind != TiffSampleKind::whole || bits > 32) return DType::float32;
+  return bits <= 8 ? DType::uint8 : bits <= 16 ? DType::uint16 : DType::uint32;
+}
+
+bool is_byte_compression(int64_t compression) { return has_predictor(compression) || compression == kPackBits; }
+
+std::string photometric_name(int64_t photometric) {
+  const auto named = [&](const char* name) { return std::to_string(photometric) + " (" + name + ")"; };
+  switch (photometric) {
+    case 5: return named("separated inks other than CMYK");
+    case 10: return named("ITU L*a*b*");
+    case 32803: return named("color filter array");
+    case 32844: return named("LogL");
+    case 32845: return named("LogLuv");
+    case 34892: return named("linear raw");
+    case 51177: return named("depth map");
+    case 52527: return named("semantic mask");
+    default: return named("unknown");
+  }
+}
+
+TiffImage read_tiff_image(const EncodedImage& file) {
+  TiffImage image(file);
+  const TiffDirectory& tags = image.tags;
+  image.width = tags.number(kTiffWidth, 0);
+  image.height = tags.number(kTiffHeight, 0);
+  if (image.width < 1 || image.height < 1) damaged_header("its size is missing or zero");
+  image.compression = tags.number(kTiffCompression, kNone);
+  if (image.compression == 0) damaged_header("its compression is 0");
+  if (!is_supported(image.compression)) {
+    fail("no decoder for compression ", image.compression, " (", compression_name(image.compression),
+         ") in TIFF files; save the image with another one, such as deflate");
+  }
+  image.photometric = tags.number(kTiffPhotometric, 1);
+  image.samples = samples_of(tags, image.photometric);
+  if (image.samples < 1) damaged_header("it has " + std::to_string(image.samples) + " samples a pixel");
+  if (image.samples > kMaxSamples) lacking(std::to_string(image.samples) + " samples a pixel, more than " + std::to_string(kMaxSamples));
+  image.bits = of_samples(image, kTiffBits, 1, "sizes");
+  if (image.bits < 1 || image.bits > 64) damaged_header("it has " + bits_text(image.bits));
+  image.kind = kind_of(of_samples(image, kTiffSampleFormat, 1, "formats"), image.bits);
+  image.planar = image.samples > 1 && tags.number(kTiffPlanar, 1) == 2;
+  image.reversed_bits = tags.number(kTiffFillOrder, 1) == 2 && image.compression != kJpeg && image.compression != kOldJpeg;
+  image.predictor = has_predictor(image.compression) ? tags.number(kTiffPredictor, 1) : 1;
+  image.colors = colors_of(image);
+  if (image.compression == kOldJpeg) {
+    if (image.bits != 8 || (image.samples != 1 && image.samples != 3)) lacking("compression 6 (old-style JPEG) of " + bits_text(image.bits));
+    image.colors = image.samples == 3 ? TiffColors::rgb : TiffColors::gray;  // as libtiff delivers them
+    image.route = TiffRoute::opencv;
+    read_pieces(image);
+    check_data(image);
+    return image;
+  }
+  check_colors(image);
+  check_compression(image);
+  read_pieces(image);
+  check_data(image);
+  if (suits_libtiff(image)) image.route = TiffRoute::whole_file;
+  return image;
+}
+
+}  // namespace ndd
