@@ -224,11 +224,14 @@ def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
 
     Of an argument that takes one number these are N numbers, of one that takes several N rows of at least two.
     """
-    size = call.batch_size
-    if argument.varying or argument.matrix or size < 2:
+    # The batch size is compared last, where nothing else is meant: in a graph it is a symbol, and each comparison is a condition of the graph.
+    if argument.varying or argument.matrix:
         return None
+    size = call.batch_size
     if isinstance(value, list | tuple):
-        if len(value) != size or (argument.vector and not all(isinstance(row, list | tuple) and len(row) == len(value[0]) > 1 for row in value)):
+        if len(value) < 2 or (argument.vector and not all(isinstance(row, list | tuple) and len(row) == len(value[0]) > 1 for row in value)):
+            return None
+        if len(value) != size:
             return None
         numbers = [list(row) if isinstance(row, tuple) else row for row in _numbers(call, argument, value)]
         try:
@@ -248,7 +251,7 @@ def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
 
 
 def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:
-    return len(shape) == 1 + argument.vector and shape[0] == size and (not argument.vector or shape[1] > 1)
+    return len(shape) == 1 + argument.vector and (not argument.vector or shape[1] > 1) and shape[0] > 1 and shape[0] == size
 
 
 def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
