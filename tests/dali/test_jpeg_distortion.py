@@ -50,13 +50,19 @@ def test_sequences(same: bool) -> None:
         lambda m: m.jpeg_compression_distortion(np.zeros((8, 8, 1), np.uint8)),
         lambda m: m.jpeg_compression_distortion(np.zeros((8, 8, 4), np.uint8)),
         lambda m: m.jpeg_compression_distortion(np.zeros((8, 8, 3), np.float32)),
-        lambda m: m.jpeg_compression_distortion(np.zeros((8, 8), np.uint8)),
         lambda m: m.jpeg_compression_distortion(m.tensor(np.zeros((3, 8, 8), np.uint8), layout="CHW")),
         lambda m: m.jpeg_compression_distortion(np.zeros((8, 8, 3), np.uint8), quality="high"),
     ],
 )
 def test_mistakes(program: Any) -> None:
     assert outcomes(program) is None
+
+
+def test_planes_are_images_of_one_channel_which_are_rejected() -> None:
+    with pytest.raises(ValueError, match=r"dimensions|layout"):
+        dali.jpeg_compression_distortion(np.zeros((8, 8), np.uint8)).evaluate()
+    with pytest.raises(RuntimeError, match="3 channels"):
+        ndd.jpeg_compression_distortion(np.zeros((8, 8), np.uint8)).evaluate()
 
 
 @pytest.mark.parametrize(

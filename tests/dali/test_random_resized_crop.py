@@ -79,11 +79,17 @@ def test_errors(options: dict[str, Any]) -> None:
     assert error(ndd) is error(dali)
 
 
-@pytest.mark.parametrize(("layout", "shape"), [("HW", (4, 5)), ("DHWC", (2, 4, 5, 3)), (None, (4, 5))])
-def test_wrong_layouts(layout: str | None, shape: tuple[int, ...]) -> None:
+def test_volumes_are_rejected() -> None:
     for module in (ndd, dali):
         with pytest.raises(ValueError, match="layout"):
-            crop(module, np.zeros(shape, np.uint8), layout, size=4)
+            crop(module, np.zeros((2, 4, 5, 3), np.uint8), "DHWC", size=4)
+
+
+@pytest.mark.parametrize("layout", ["HW", None])
+def test_masks_are_rejected_by_dali_only(layout: str | None) -> None:
+    with pytest.raises(ValueError, match="layout"):
+        crop(dali, np.zeros((4, 5), np.uint8), layout, size=4)
+    assert crop(ndd, np.zeros((4, 5), np.uint8), layout, size=4).shape == (4, 4)
 
 
 def corners(module: ModuleType, height: int, width: int, options: dict[str, Any]) -> np.ndarray:

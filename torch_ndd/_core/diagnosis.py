@@ -5,6 +5,7 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import native
+from .fork_locks import new_lock
 
 _MOST_SPANS = 4096  # of a loader's own stages: 1,000 batches
 _MOST_SOURCES = 64  # batches whose files are compared
@@ -169,19 +171,21 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_lock = threading.Lock()
-_free: list[int] = []  # numbers of loaders that are gone
-_numbers = 0
+_lock = new_lock()
+_owners: "list[weakref.ref[Stopwatch]]" = []  # the loader's stopwatch that has each number, from 1 on
 _by_python: dict[tuple[int, str], int] = {}  # nanoseconds of work that no native thread has counted, by owner and operator
 
 
-def _new_number() -> int:
-    global _numbers
+def _number_of(watch: "Stopwatch") -> int:
+    """Return the number of a loader, perhaps that of one that was freed. No finalizer gives it back: a KeyboardInterrupt would be lost there."""
     with _lock:
-        if _free:
-            return _free.pop()
-        _numbers += 1
-        return _numbers
+        owner = weakref.ref(watch)
+        for k, other in enumerate(_owners):
+            if other() is None:
+                _owners[k] = owner
+                return k + 1
+        _owners.append(owner)
+        return len(_owners)
 
 
 def note_decoding(files: torch.Tensor, images: int, scaled: bool) -> None:
@@ -220,17 +224,13 @@ class Stopwatch:
         self._begin()
 
     def _begin(self) -> None:
-        self.number = _new_number()
+        self.number = _number_of(self)
         self._worked_before, self._images_before = worked(self.number), images_asked(self.number)
         self._others_before: float | None = None  # what others had worked when the loop began
         self._spans: deque[Span] = deque(maxlen=_MOST_SPANS)
         self._sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MOST_SOURCES)
         self._decoding: set[int] = set()  # addresses of what this call of fn has had decoded
         self._decoded_again = self._scaled = 0
-
-    def __del__(self) -> None:
-        if (number := self.__dict__.get("number")) is not None:
-            _free.append(number)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("samples", "_batches", "_bytes", "_read", "_call", "_wait", "_model", "_others")}

@@ -319,7 +319,7 @@ def test_files_are_whole_or_unchanged(folder: Path, tmp_path: Path, monkeypatch:
     before = pipe.checkpoint(str(file))
     pipe.run()
 
-    def fail(source: str, target: str) -> None:
+    def fail(source: str, target: str, **_: Any) -> None:
         raise OSError("the disk is full")
 
     monkeypatch.setattr("os.replace", fail)
