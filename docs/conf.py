@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 
 import torch_ndd  # noqa: E402
-from torch_ndd._core.definition import OPERATORS  # noqa: E402
+from torch_ndd._core.operators.definition import OPERATORS  # noqa: E402
 
 project = "torch_ndd"
 author = "The torch_ndd authors"

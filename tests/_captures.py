@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from torch_ndd._core import capture
+from torch_ndd._core.operators import capture
 
 
 class Counted:

@@ -212,6 +212,6 @@ def _faults_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _default_threads() -> Iterator[None]:
     yield
-    pools = ndd._core.pools
+    pools = ndd._core.context.pools
     if pools._threads.chosen or ndd.get_num_threads() != pools._default_threads():  # also where the number chosen is the default
         ndd.set_num_threads(None)

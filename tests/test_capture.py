@@ -15,7 +15,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import EvalContext, EvalMode
-from torch_ndd._core import capture
+from torch_ndd._core.operators import capture
 from torch_ndd.random import RNG
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]

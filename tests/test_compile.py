@@ -20,8 +20,10 @@ from torch._inductor.utils import run_and_get_code
 
 import torch_ndd as ndd
 from torch_ndd import Batch, EvalMode
-from torch_ndd._core import cuda_work, elementwise, graph_results
-from torch_ndd._core.cuda_work import StreamWork
+from torch_ndd._core.native import graph_results
+from torch_ndd._core.values import elementwise
+from torch_ndd._core.work import cuda_work
+from torch_ndd._core.work.cuda_work import StreamWork
 from torch_ndd.random import RNG
 from torch_ndd.testing._properties import assert_compiles
 

@@ -17,7 +17,7 @@ from _workers import ThreadsOfAWorker
 
 import torch_ndd as ndd
 from torch_ndd import EvalContext, EvalMode, ThreadPool
-from torch_ndd._core import pools
+from torch_ndd._core.context import pools
 
 
 def in_thread(work: Callable[[], Any]) -> Any:

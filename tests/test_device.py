@@ -14,14 +14,16 @@ from _fake_cuda import FakeCuda, FakeTensor
 
 import torch_ndd as ndd
 from torch_ndd import Device, EvalMode, Stream
-from torch_ndd._core import arithmetic as arithmetics
-from torch_ndd._core import batch as batches
-from torch_ndd._core import context as contexts
-from torch_ndd._core import native, sample_buffer, streams
-from torch_ndd._core import tensor as tensors
-from torch_ndd._core.batch import repeated
-from torch_ndd._core.cuda_work import on_stream, stream_work
-from torch_ndd._core.dispatch import output
+from torch_ndd._core import native
+from torch_ndd._core.context import context as contexts
+from torch_ndd._core.context import streams
+from torch_ndd._core.values import arithmetic as arithmetics
+from torch_ndd._core.values import batch as batches
+from torch_ndd._core.values import sample_buffer
+from torch_ndd._core.values import tensor as tensors
+from torch_ndd._core.values.batch import repeated
+from torch_ndd._core.values.dispatch import output
+from torch_ndd._core.work.cuda_work import on_stream, stream_work
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -144,7 +146,7 @@ def test_entering_a_device() -> None:
 
 
 def _device_stack() -> list[Any]:
-    return ndd._core.device._local.stack
+    return ndd._core.context.device._local.stack
 
 
 def test_entering_a_gpu(cuda: FakeCuda) -> None:

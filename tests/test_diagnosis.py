@@ -13,8 +13,8 @@ from _videos import encoders, write
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd._core.diagnosis import Work, images_asked
-from torch_ndd._core.pools import available_cpus
+from torch_ndd._core.context.pools import available_cpus
+from torch_ndd._core.work.diagnosis import Work, images_asked
 
 IMAGES = 12
 MODEL = {"batches": 10, "samples": 640, "bytes": 640 * 600_000, "read": 0.0, "call": 0.1, "wait": 5.0, "model": 5.0}

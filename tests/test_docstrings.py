@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.operator import OPERATORS
+from torch_ndd._core.operators.operator import OPERATORS
 
 # Modules that only raise ImportError.
 REFUSED = tuple(f"torch_ndd.dali.plugin.{name}" for name in ("jax", "mxnet", "paddle", "tf"))

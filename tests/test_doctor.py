@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core import device, native
-from torch_ndd._core.operator import OPERATORS
+from torch_ndd._core import native
+from torch_ndd._core.context import device
+from torch_ndd._core.operators.operator import OPERATORS
 
 doctor_module = sys.modules["torch_ndd.doctor"]
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WebP", "PNM", "JPEG 2000")

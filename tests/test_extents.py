@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 import torch_ndd as ndd
 from torch_ndd import Batch
-from torch_ndd._core import extents
+from torch_ndd._core.values import extents
 
 pytestmark = pytest.mark.usefixtures("new_compiler")
 SIZES = ((8, 9), (10, 13), (6, 9))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.capture import Recorder
+from torch_ndd._core.operators.capture import Recorder
 
 
 def calls(source: Any, times: int = 6, **options: Any) -> list[Any]:

@@ -18,7 +18,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import dali, index
-from torch_ndd._core.files import open_regular, read_regular, text_of, whole_file, write_whole
+from torch_ndd._core.process.files import open_regular, read_regular, text_of, whole_file, write_whole
 from torch_ndd.checkpoint import Checkpoint
 from torch_ndd.pack._writers import Entry, write_tfrecord
 from torch_ndd.torchvision.datasets import default_loader

@@ -13,8 +13,10 @@ import pytest
 from _forks import Forks
 
 import torch_ndd as ndd
-from torch_ndd._core import fork_locks, pools, upload
-from torch_ndd._core.workers import Workers
+from torch_ndd._core.context import pools
+from torch_ndd._core.process import fork_locks
+from torch_ndd._core.process.workers import Workers
+from torch_ndd._core.work import upload
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
@@ -198,7 +200,7 @@ ENDING_CHILD = """
 import multiprocessing, os, signal, sys, threading
 import numpy as np
 import torch_ndd as ndd
-from torch_ndd._core.workers import _all
+from torch_ndd._core.process.workers import _all
 
 def child():
     signal.alarm(20)

@@ -15,7 +15,7 @@ from torch._subclasses import FakeTensorMode
 import torch_ndd as ndd
 from benchmarks.cuda import graph as graph_bench
 from benchmarks.cuda import memory as memory_bench
-from torch_ndd._core.arguments import Call
+from torch_ndd._core.operators.arguments import Call
 
 
 @pytest.fixture

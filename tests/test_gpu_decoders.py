@@ -16,8 +16,8 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.cuda_work import decode_work, on_decode_stream, recorded
-from torch_ndd._core.pending import Pending
+from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, recorded
+from torch_ndd._core.work.pending import Pending
 
 # The code for a GPU runs on the CPU: tests/emulated_cuda/decoders.py.
 EMULATED = "NDD_EMULATED_DECODERS" in os.environ
@@ -107,7 +107,7 @@ def test_only_baseline_jpegs_are_for_the_gpu() -> None:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
     fake.install(monkeypatch)
-    monkeypatch.setattr("torch_ndd._core.cuda_work._decode_streams", {})
+    monkeypatch.setattr("torch_ndd._core.work.cuda_work._decode_streams", {})
     return fake
 
 

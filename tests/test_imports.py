@@ -17,7 +17,7 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.files", "_core.suggestions", "_core.version", "show"),
+    ("_core.process.files", "_core.suggestions", "_core.version", "show"),
     ("types",),
     ("_core",),
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),
@@ -33,7 +33,7 @@ LAYERS = (
 
 @dataclass(frozen=True)
 class Import:
-    """One import. Modules are named without the package: ``_core.batch``; the package itself is an empty name."""
+    """One import. Modules are named without the package: ``_core.values.batch``; the package itself is an empty name."""
 
     importer: str
     imported: str

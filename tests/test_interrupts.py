@@ -17,7 +17,7 @@ from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd._core.workers import Workers
+from torch_ndd._core.process.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_no_python_runs_in_finalizers(make: Callable[[list[str]], Any], paths: l
 def test_threads_end_with_their_owner(forks: Forks) -> None:
     code = """
 import os, threading, time
-from torch_ndd._core.workers import Workers
+from torch_ndd._core.process.workers import Workers
 
 class Owner:
     pass

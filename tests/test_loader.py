@@ -19,7 +19,7 @@ from _forks import Forks
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd._core.html import table
+from torch_ndd._core.values.html import table
 from torch_ndd.testing import assert_resumable
 
 

@@ -18,8 +18,8 @@ from conftest import HAS_CUDA_KERNELS, WHOLE
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.arguments import Role
-from torch_ndd._core.operator import OPERATORS
+from torch_ndd._core.operators.arguments import Role
+from torch_ndd._core.operators.operator import OPERATORS
 from torch_ndd.testing import _properties as properties
 
 # Operators without a CUDA kernel, with the reason.

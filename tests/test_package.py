@@ -13,7 +13,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.operator import OPERATORS
+from torch_ndd._core.operators.operator import OPERATORS
 
 
 def output(*command: str) -> str:

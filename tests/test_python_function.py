@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core import host_functions
+from torch_ndd._core.work import host_functions
 
 
 def plus_one(x: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.batch import Batch
-from torch_ndd._core.definition import OPERATORS
+from torch_ndd._core.operators.definition import OPERATORS
+from torch_ndd._core.values.batch import Batch
 
 CALLS = 5
 

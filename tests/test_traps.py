@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core import traps
+from torch_ndd._core.operators import traps
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,10 @@ from _fake_copies import FakeCopies, GpuTensor
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode, Uploads, types
-from torch_ndd._core import context as contexts
-from torch_ndd._core import native, streams, upload
+from torch_ndd._core import native
+from torch_ndd._core.context import context as contexts
+from torch_ndd._core.context import streams
+from torch_ndd._core.work import upload
 
 SHAPE = (4, 512, 512, 3)
 BYTES = 4 * 512 * 512 * 3

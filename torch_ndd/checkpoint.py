@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saving and restoring the states of readers and generators."""
 
-from ._core.checkpoint import Checkpoint as Checkpoint
-from ._core.context import EvalContext
+from ._core.context.checkpoint import Checkpoint as Checkpoint
+from ._core.context.context import EvalContext
 
 
 def current() -> Checkpoint:

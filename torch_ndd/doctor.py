@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ._core import native, pools
-from ._core.batch import batch
-from ._core.device import cuda_problem, gpu_count
-from ._core.operator import OPERATORS
+from ._core import native
+from ._core.context import pools
+from ._core.context.device import cuda_problem, gpu_count
+from ._core.operators.operator import OPERATORS
+from ._core.values.batch import batch
 from .decoders import _jpeg2000, _library, _scale, _sndfile
 from .decoders._video import codec
 from .decoders.image import image

@@ -17,17 +17,17 @@ from pathlib import Path
 import torch
 
 from ._core import native
-from ._core.arguments import Double as Double
-from ._core.arguments import PerSample as PerSample
-from ._core.arguments import Random as Random
-from ._core.arguments import ShapeArg as ShapeArg
-from ._core.arguments import Shared as Shared
-from ._core.batch import Batch as Batch
-from ._core.batch import empty_batch as empty_batch
-from ._core.device import DeviceLike as DeviceLike
-from ._core.operator import T as T
-from ._core.operator import launch as launch
-from ._core.operator import operator as operator
+from ._core.context.device import DeviceLike as DeviceLike
+from ._core.operators.arguments import Double as Double
+from ._core.operators.arguments import PerSample as PerSample
+from ._core.operators.arguments import Random as Random
+from ._core.operators.arguments import ShapeArg as ShapeArg
+from ._core.operators.arguments import Shared as Shared
+from ._core.operators.operator import T as T
+from ._core.operators.operator import launch as launch
+from ._core.operators.operator import operator as operator
+from ._core.values.batch import Batch as Batch
+from ._core.values.batch import empty_batch as empty_batch
 from .ops._outputs import like as like
 from .ops._outputs import resized as resized
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ._core.files import whole_file
+from ._core.process.files import whole_file
 from .readers._scan import RECORDIO, TAR, TFRECORD, Scan, scan
 from .readers._tar_headers import split_name
 

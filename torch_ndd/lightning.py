@@ -5,8 +5,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._core.pools import share_cpus
-from ._core.states import anything, checked, keys, whole, yes_or_no
+from ._core.context.pools import share_cpus
+from ._core.context.states import anything, checked, keys, whole, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader

@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._core import streams
-from ._core.batch import Batch
-from ._core.context import EvalContext
-from ._core.device import DeviceLike, torch_device
-from ._core.diagnosis import Span, Stats, Stopwatch
-from ._core.fork_locks import new_lock
-from ._core.html import image, table
-from ._core.modes import EvalMode
+from ._core.context import streams
+from ._core.context.context import EvalContext
+from ._core.context.device import DeviceLike, torch_device
+from ._core.context.modes import EvalMode
+from ._core.context.pools import available_cpus, get_num_threads
+from ._core.context.rng import RNG, get_default_rng, using_rng
+from ._core.context.states import anything, checked, equal, keys, whole
 from ._core.native import MOST_SAMPLES
-from ._core.pools import available_cpus, get_num_threads
-from ._core.rng import RNG, get_default_rng, using_rng
-from ._core.samples import Samples
-from ._core.sources import name_in_batch
-from ._core.states import anything, checked, equal, keys, whole
-from ._core.tensor import Tensor, new_tensor
-from ._core.upload import moved
-from ._core.workers import Workers
+from ._core.process.fork_locks import new_lock
+from ._core.process.workers import Workers
+from ._core.values.batch import Batch
+from ._core.values.html import image, table
+from ._core.values.samples import Samples
+from ._core.values.tensor import Tensor, new_tensor
+from ._core.work.diagnosis import Span, Stats, Stopwatch
+from ._core.work.sources import name_in_batch
+from ._core.work.upload import moved
 from .readers import Reader
 from .readers._choice import OfTorch, reader_of
 from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers and their generator."""
 
-from ._core.rng import RNG as RNG
-from ._core.rng import get_default_rng as get_default_rng
-from ._core.rng import set_seed as set_seed
+from ._core.context.rng import RNG as RNG
+from ._core.context.rng import get_default_rng as get_default_rng
+from ._core.context.rng import set_seed as set_seed
 from .ops.random import beta as beta
 from .ops.random import choice as choice
 from .ops.random import coin_flip as coin_flip

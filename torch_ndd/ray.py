@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._core.batch import Batch, as_batch, batch
-from ._core.pools import get_num_threads, set_num_threads
-from ._core.rng import RNG, using_rng
-from ._core.tensor import Tensor
+from ._core.context.pools import get_num_threads, set_num_threads
+from ._core.context.rng import RNG, using_rng
+from ._core.values.batch import Batch, as_batch, batch
+from ._core.values.tensor import Tensor
 
 
 def map_batches(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of decoders name the operator and the sample; Python adds its file (torch_ndd/_core/pending.py).
+// Errors of decoders name the operator and the sample; Python adds its file (torch_ndd/_core/work/pending.py).
 #pragma once
 
 #include <cstdint>

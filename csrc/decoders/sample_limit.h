@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limit of what a file may ask for, in the words of torch_ndd/_core/limits.py.
+// The limit of what a file may ask for, in the words of torch_ndd/_core/process/limits.py.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from torch_ndd._core.arguments import Role
-from torch_ndd._core.definition import OPERATORS
+from torch_ndd._core.operators.arguments import Role
+from torch_ndd._core.operators.definition import OPERATORS
 
 
 def without_effect(name: str) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import torch_ndd as ndd
-from torch_ndd._core.definition import OPERATORS
+from torch_ndd._core.operators.definition import OPERATORS
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ndd._core import dispatch, native
-from torch_ndd._core.pending import Pending
-from torch_ndd._core.repeated import Repeated
+from torch_ndd._core import native
+from torch_ndd._core.operators.repeated import Repeated
+from torch_ndd._core.values import dispatch
+from torch_ndd._core.work.pending import Pending
 
 ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, fill byte of the outputs
 MOST_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte

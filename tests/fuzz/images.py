@@ -65,7 +65,7 @@ def decode(file: bytes, index: int, guard: Guard) -> int:
 
     import torch_ndd as ndd
     from torch_ndd import types
-    from torch_ndd._core.operator import OPERATORS
+    from torch_ndd._core.operators.operator import OPERATORS
     from torch_ndd.decoders._decode import Options, image_shapes
 
     contents = ndd.tensor(np.frombuffer(file, np.uint8))

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.arguments import Role
-from torch_ndd._core.operator import OPERATORS
+from torch_ndd._core.operators.arguments import Role
+from torch_ndd._core.operators.operator import OPERATORS
 
 RNG = np.random.default_rng(0)
 PER_FRAME = [

@@ -12,7 +12,8 @@ from _forks import Forks
 from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
-from torch_ndd._core import native, replay
+from torch_ndd._core import native
+from torch_ndd._core.operators import replay
 from torch_ndd.torchvision.v2 import functional as F
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {

@@ -13,7 +13,7 @@ from torchvision.transforms import v2 as reference
 from torchvision.transforms.v2 import functional as R
 
 import torch_ndd as ndd
-from torch_ndd._core.batch import new_batch
+from torch_ndd._core.values.batch import new_batch
 from torch_ndd.torchvision import tv_tensors, v2
 from torch_ndd.torchvision.v2 import functional as F
 

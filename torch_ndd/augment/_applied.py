@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch, new_batch
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.tensor import Tensor
 from ..ops.shape import copy
 from ..ops.warp import warp_affine, warp_perspective
 from ._augmentations import Augmentation

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._core.batch import Batch, as_batch, new_batch
+from .._core.values.batch import Batch, as_batch, new_batch
 from ..ops import math, reductions
 from ..ops.color import brightness, posterize, saturation
 from ..ops.filters import sharpness

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, new_batch
-from .._core.operator import T
+from .._core.operators.operator import T
+from .._core.values.batch import Batch, new_batch
 from ..ops.generic import cast
 from ..ops.random import beta
 from ._applied import Step, applied

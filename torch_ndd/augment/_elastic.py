@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch, new_batch
-from .._core.operator import T
+from .._core.operators.operator import T
+from .._core.values.batch import Batch, as_batch, new_batch
 from ..ops.filters import gaussian_blur
 from ..ops.random import uniform
 from ..ops.warp import remap

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch, new_batch
-from .._core.operator import T
-from .._core.pipeline_values import unwrap
-from .._core.tensor import Tensor, as_tensor
+from .._core.operators.operator import T
+from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, as_tensor
 from ..ops.fill import zeros_like
 from ..ops.paste import erase
 from ..ops.random import normal

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch
-from .._core.dynamo import disable
-from .._core.pipeline_values import unwrap
-from .._core.rng import RNG
-from .._core.tensor import Tensor, as_tensor
+from .._core.context.rng import RNG
+from .._core.native.dynamo import disable
+from .._core.values.batch import Batch, as_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, as_tensor
 from ..ops.random import uniform
 from ..ops.shape import expand_dims, squeeze
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch, new_batch
-from .._core.operand import Operand
-from .._core.pipeline_values import unwrap
+from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.operand import Operand
+from .._core.values.pipeline_values import unwrap
 from ..ops._blend_batch import blend_batch, takes
 from ..ops.generic import cast
 from ..ops.paste import multi_paste

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, as_batch, new_batch
-from .._core.pipeline_values import unwrap
+from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.pipeline_values import unwrap
 from ..ops.join import cat
 from ..ops.paste import multi_paste
 from ..ops.permute import batch_permutation, permute_batch

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import types
-from .._core.batch import Batch
-from .._core.operator import T
+from .._core.operators.operator import T
+from .._core.values.batch import Batch
 from ._applied import Step, applied
 from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
 from ._given import boxes_of, images_of, masks_of, numbers, one_per_sample, results, uncompiled

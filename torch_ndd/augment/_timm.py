@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, as_batch
+from .._core.values.batch import Batch, as_batch
 from ..ops.color import posterize
 from ..ops.color_jitter import color_jitter
 from ..ops.filters import gaussian_blur, sharpness

@@ -4,8 +4,8 @@
 import json
 from typing import Any
 
-from .._core.files import write_whole
-from .._core.states import anything, checked, equal, keys, one_of, or_none, parsed
+from .._core.context.states import anything, checked, equal, keys, one_of, or_none, parsed
+from .._core.process.files import write_whole
 from ._executor import Executor
 from ._graph import Graph
 

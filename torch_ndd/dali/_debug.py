@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from .._core.batch import Batch
-from .._core.call_sites import fixed
-from .._core.context import EvalContext
-from .._core.rng import RNG
+from .._core.context.context import EvalContext
+from .._core.context.rng import RNG
+from .._core.values.batch import Batch
+from .._core.work.call_sites import fixed
 from . import tensors, types
 from ._conditionals import TracedBranches
 from ._defined import defined

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .._core.files import write_whole
+from .._core.process.files import write_whole
 from ._graph import Node, Operation
 
 _COLORS = {"cpu": "lightblue", "gpu": "palegreen", "mixed": "khaki"}

@@ -7,8 +7,8 @@ import warnings
 from types import FrameType
 from typing import Any
 
-from .._core.call_sites import Site, is_own, line_of
-from .._core.pending import Pending
+from .._core.work.call_sites import Site, is_own, line_of
+from .._core.work.pending import Pending
 from ._graph import Operation
 
 

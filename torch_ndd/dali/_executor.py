@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .._core import streams, workers
-from .._core.batch import Batch
-from .._core.call_sites import fixed
-from .._core.context import EvalContext
-from .._core.states import checked, keys, whole
-from .._core.workers import Workers
+from .._core.context import streams
+from .._core.context.context import EvalContext
+from .._core.context.states import checked, keys, whole
+from .._core.process import workers
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch
+from .._core.work.call_sites import fixed
 from ._errors import origin, wrapped
 from ._graph import Graph, Node, Operation, Step
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from .. import types as elements
-from .._core.batch import Batch, as_batch, batch, new_batch
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch, as_batch, batch, new_batch
+from .._core.values.tensor import Tensor
 from . import tensors
 from ._graph import EMPTY
 from ._tensor import imported, is_capsule

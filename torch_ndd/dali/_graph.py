@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.call_sites import Site, program_frame
+from .._core.values.batch import Batch, new_batch
+from .._core.work.call_sites import Site, program_frame
 
 # What an operation with inputs gives for an empty sub-batch: no samples, and a dtype that means nothing.
 EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8), torch.empty((0, 0), dtype=torch.int64))

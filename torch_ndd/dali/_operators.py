@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from .._core import arithmetic as core_arithmetic
-from .._core.batch import Batch, new_batch
-from .._core.call import Prepared
-from .._core.definition import Operator
-from .._core.device import gpu_count
-from .._core.rng import RNG, WORDS_PER_CALL
-from .._core.states import checked, keys, whole
+from .._core.context.device import gpu_count
+from .._core.context.rng import RNG, WORDS_PER_CALL
+from .._core.context.states import checked, keys, whole
+from .._core.operators.call import Prepared
+from .._core.operators.definition import Operator
+from .._core.values import arithmetic as core_arithmetic
+from .._core.values.batch import Batch, new_batch
 from ..ops.shape import expand_dims
 from ._errors import wrapped
 from ._graph import Graph, Node, Operation, Step

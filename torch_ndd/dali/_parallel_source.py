@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from .._core.workers import when_gone
+from .._core.process.workers import when_gone
 from . import types
 from ._graph import Graph, Operation, Step
 from ._sources import Group, InputOperation, Source

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from .._core.device import gpu_count
-from .._core.rng import RNG
+from .._core.context.device import gpu_count
+from .._core.context.rng import RNG
 from . import _checkpoint, types
 from ._executor import Executor
 from ._graph import Operation

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from .._core import workers
-from .._core.batch import Batch, as_batch
+from .._core.process import workers
+from .._core.values.batch import Batch, as_batch
 from ._calls import device_of, has_nodes
 from ._errors import UnknownArgumentError
 from ._feeding import as_fed

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 from ..types import type_id
 from . import _checkpoint, _dot, _serialize, tensors, types
 from ._defining import Defining

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch_ndd
 
-from .._core.arguments import Argument, Role
-from .._core.definition import OPERATORS, Operator
+from .._core.operators.arguments import Argument, Role
+from .._core.operators.definition import OPERATORS, Operator
 from ..readers import Reader
 from . import types
 from ._sequence_reader import Sequence

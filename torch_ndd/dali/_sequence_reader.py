@@ -10,9 +10,9 @@ import torch
 from typing_extensions import Unpack
 
 from .. import decoders
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
+from .._core.values.batch import Batch, new_batch
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import names_in
 from ..readers._base import LoaderOptions, Reader
 from ..readers._files import whole_files

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .._core.elementwise import operand_count
-from .._core.files import read_regular, write_whole
-from .._core.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
+from .._core.context.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
+from .._core.process.files import read_regular, write_whole
+from .._core.values.elementwise import operand_count
 from . import _calls, _values, data_node
 from ._conditionals import _operations as conditions
 from ._defining import Defining

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.batch import Batch
-from .._core.fork_locks import new_lock
+from .._core.process.fork_locks import new_lock
+from .._core.values.batch import Batch
 from ..readers._external_source import ExternalSource as Items
 from . import types
 from ._errors import wrapped

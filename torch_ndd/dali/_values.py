@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.operand import Operand
-from .._core.states import anything, keys, one_of, rows, text, whole, yes_or_no
-from .._core.tensor import Tensor
+from .._core.context.states import anything, keys, one_of, rows, text, whole, yes_or_no
+from .._core.values.operand import Operand
+from .._core.values.tensor import Tensor
 from ..tfrecord import Feature, FixedLenFeature, VarLenFeature
 from ..types import to_dtype
 from . import types

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, new_batch
+from .._core.values.batch import Batch, new_batch
 from ..decoders._video import Video
 from ._calls import device_of
 from ._errors import wrapped

@@ -20,8 +20,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
-from .._core.weak import WeakValues
-from .._core.workers import soon
+from .._core.process.weak import WeakValues
+from .._core.process.workers import soon
 from . import pickling
 from ._worker import Called, Memory, Placed, Result, Task, run, view
 

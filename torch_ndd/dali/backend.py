@@ -7,7 +7,7 @@ The growth factors and the shrink threshold of DALI's buffers are checked and st
 import torch
 
 from .._core import native
-from .._core.device import gpu_count
+from .._core.context.device import gpu_count
 from .tensors import TensorCPU as TensorCPU
 from .tensors import TensorGPU as TensorGPU
 from .tensors import TensorListCPU as TensorListCPU

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from .._core.call_sites import Site, is_own
-from .._core.elementwise import label
-from .._core.operand import Operand
-from .._core.operator import OPERATORS
-from .._core.tensor import new_tensor
+from .._core.operators.operator import OPERATORS
+from .._core.values.elementwise import label
+from .._core.values.operand import Operand
+from .._core.values.tensor import new_tensor
+from .._core.work.call_sites import Site, is_own
 from ..types import INT64, DALIDataType, DALIImageType, DALIInterpType, to_dtype, type_id
 from ._constants import ScalarConstant, constant_tensor, to_dali_type
 from ._graph import Node, Operation, checked_device, current, default_name, definitions

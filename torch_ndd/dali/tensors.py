@@ -11,11 +11,11 @@ import torch
 from typing_extensions import Self
 
 from .. import types as elements
-from .._core.batch import Batch, as_batch, repeated
-from .._core.pending import ALL_SAMPLES
-from .._core.pipeline_values import unwrap
-from .._core.samples import sample_index
-from .._core.tensor import Tensor, check_layout, new_tensor
+from .._core.values.batch import Batch, as_batch, repeated
+from .._core.values.pipeline_values import unwrap
+from .._core.values.samples import sample_index
+from .._core.values.tensor import Tensor, check_layout, new_tensor
+from .._core.work.pending import ALL_SAMPLES
 from . import types
 from ._formatting import PipelineBatchAdapter, PipelineTensorAdapter, format_batch, format_tensor
 from ._graph import EMPTY

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._core import native
-from .._core.dynamo import assume_constant_result
+from .._core.native.dynamo import assume_constant_result
 from .._core.version import __version__
 
 ADMISSIONS = native.numbers("cache.Admission")

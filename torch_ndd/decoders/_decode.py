@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.bad_samples import Failures
-from .._core.batch import Batch, empty_batch, empty_packed, new_batch
-from .._core.cuda_work import recorded
-from .._core.diagnosis import note_decoding
-from .._core.dispatch import submit
-from .._core.extents import Fixed
-from .._core.limits import limit
-from .._core.operator import OPERATORS, launch
+from .._core.operators.operator import OPERATORS, launch
+from .._core.process.limits import limit
+from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
+from .._core.values.dispatch import submit
+from .._core.values.extents import Fixed
+from .._core.work.bad_samples import Failures
+from .._core.work.cuda_work import recorded
+from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops._crop_window import CropWindow
 from . import _jpeg2000, _library, _scale

@@ -8,11 +8,11 @@ from typing import Any, Concatenate, Literal, overload
 import numpy as np
 import torch
 
-from .._core.batch import Batch, batch
-from .._core.operand import Operand
-from .._core.operator import T, operator
-from .._core.signatures import OfFiles, P, PairOfFiles
-from .._core.tensor import Tensor, as_tensor
+from .._core.operators.operator import T, operator
+from .._core.operators.signatures import OfFiles, P, PairOfFiles
+from .._core.values.batch import Batch, batch
+from .._core.values.operand import Operand
+from .._core.values.tensor import Tensor, as_tensor
 from ..io.file import read
 
 _PATHS = (str, os.PathLike)

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from .._core import native
-from .._core.dynamo import assume_constant_result
+from .._core.native.dynamo import assume_constant_result
 
 # The CPU extensions with decoders. The GPU ones print to stderr on machines without a GPU. nvbmp supports neither top-down rows nor padding, and
 # reads past the end of a short file.

@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 
 from .._core import native
-from .._core.dynamo import assume_constant_result
+from .._core.native.dynamo import assume_constant_result
 
 # Inspected releases. libmpg123, which is in them, prints about damaged files; the text goes into the error.
 CHECKED = ("libsndfile-1.2.2",)

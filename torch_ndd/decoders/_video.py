@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.files import check_regular
-from .._core.limits import check_sample, max_sample_bytes
+from .._core.process.files import check_regular
+from .._core.process.limits import check_sample, max_sample_bytes
 from ..io._url_files import RemoteFile
 from ..io._urls import is_url, reason_of
 

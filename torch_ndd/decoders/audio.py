@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_packed, new_batch
-from .._core.dispatch import submit
-from .._core.limits import max_sample_bytes as checked_limit
-from .._core.operator import DeviceLike, ShapeArg, T, launch
+from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
+from .._core.process.limits import max_sample_bytes as checked_limit
+from .._core.values.batch import Batch, empty_packed, new_batch
+from .._core.values.dispatch import submit
 from ._files import decoder
 from ._sndfile import load
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from .. import types
-from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T
+from .._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T
 from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ._cache import Cache, CacheArguments
 from ._decode import FILLS, DecodeArguments, Target, decode

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from .. import types
-from .._core.operator import DeviceLike, Hint, ShapeArg, T
+from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T
 from ..ops._crop_window import CropArguments, CropWindow, crop_window
 from ..ops.slice import SliceArguments, slice_window
 from ._cache import Cache, CacheArguments

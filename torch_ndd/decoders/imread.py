@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.batch import Batch, batch
-from .._core.operator import DeviceLike
+from .._core.operators.operator import DeviceLike
+from .._core.values.batch import Batch, batch
 from ..io.file import read
 from ._cache import Cache
 from ._files import path_bytes

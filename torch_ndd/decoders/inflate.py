@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .._core.arguments import NO_VALUE, VaryingShape
-from .._core.batch import Batch, empty_packed
-from .._core.operator import DeviceLike, ShapeArg, T, launch
-from .._core.pools import get_num_threads
-from .._core.tensor import check_layout
-from .._core.workers import Workers
+from .._core.context.pools import get_num_threads
+from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, empty_packed
+from .._core.values.tensor import check_layout
 from ._decode import sample_name
 from ._files import decoder
 

@@ -4,9 +4,9 @@
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_packed
-from .._core.dispatch import submit
-from .._core.operator import DeviceLike, T, launch
+from .._core.operators.operator import DeviceLike, T, launch
+from .._core.values.batch import Batch, empty_packed
+from .._core.values.dispatch import submit
 from ._files import decoder
 
 _shapes = native.kernel("npy_shapes", writes=(-1,))

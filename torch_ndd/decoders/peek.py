@@ -5,8 +5,8 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, new_batch
-from .._core.operator import DeviceLike, T, launch
+from .._core.operators.operator import DeviceLike, T, launch
+from .._core.values.batch import Batch, new_batch
 from . import _jpeg2000, _library
 from ._decode import Options, check_files, output_type_name, read_headers, sample_name
 from ._files import decoder

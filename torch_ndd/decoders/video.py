@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.arguments import NO_VALUE, VaryingShape
-from .._core.batch import Batch, new_batch, ragged_batch
-from .._core.diagnosis import Work
-from .._core.limits import max_sample_bytes as checked_limit
-from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch
-from .._core.pools import get_num_threads
-from .._core.workers import Workers
+from .._core.context.pools import get_num_threads
+from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch
+from .._core.process.limits import max_sample_bytes as checked_limit
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, new_batch, ragged_batch
+from .._core.work.diagnosis import Work
 from ._decode import sample_name
 from ._files import decoder
 from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason

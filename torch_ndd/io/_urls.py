@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from .._core.files import check_regular, open_regular, read_regular
+from .._core.process.files import check_regular, open_regular, read_regular
 from ._body import Body, moved_bytes, part_of
 from ._limits import LimitError, Meter, meter
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_packed
-from .._core.dispatch import submit
-from .._core.operator import DeviceLike, Hint, T, launch, operator
+from .._core.operators.operator import DeviceLike, Hint, T, launch, operator
+from .._core.values.batch import Batch, empty_packed
+from .._core.values.dispatch import submit
 from ._body import fill
 from ._limits import UrlLimits, using
 from ._urls import Range, fetched, is_url, reason_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 
 # Layouts assumed for arrays without one when axes are given as letters.
 _USUAL = {1: "W", 2: "HW", 3: "HWC", 4: "DHWC"}

@@ -4,9 +4,9 @@
 import torch
 
 from .._core import native
-from .._core.batch import Batch, new_batch
-from .._core.dispatch import run
-from .._core.pending import ALL_SAMPLES, SAME_SAMPLE
+from .._core.values.batch import Batch, new_batch
+from .._core.values.dispatch import run
+from .._core.work.pending import ALL_SAMPLES, SAME_SAMPLE
 
 _kernel = native.kernel("blend_batch", writes=(-1,))
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.batch import Batch, new_batch
+from .._core.values.batch import Batch, new_batch
 
 _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 _rotation_maps = native.kernel("rotation_maps", writes=(-1,))

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch
-from .._core.dispatch import run
-from .._core.pending import SAME_SAMPLE
+from .._core.values.batch import Batch
+from .._core.values.dispatch import run
+from .._core.work.pending import SAME_SAMPLE
 
 _kernel = native.kernel("byte_steps")
 KINDS = native.numbers("byte_steps.Kind")

@@ -3,7 +3,7 @@
 
 import torch
 
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 from ._columns import in_sample
 
 

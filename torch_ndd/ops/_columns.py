@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 
 Column = Any  # int | float | torch.Tensor (N,)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 from ._columns import (
     Column,
     at_sample,
@@ -62,7 +62,7 @@ class CropArguments(NamedTuple):
 def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
     """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
 
-    >>> from torch_ndd._core.batch import as_batch
+    >>> from torch_ndd._core.values.batch import as_batch
     >>> images = as_batch(torch.zeros(1, 480, 640, 3), layout="HWC")
     >>> window = crop_window("crop", images, CropArguments((100, 200), None, None, None, 0.5, 1.0, 0.5, "round", "error"))
     >>> window.start, window.extent

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import torch
 
 from .._core import native
-from .._core.batch import Batch
-from .._core.dispatch import run
-from .._core.pending import SAME_SAMPLE
-from .._core.rng import WORDS_PER_CALL, get_default_rng
+from .._core.context.rng import WORDS_PER_CALL, get_default_rng
+from .._core.values.batch import Batch
+from .._core.values.dispatch import run
+from .._core.work.pending import SAME_SAMPLE
 
 _kernel, _noise = native.kernel("fill_windows", writes=(0,)), native.kernel("noise_windows", writes=(0,))
 

@@ -5,8 +5,8 @@ from typing import overload
 
 import torch
 
-from .._core.elementwise import on_cpu as on_cpu
-from .._core.tensor import saturated
+from .._core.values.elementwise import on_cpu as on_cpu
+from .._core.values.tensor import saturated
 
 
 def value_range(dtype: torch.dtype) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.batch import Batch, empty_batch, new_batch
 from .._core.native import empty
+from .._core.values.batch import Batch, empty_batch, new_batch
 from ._channels import is_other
 from ._columns import extent_of
 

@@ -19,9 +19,9 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._core import native
-from .._core.definition import Packed
-from .._core.dynamo import allow_in_graph
-from .._core.graph_results import in_pool, pooled_from, stacked
+from .._core.native.dynamo import allow_in_graph
+from .._core.native.graph_results import in_pool, pooled_from, stacked
+from .._core.operators.definition import Packed
 from . import _formulas
 
 _kernel = native.kernel("pixel_chain", writes=(-1,))

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from .._core import arithmetic as core
-from .._core.operand import Operand
-from .._core.operator import OPERATORS, Operator, operator
-from .._core.pipeline_values import unwrap
-from .._core.tensor import new_tensor
+from .._core.operators.operator import OPERATORS, Operator, operator
+from .._core.values import arithmetic as core
+from .._core.values.operand import Operand
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import new_tensor
 
 
 def arithmetic(operation: str, *operands: Any) -> Any:

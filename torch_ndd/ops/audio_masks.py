@@ -3,8 +3,8 @@
 
 from typing import Any
 
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.values.batch import Batch
 from ._outputs import like
 
 _MOST_MASKS = 64

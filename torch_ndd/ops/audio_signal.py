@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
+from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._columns import extents_of, holds
 from ._outputs import resized
 from .audio import check_float32

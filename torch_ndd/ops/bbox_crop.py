@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch, new_batch
-from .._core.operator import DeviceLike, Random, ShapeArg, T, launch, operator
+from .._core.operators.operator import DeviceLike, Random, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, new_batch
 from ._boxes import Kept, check_labels, check_table, on_host
 from .boxes import numbers
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
 from ._canvas import rotated_canvas
 from ._formulas import per_sample

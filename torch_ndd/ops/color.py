@@ -6,9 +6,9 @@ import math
 import torch
 
 from .. import types
-from .._core.batch import Batch
-from .._core.definition import Packed
-from .._core.operator import DeviceLike, Hint, PerSample, T, operator
+from .._core.operators.definition import Packed
+from .._core.operators.operator import DeviceLike, Hint, PerSample, T, operator
+from .._core.values.batch import Batch
 from . import _pixel_chain
 from ._channels import check_channels
 from ._formulas import Number, on_cpu, per_sample, saturate, value_range

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import torch as torch
 
-from .._core.batch import Batch
-from .._core.batch import batch as batch
-from .._core.operator import DeviceLike, Double, PerSample, T, launch, operator
+from .._core.operators.operator import DeviceLike, Double, PerSample, T, launch, operator
+from .._core.values.batch import Batch
+from .._core.values.batch import batch as batch
 from ._channels import channels_of, is_other
 from ._outputs import like, resized
 

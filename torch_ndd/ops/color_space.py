@@ -6,8 +6,8 @@ import functools
 import torch
 
 from .. import types
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operators.operator import DeviceLike, T, launch, operator
+from .._core.values.batch import Batch
 from ._channels import check_channels
 from ._formulas import on_cpu, saturate, value_range
 from ._outputs import resized

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.definition import Packed
-from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from .._core.operators.definition import Packed
+from .._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from . import _pixel_chain
 from ._columns import Column
 from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._outputs import like
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, checked
 

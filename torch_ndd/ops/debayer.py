@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._channels import channels_of, is_other
 from ._columns import extents_of, sample_shape
 

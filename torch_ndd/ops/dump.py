@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.files import write_whole
-from .._core.operator import DeviceLike, T, operator
+from .._core.operators.operator import DeviceLike, T, operator
+from .._core.process.files import write_whole
+from .._core.values.batch import Batch, new_batch
 from ._boxes import on_host
 
 

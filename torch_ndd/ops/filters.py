@@ -8,9 +8,9 @@ import torch
 
 from .. import types
 from .._core import native
-from .._core.batch import Batch
-from .._core.batch import batch as batch
-from .._core.operator import DeviceLike, Double, PerSample, T, launch, operator
+from .._core.operators.operator import DeviceLike, Double, PerSample, T, launch, operator
+from .._core.values.batch import Batch
+from .._core.values.batch import batch as batch
 from ._columns import extents_of
 from ._outputs import frames_of, like, resized
 

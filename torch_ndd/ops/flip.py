@@ -3,8 +3,8 @@
 
 import torch
 
-from .._core.definition import Packed
-from .._core.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.operators.definition import Packed
+from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
 from . import _pixel_chain
 from ._formulas import mirrored
 from ._outputs import like

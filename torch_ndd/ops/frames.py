@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
-from .._core.pipeline_values import unwrap
-from .._core.tensor import Tensor, as_tensor, new_tensor
+from .._core.context.device import DeviceLike
+from .._core.values.batch import Batch, new_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, as_tensor, new_tensor
 
 
 def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None, replace: bool = False) -> Any:

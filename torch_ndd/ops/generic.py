@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.batch import Batch
-from .._core.definition import Packed
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operators.definition import Packed
+from .._core.operators.operator import DeviceLike, T, launch, operator
+from .._core.values.batch import Batch
 from . import _pixel_chain
 from ._formulas import on_cpu, saturate
 from ._outputs import like

@@ -3,8 +3,8 @@
 
 import torch
 
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, Hint, T, launch, operator
+from .._core.operators.operator import DeviceLike, Hint, T, launch, operator
+from .._core.values.batch import Batch
 from ._channels import channels_of, is_other
 from ._outputs import like
 

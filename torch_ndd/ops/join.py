@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operators.operator import DeviceLike, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._columns import Column, choose, extents_of, first_failure, holds, product, sample_shape
 
 

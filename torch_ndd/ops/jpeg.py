@@ -3,8 +3,8 @@
 
 import torch
 
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, PerSample, T, operator
+from .._core.operators.operator import DeviceLike, PerSample, T, operator
+from .._core.values.batch import Batch
 from ._channels import check_channels
 from ._outputs import like
 

@@ -3,7 +3,7 @@
 
 import torch
 
-from .._core.operator import DeviceLike, PerSample, T, operator
+from .._core.operators.operator import DeviceLike, PerSample, T, operator
 from . import _pixel_chain
 from ._formulas import Number, per_sample, value_range
 from ._outputs import like

@@ -12,8 +12,8 @@ different devices or batches of different size; TypeError for non-numeric operan
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast, overload
 
-from .._core.batch import Batch
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch
+from .._core.values.tensor import Tensor
 from .arithmetic import arithmetic
 
 T = TypeVar("T", Tensor, Batch)

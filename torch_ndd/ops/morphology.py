@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._core import native
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.values.batch import Batch
 from ._outputs import like
 
 LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noise on images and other data. A call draws seven words from its generator; every sample has its own stream."""
 
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
+from .._core.values.batch import Batch
 from ._outputs import like
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch
-from .._core.operand import Operand
-from .._core.operator import DeviceLike, T, launch, operator
+from .._core.operators.operator import DeviceLike, T, launch, operator
+from .._core.values.batch import Batch
+from .._core.values.operand import Operand
 from ._axes import named_axes, numbered_axes
 from ._formulas import on_cpu, saturate
 from ._outputs import like

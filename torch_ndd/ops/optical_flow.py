@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch, empty_batch
-from .._core.context import EvalContext
-from .._core.operator import DeviceLike, T, launch, operator
-from .._core.workers import Workers
+from .._core.context.context import EvalContext
+from .._core.operators.operator import DeviceLike, T, launch, operator
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, empty_batch
 
 _OUTPUT_GRIDS, _HINT_GRIDS = (1, 2, 4), (1, 2, 4, 8)
 _CHANNELS = {types.RGB: 3, types.BGR: 3, types.GRAY: 1}

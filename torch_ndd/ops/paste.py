@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, PerSample, ShapeArg, T, Varying, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, Varying, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._axes import axes_of_samples, usual_layout
 from ._channels import is_other
 from ._columns import Column, column_list, extents_of, first_failure, float32, holds, larger, real, rows, shown, whole

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch, empty_packed
-from .._core.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
-from .._core.sources import chosen
+from .._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch, empty_packed
+from .._core.work.sources import chosen
 from ._channels import channels_of
 from ._outputs import like
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.call import Launch, planned
-from .._core.operator import OPERATORS, Operator
-from .._core.pipeline_values import unwrap
-from .._core.tensor import Tensor, as_tensor, new_tensor
+from .._core.operators.call import Launch, planned
+from .._core.operators.operator import OPERATORS, Operator
+from .._core.values.batch import Batch, new_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, as_tensor, new_tensor
 from ._columns import extents_of, real
 
 # A row for x and one for y, each with its factors of x and y and its offset: numbers or float64 (1 or N,).

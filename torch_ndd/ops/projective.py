@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.operand import Operand
-from .._core.tensor import Tensor, new_tensor
+from .._core.values.batch import Batch, new_batch
+from .._core.values.operand import Operand
+from .._core.values.tensor import Tensor, new_tensor
 from ._columns import first_failure, holds
 
 

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core import capture
-from .._core.batch import Batch, batch, empty_batch, new_batch
-from .._core.call import delivered, first_sources, given_batches
-from .._core.cuda_work import on_stream, stream_work
-from .._core.device import DeviceLike
-from .._core.host_functions import queue
-from .._core.pipeline_values import unwrap
-from .._core.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
-from .._core.tensor import Tensor, new_tensor
-from .._core.weak import WeakValues
+from .._core.context.device import DeviceLike
+from .._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
+from .._core.operators import capture
+from .._core.operators.call import delivered, first_sources, given_batches
+from .._core.process.weak import WeakValues
+from .._core.values.batch import Batch, batch, empty_batch, new_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, new_tensor
+from .._core.work.cuda_work import on_stream, stream_work
+from .._core.work.host_functions import queue
 from ._outputs import like
 
 _FORMS = ("numpy", "torch", "cupy")

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_batch, empty_packed, new_batch
-from .._core.operator import DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
-from .._core.tensor import as_tensor
+from .._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
+from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
+from .._core.values.tensor import as_tensor
 from ._columns import extents_of
 
 

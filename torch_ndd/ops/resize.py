@@ -11,9 +11,9 @@ import torch
 
 from .. import types
 from .._core import native
-from .._core.batch import Batch, new_batch
-from .._core.call import Launch
-from .._core.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
+from .._core.operators.call import Launch
+from .._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, new_batch
 from ._columns import choose, extents_of, rows
 from ._crop_window import CropArguments, CropWindow, window_in
 from ._interpolation import filters_of

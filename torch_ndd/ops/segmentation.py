@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from .._core import native
-from .._core.batch import Batch, empty_batch, empty_packed
-from .._core.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
+from .._core.values.batch import Batch, empty_batch, empty_packed
 from ._boxes import on_host
 from ._columns import extents_of
 from ._outputs import columns_of

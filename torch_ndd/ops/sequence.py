@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .._core.arguments import NO_VALUE
-from .._core.batch import Batch, empty_batch, new_batch
-from .._core.operator import DeviceLike, T, VaryingShape, launch, operator
+from .._core.operators.arguments import NO_VALUE
+from .._core.operators.operator import DeviceLike, T, VaryingShape, launch, operator
+from .._core.values.batch import Batch, empty_batch, new_batch
 from ._columns import Column, extents_of, first_failure, holds, shown
 
 

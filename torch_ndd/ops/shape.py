@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch, new_batch
-from .._core.operator import DeviceLike, ShapeArg, T, launch, operator
+from .._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch, new_batch
 from ._axes import axes_of_samples
 from ._columns import (
     Column,

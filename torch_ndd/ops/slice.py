@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from .._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 from ._axes import axes_of_samples, named_axes, usual_layout
 from ._columns import (
     Column,
@@ -154,7 +154,7 @@ class SliceArguments(NamedTuple):
 def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> CropWindow:
     """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
 
-    >>> from torch_ndd._core.batch import as_batch
+    >>> from torch_ndd._core.values.batch import as_batch
     >>> arguments = SliceArguments(None, None, True, True, [100, 20], None, None, None, [300, 200], None, None, None)
     >>> slice_window("slice", as_batch(torch.zeros(1, 480, 640, 3), layout="HWC"), arguments, "error").start
     (20, 100, 0)

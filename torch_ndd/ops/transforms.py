@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .._core.batch import Batch, empty_batch
-from .._core.call import Launch
-from .._core.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.operators.call import Launch
+from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from .._core.values.batch import Batch, empty_batch
 
 _MOST_DIMENSIONS = 6
 

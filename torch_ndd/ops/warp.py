@@ -10,8 +10,8 @@ import torch
 
 from .. import types
 from .._core import native
-from .._core.batch import Batch
-from .._core.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
+from .._core.operators.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
+from .._core.values.batch import Batch
 from ._canvas import rotated_canvas
 from ._columns import extents_of, holds, in_sample
 from ._outputs import frames_of, like, resized

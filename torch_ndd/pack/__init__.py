@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._core.files import read_regular
-from .._core.pools import get_num_threads, set_num_threads
+from .._core.context.pools import get_num_threads, set_num_threads
+from .._core.process.files import read_regular
 from ._images import encoder
 from ._plan import Options, Plan, plan
 from ._progress import Progress

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._core.pools import get_num_threads, set_num_threads
+from .._core.context.pools import get_num_threads, set_num_threads
 from ._plan import Options, Plan, Sample
 from ._shards import write_shard
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.states import shown
+from .._core.context.states import shown
 
 Size = tuple[int, int]
 _MAX_NUMBER = 1e15  # larger coordinates are not pixels

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import types
 from .._core import native
-from .._core.tensor import as_tensor
+from .._core.values.tensor import as_tensor
 from ..decoders import _scale
 from ..decoders.image import image
 from ..decoders.peek import peek_image_shape

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
-from .._core.files import read_regular
-from .._core.states import shown
+from .._core.context.states import shown
+from .._core.process.files import read_regular
 from ..io._folders import is_hidden, subfolders, walk
 from ._target import OWN_FILES, WORK
 

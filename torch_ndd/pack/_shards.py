@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .._core.files import read_regular
+from .._core.process.files import read_regular
 from ._coco import scaled_annotation
 from ._images import Packed, packed
 from ._plan import Options, Sample

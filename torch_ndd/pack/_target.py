@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from .._core.files import read_regular, whole_file
+from .._core.process.files import read_regular, whole_file
 
 WORK = ".pack"  # a folder in the target, for what is not done yet
 ANNOTATIONS, CLASSES, SUMMARY = "annotations.json", "classes.txt", "pack.json"

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torchdata.nodes import BaseNode
 
-from .._core.batch import Batch
-from .._core.cuda import Stream
-from .._core.states import anything, checked, keys, or_none, whole
-from .._core.tensor import Tensor
+from .._core.context.cuda import Stream
+from .._core.context.states import anything, checked, keys, or_none, whole
+from .._core.values.batch import Batch
+from .._core.values.tensor import Tensor
 from ..readers import Reader as AnyReader
 
 _STATE = keys(reader=anything, left=or_none(whole()))

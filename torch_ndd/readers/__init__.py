@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data set readers: epochs of batches or samples, read ahead by native threads."""
 
-from .._core.bad_samples import BadSample as BadSample
-from .._core.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
+from .._core.work.bad_samples import BadSample as BadSample
+from .._core.work.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
 from ._base import LoaderOptions as LoaderOptions
 from ._base import Reader as Reader
 from ._items import EncodedFile as EncodedFile

@@ -16,16 +16,16 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from .._core import native
-from .._core.bad_samples import BadSample, UnreadableSamples
-from .._core.batch import Batch
-from .._core.context import EvalContext
-from .._core.device import DeviceLike, torch_device
-from .._core.fork_locks import new_reentrant_lock
-from .._core.html import table
-from .._core.limits import max_sample_bytes
-from .._core.states import parsed, whole
+from .._core.context.context import EvalContext
+from .._core.context.device import DeviceLike, torch_device
+from .._core.context.states import parsed, whole
+from .._core.process.fork_locks import new_reentrant_lock
+from .._core.process.limits import max_sample_bytes
 from .._core.suggestions import similar
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch
+from .._core.values.html import table
+from .._core.values.tensor import Tensor
+from .._core.work.bad_samples import BadSample, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._checked import checked_init

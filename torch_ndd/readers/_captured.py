@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from .._core.bad_samples import BadSample
-from .._core.capture import Owner, Recorder
-from .._core.capture import current as loop
-from .._core.context import EvalContext
+from .._core.context.context import EvalContext
+from .._core.operators.capture import Owner, Recorder
+from .._core.operators.capture import current as loop
+from .._core.work.bad_samples import BadSample
 from ._state import State
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core import native
-from .._core.files import text_of
+from .._core.process.files import text_of
 from ..io._urls import open_file
 
 # Kinds of masks: none, run lengths as numbers, run lengths in COCO's compressed text, polygons.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.files import write_whole
+from .._core.process.files import write_whole
 from ..io._urls import open_file
 from ._coco_index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Polygons, Wanted, begins_of, gathered, polygons_of
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, empty, new_batch, ragged_batch
+from .._core.values.batch import Batch, empty, new_batch, ragged_batch
+from .._core.work.bad_samples import UnreadableSamples
 from ._ranges import packed_batch
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.files import text_of
+from .._core.process.files import text_of
+from .._core.values.batch import Batch, new_batch
 
 
 def _number(content: bytes) -> int:

@@ -11,15 +11,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from .._core.batch import Batch, as_batch, repeated
-from .._core.capture import Recorder
-from .._core.capture import current as running
-from .._core.context import EvalContext
-from .._core.device import DeviceLike
-from .._core.fork_locks import new_reentrant_lock
+from .._core.context.context import EvalContext
+from .._core.context.device import DeviceLike
 from .._core.native import check_samples
-from .._core.pipeline_values import unwrap
-from .._core.tensor import Tensor, as_tensor
+from .._core.operators.capture import Recorder
+from .._core.operators.capture import current as running
+from .._core.process.fork_locks import new_reentrant_lock
+from .._core.values.batch import Batch, as_batch, repeated
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor, as_tensor
 from ._told import brief
 
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}

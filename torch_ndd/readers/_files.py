@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from .._core.files import text_of
+from .._core.process.files import text_of
 from ..io._urls import is_url, names_in, read_all
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.fork_locks import new_lock
+from .._core.process.fork_locks import new_lock
 
 CHECKED_VERSION = "8.0.2"  # of astropy; 6.0 to 8.0 have the same names and the same C code
 _PACKAGE = "astropy.io.fits.hdu.compressed."

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from .._core.limits import check_sample
+from .._core.process.limits import check_sample
 
 _BLOCK, _CARD = 2880, 80
 _MOST_AXES = 999  # the standard's limit, for columns too

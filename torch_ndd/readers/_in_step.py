@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.bad_samples import UnreadableSamples
+from .._core.work.bad_samples import UnreadableSamples
 from ._base import Reader
 from ._items import Items, first_sample
 from ._told import brief

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from .._core.batch import Batch, new_batch
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch, new_batch
+from .._core.values.tensor import Tensor
 from ..io._urls import read_all
 from ._threads import packed
 
@@ -276,7 +276,7 @@ def _with_type(batch: Batch, values: Sequence[Any]) -> Any:
     first = values[0]
     if theirs is None or not isinstance(first, theirs.TVTensor):
         return batch
-    from .._core import tv_tensors  # needs torchvision, which the samples come from
+    from .._core.values import tv_tensors  # needs torchvision, which the samples come from
 
     if isinstance(first, theirs.BoundingBoxes):
         sizes = [tuple(value.canvas_size) for value in values]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch
-from .._core.workers import Workers
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import is_url
 from ._base import LoaderOptions, Reader
 from ._ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch

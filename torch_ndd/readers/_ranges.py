@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, new_batch
-from .._core.sources import Sources as Sources
-from .._core.workers import tell_refused
+from .._core.process.workers import tell_refused
+from .._core.values.batch import Batch, new_batch
+from .._core.work.bad_samples import UnreadableSamples
+from .._core.work.sources import Sources as Sources
 
 Path = str | os.PathLike[str]
 

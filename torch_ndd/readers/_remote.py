@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.workers import Workers, when_gone
+from .._core.process.workers import Workers, when_gone
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._body import Body, fill
 from ..io._urls import Download, Range, current_download, fetched, is_url, merged, reason_of
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths

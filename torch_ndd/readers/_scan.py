@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.files import text_of
+from .._core.process.files import text_of
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import file_size, local_file, read_all
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, as_batch
+from .._core.values.batch import Batch, as_batch
+from .._core.work.bad_samples import UnreadableSamples
 from ._base import Reader
 from ._told import brief
 

@@ -4,8 +4,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .._core.context.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
 from .._core.native import MOST_SAMPLES
-from .._core.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
 from ._order import Blocks, Position, Taken
 
 VERSION = 2

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from .._core.states import checked, equal, keys, row, whole
+from .._core.context.states import checked, equal, keys, row, whole
 from ._external_source import ExternalSource
 from ._items import outputs_of, prepared
 from ._worker_processes import Processes, WorkerFailure, told

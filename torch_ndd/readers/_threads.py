@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, empty_packed, new_batch
-from .._core.extents import lasting
-from .._core.workers import Workers
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, empty_packed, new_batch
+from .._core.values.extents import lasting
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import reason_of
 from ._base import Reader
 

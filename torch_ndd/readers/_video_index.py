@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.files import text_of
-from .._core.workers import Workers
+from .._core.process.files import text_of
+from .._core.process.workers import Workers
 from ..decoders._video import Video, reason
 from ..io._urls import is_url, names_in, read_all
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.bad_samples import BadSample
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
+from .._core.values.batch import Batch, new_batch
+from .._core.work.bad_samples import BadSample
 from ..decoders._video import Video as OpenVideo
 from ..decoders._video import codec, padded_frames, reason
 from ..io._urls import is_url

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.fork_locks import new_lock
-from .._core.workers import when_gone
+from .._core.process.fork_locks import new_lock
+from .._core.process.workers import when_gone
 from ._items import prepared
 
 _WATCHED = 0.5  # seconds between two looks at the parent

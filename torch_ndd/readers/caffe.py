@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Unpack
 
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
 from ._base import LoaderOptions
 from ._labels import class_number
 from ._lmdb import LmdbReader

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
-from .._core.limits import check_sample
-from .._core.workers import Workers
+from .._core.context.device import DeviceLike
+from .._core.process.limits import check_sample
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, new_batch
+from .._core.work.bad_samples import UnreadableSamples
 from ._base import Reader
 from ._coco_index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._coco_preprocessed import load, save

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .._core.bad_samples import UnreadableSamples
-from .._core.device import DeviceLike
-from .._core.fork_locks import new_lock
-from .._core.workers import Workers
+from .._core.context.device import DeviceLike
+from .._core.process.fork_locks import new_lock
+from .._core.process.workers import Workers
+from .._core.work.bad_samples import UnreadableSamples
 from ._base import LoaderOptions
 from ._items import first_sample, outputs_of, prepared
 from ._order import Order

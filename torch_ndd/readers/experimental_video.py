@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Unpack
 
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
 from ..decoders._video import fill_values
 from ..decoders._video import pad_mode as checked_pad_mode
 from ._video_index import Limits

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
-from .._core.files import opened_text
+from .._core.context.device import DeviceLike
+from .._core.process.files import opened_text
+from .._core.values.batch import Batch, new_batch
 from ..io._urls import names_in, read_all
 from ._base import LoaderOptions, Reader
 from ._files import whole_files

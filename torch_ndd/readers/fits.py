@@ -14,9 +14,9 @@ from typing_extensions import Unpack
 
 from .. import types
 from .._core import native
-from .._core.convert import saturated
-from .._core.device import DeviceLike
-from .._core.limits import check_sample
+from .._core.context.device import DeviceLike
+from .._core.process.limits import check_sample
+from .._core.values.convert import saturated
 from ..decoders.inflate import inflated
 from ..io._urls import read_all
 from ._files import files_below, listed_files, whole_files

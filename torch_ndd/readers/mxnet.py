@@ -9,9 +9,9 @@ import torch
 from typing_extensions import Unpack
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch, new_batch
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
+from .._core.values.batch import Batch, new_batch
+from .._core.work.bad_samples import UnreadableSamples
 from ._base import LoaderOptions, Reader
 from ._labels import class_number
 from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch

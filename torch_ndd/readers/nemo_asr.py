@@ -17,11 +17,11 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._core.batch import Batch
-from .._core.device import DeviceLike
-from .._core.files import check_regular, text_of
-from .._core.limits import check_sample
-from .._core.tensor import as_tensor
+from .._core.context.device import DeviceLike
+from .._core.process.files import check_regular, text_of
+from .._core.process.limits import check_sample
+from .._core.values.batch import Batch
+from .._core.values.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
 from ._options import DecodingOptions

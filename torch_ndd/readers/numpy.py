@@ -10,10 +10,10 @@ import torch
 from typing_extensions import Unpack
 
 from .._core import native
-from .._core.batch import Batch, new_batch, ragged_batch
-from .._core.device import DeviceLike, torch_device
-from .._core.pipeline_values import unwrap
-from .._core.tensor import Tensor
+from .._core.context.device import DeviceLike, torch_device
+from .._core.values.batch import Batch, new_batch, ragged_batch
+from .._core.values.pipeline_values import unwrap
+from .._core.values.tensor import Tensor
 from ._base import LoaderOptions, Reader
 from ._files import files_below, listed_files, whole_files
 from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths

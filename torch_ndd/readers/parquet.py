@@ -14,13 +14,13 @@ import numpy as np
 from typing_extensions import Unpack
 
 from .._core import native
-from .._core.bad_samples import UnreadableSamples
-from .._core.batch import Batch
-from .._core.device import DeviceLike
-from .._core.files import check_regular
-from .._core.fork_locks import new_lock
-from .._core.limits import check_sample
-from .._core.workers import Workers
+from .._core.context.device import DeviceLike
+from .._core.process.files import check_regular
+from .._core.process.fork_locks import new_lock
+from .._core.process.limits import check_sample
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._url_files import RangeFile
 from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
 from ._base import Reader

@@ -9,8 +9,8 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._core.batch import Batch
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
+from .._core.values.batch import Batch
 from ..ops.resize import resize
 from ._video_index import Limits
 from ._video_reader import SequenceOptions, VideoReader

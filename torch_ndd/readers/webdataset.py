@@ -11,9 +11,9 @@ import torch
 from typing_extensions import Unpack
 
 from .. import types
-from .._core.bad_samples import UnreadableSamples
-from .._core.device import DeviceLike
-from .._core.files import opened_text
+from .._core.context.device import DeviceLike
+from .._core.process.files import opened_text
+from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import read_all
 from ._archive_paths import expanded
 from ._base import LoaderOptions, Reader

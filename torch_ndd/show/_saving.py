@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .._core.files import whole_file
+from .._core.process.files import whole_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

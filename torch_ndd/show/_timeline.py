@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._core.diagnosis import Span
-from .._core.files import write_whole
+from .._core.process.files import write_whole
+from .._core.work.diagnosis import Span
 from ._saving import save_picture
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arguments import Role
-from .._core.batch import Batch, batch
-from .._core.definition import OPERATORS, Operator
-from .._core.rng import RNG
-from .._core.tensor import Tensor, tensor
+from .._core.context.rng import RNG
+from .._core.operators.arguments import Role
+from .._core.operators.definition import OPERATORS, Operator
+from .._core.values.batch import Batch, batch
+from .._core.values.tensor import Tensor, tensor
 
 Samples = list[np.ndarray]
 # Makes the samples of every positional input; the flag says whether their shapes differ.

@@ -11,12 +11,12 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from .._core.arguments import Role
-from .._core.batch import Batch, as_batch, batch
-from .._core.modes import EvalMode
-from .._core.pools import get_num_threads, set_num_threads
-from .._core.replay import recorded
-from .._core.rng import set_seed
+from .._core.context.modes import EvalMode
+from .._core.context.pools import get_num_threads, set_num_threads
+from .._core.context.rng import set_seed
+from .._core.operators.arguments import Role
+from .._core.operators.replay import recorded
+from .._core.values.batch import Batch, as_batch, batch
 from ..ops.generic import cast
 from ._cases import Case, as_tuple
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from .._core.batch import Batch
-from .._core.tensor import Tensor
+from .._core.values.batch import Batch
+from .._core.values.tensor import Tensor
 
 _ARRAY = re.compile(rb"(bool|u?int\d+|float\d+|complex\d+)(\([\d, ]*\))")
 _SHOWN = 6  # values of a sample, and samples of a batch, in a message

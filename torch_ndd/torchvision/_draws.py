@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._core.rng import compiled_draw
+from .._core.context.rng import compiled_draw
 from ..random import get_default_rng
 
 Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, or float64 or int64 (N,)

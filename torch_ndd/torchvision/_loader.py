@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .._core.device import DeviceLike
+from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
 from ..readers._choice import Chosen
 from ..readers._selected import flat_dataset

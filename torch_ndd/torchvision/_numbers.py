@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._core.batch import Batch, new_batch
-from .._core.tensor import Tensor as NddTensor
+from .._core.values.batch import Batch, new_batch
+from .._core.values.tensor import Tensor as NddTensor
 
 Number: TypeAlias = "int | float | torch.Tensor"  # one number, or a tensor (N,)
 

@@ -9,8 +9,8 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from torchvision import tv_tensors as single
 
-from .._core.batch import Batch, as_batch
-from .._core.tensor import Tensor as NddTensor
+from .._core.values.batch import Batch, as_batch
+from .._core.values.tensor import Tensor as NddTensor
 from . import tv_tensors
 
 Check: TypeAlias = "type | Callable[[Any], bool]"

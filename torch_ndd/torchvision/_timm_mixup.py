@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.batch import Batch, new_batch
+from .._core.values.batch import Batch, new_batch
 from ..augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
 from ._draws import Draws
 

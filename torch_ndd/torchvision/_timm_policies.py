@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import types
-from .._core.batch import Batch
+from .._core.values.batch import Batch
 from ..augment._applied import Step, applied
 from ..augment._augmix import mixed_chains
 from ..augment._steps import Operation, chosen_steps, sequence_steps

@@ -13,8 +13,8 @@ import torch
 from torch.utils.data import Dataset
 
 from .. import readers
-from .._core.batch import Batch
-from .._core.files import open_regular
+from .._core.process.files import open_regular
+from .._core.values.batch import Batch
 from ..decoders.image import image as decode
 from ..io._folders import is_hidden, subfolders, walk
 from ..ops.generic import cast

@@ -30,7 +30,7 @@ void check_host_memory(size_t bytes);
 // The exponent of the power of two that `bytes` of pinned memory are rounded up to, by torch as well.
 int size_class(size_t bytes);
 
-// Memory that torch has pinned, for buffers of a size that goes to GPUs (torch_ndd/_core/upload.py); nothing for others, and where there is none. A GPU
+// Memory that torch has pinned, for buffers of a size that goes to GPUs (torch_ndd/_core/work/upload.py); nothing for others, and where there is none. A GPU
 // reads it after cudaMemcpyAsync has returned: only torch's own copies tell torch's allocator of that.
 std::optional<Tensor> pinned_host_memory(size_t bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between Python and the scheduler: the call that is being made on this thread, and the C functions that torch_ndd/_core/pending.py calls.
+// Between Python and the scheduler: the call that is being made on this thread, and the C functions that torch_ndd/_core/work/pending.py calls.
 #include "ndd/stream/stream.h"
 
 #include <algorithm>

@@ -32,5 +32,5 @@ std::optional<std::thread> ThreadStarter::start(std::function<void()> work, int 
 
 }  // namespace ndd
 
-// What torch_ndd/_core/workers.py looks at whenever it has waited.
+// What torch_ndd/_core/process/workers.py looks at whenever it has waited.
 NDD_EXPORT(keep, const std::atomic<uint64_t>*, ndd_refused_threads, ()) { return &ndd::refused; }

@@ -17,7 +17,7 @@ import pytest
 
 from tests._forks import Forks
 from torch_ndd import EvalContext
-from torch_ndd._core.workers import soon
+from torch_ndd._core.process.workers import soon
 from torch_ndd.dali import Pipeline, _worker_pool, fn
 
 

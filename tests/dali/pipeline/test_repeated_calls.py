@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.batch import Batch
-from torch_ndd._core.call import Prepared
-from torch_ndd._core.definition import OPERATORS
+from torch_ndd._core.operators.call import Prepared
+from torch_ndd._core.operators.definition import OPERATORS
+from torch_ndd._core.values.batch import Batch
 from torch_ndd.random import RNG
 
 CALLS = 5

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from ... import types
-from ..._core.batch import Batch, empty_packed, new_batch
-from ..._core.collect import pack
-from ..._core.dispatch import run
-from ..._core.extents import lasting
-from ..._core.pending import ALL_SAMPLES
+from ..._core.values.batch import Batch, empty_packed, new_batch
+from ..._core.values.collect import pack
+from ..._core.values.dispatch import run
+from ..._core.values.extents import lasting
+from ..._core.work.pending import ALL_SAMPLES
 from .._graph import Operation, Step
 from ..data_node import DataNode, create
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._core.call_sites import program_frame
+from ..._core.work.call_sites import program_frame
 from ..data_node import DataNode
 from ._scopes import UNDEFINED, Arrival, trace
 

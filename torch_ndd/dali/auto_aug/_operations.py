@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ... import types as ndd_types
-from ..._core.batch import Batch, as_batch
+from ..._core.values.batch import Batch, as_batch
 from ...augment._applied import Step as AppliedStep
 from ...augment._applied import applied
 from ...augment._augmentations import FOUND_IMAGE_NET, RAND_AUGMENT, Augmentation

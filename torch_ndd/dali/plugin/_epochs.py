@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ..._core.states import MOST_SHARDS, Description, equal, keys, one_of, rows, whole
+from ..._core.context.states import MOST_SHARDS, Description, equal, keys, one_of, rows, whole
 
 _MOST_EPOCHS = 10_000  # that a batch may take its samples from, as in readers
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ..._core.states import checked
+from ..._core.context.states import checked
 from .. import types
 from .._checkpoint import save
 from ._epochs import Epochs, LastBatchPolicy, epochs_of

@@ -10,7 +10,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch, as_batch, new_batch
+from ..._core.values.batch import Batch, as_batch, new_batch
 from ...augment._mixing import blended, mixed_labels, pasted
 from ...ops.generic import cast
 from ...random import normal

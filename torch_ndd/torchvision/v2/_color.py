@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .._numbers import batch_of
 from . import functional as F
 from ._transform import Batched, RandomApplied, draws_for, query_chw

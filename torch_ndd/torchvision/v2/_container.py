@@ -6,7 +6,7 @@ from typing import Any
 
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .._draws import Draws
 from .._sample import batch_size_of, flatten, merged, sample_of, selected, unflatten
 from ._transform import Batched

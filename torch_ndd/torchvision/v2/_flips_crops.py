@@ -8,7 +8,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .._draws import Column, Draws, real, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any, kind_of

@@ -7,7 +7,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .._sample import batch_size_of, flatten, get_bounding_boxes, get_keypoints, kind_of, labels_of, sample_of, unflatten
 from . import functional as F
 from ._transform import Batched

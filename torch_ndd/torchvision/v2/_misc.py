@@ -9,7 +9,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch, new_batch
+from ..._core.values.batch import Batch, new_batch
 from .. import tv_tensors
 from .._sample import check_type, has_any, is_explicit_image, is_pure_tensor, kind_of
 from . import functional as F

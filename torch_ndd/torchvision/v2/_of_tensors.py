@@ -9,8 +9,8 @@ import torch
 from torch.utils._pytree import tree_map
 from torchvision import tv_tensors as single
 
-from ..._core.batch import Batch, as_batch
-from ..._core.tensor import Tensor as NddTensor
+from ..._core.values.batch import Batch, as_batch
+from ..._core.values.tensor import Tensor as NddTensor
 from .. import tv_tensors
 from .._sample import flatten, unflatten
 from ._one_by_one import joined, one_sample

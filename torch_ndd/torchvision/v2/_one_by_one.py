@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ..._core.batch import Batch, as_batch
+from ..._core.values.batch import Batch, as_batch
 from .. import tv_tensors
 from .._sample import flatten, kind_of, unflatten
 

@@ -11,8 +11,8 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from ..._core.pools import get_num_threads
-from ..._core.workers import Workers
+from ..._core.context.pools import get_num_threads
+from ..._core.process.workers import Workers
 from .._sample import batch_size_of, flatten, is_pure_tensor, kind_of, unflatten
 from ._one_by_one import per_sample
 from ._plan import Planar

@@ -10,7 +10,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import InterpolationMode
 
-from ..._core.batch import Batch, as_batch, new_batch
+from ..._core.values.batch import Batch, as_batch, new_batch
 from ...decoders.image import image as decode
 from ...decoders.image_window import image_slice
 from ...decoders.peek import peek_image_shape

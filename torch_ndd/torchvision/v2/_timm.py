@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..._core.device import DeviceLike
+from ..._core.context.device import DeviceLike
 from .._timm_mixup import Mixup
 from .._timm_policies import policy_of
 from . import _classes as v2

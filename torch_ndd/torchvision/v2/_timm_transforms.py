@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..._core.batch import Batch, as_batch, new_batch
+from ..._core.values.batch import Batch, as_batch, new_batch
 from ...ops._fill_windows import fill_windows, noise_windows, takes
 from ...ops.paste import erase
 from ...ops.random import normal

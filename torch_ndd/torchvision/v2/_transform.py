@@ -13,7 +13,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .._draws import Draws
 from .._sample import (
     batch_size_of,

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torchvision import tv_tensors as single
 
-from ..._core.batch import Batch, as_batch
-from ..._core.device import DeviceLike
+from ..._core.context.device import DeviceLike
+from ..._core.values.batch import Batch, as_batch
 from ...ops.shape import transpose
 from .._parameters import parameters_of
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten

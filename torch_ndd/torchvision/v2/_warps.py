@@ -9,7 +9,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
-from ..._core.batch import Batch, new_batch
+from ..._core.values.batch import Batch, new_batch
 from ...augment._elastic import smooth_planes
 from ...ops.join import stack
 from .. import tv_tensors

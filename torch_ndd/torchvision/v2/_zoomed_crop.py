@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ..._core.batch import Batch
+from ..._core.values.batch import Batch
 from .. import tv_tensors
 from .._draws import Draws
 from .._sample import check_type, flatten, kind_of, unflatten

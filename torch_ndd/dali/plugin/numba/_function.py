@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba import typed
 
-from ...._core.batch import Batch, empty_packed
+from ...._core.values.batch import Batch, empty_packed
 from ....types import to_dtype
 from ..._graph import Operation, Step, current
 from ...data_node import as_node, create

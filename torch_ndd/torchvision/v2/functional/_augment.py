@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ...._core.batch import Batch, as_batch, batch
+from ...._core.values.batch import Batch, as_batch, batch
 from ....ops.join import cat
 from ....ops.jpeg import jpeg_compression_distortion
 from ....ops.paste import erase as filled

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ...._core.batch import Batch, new_batch
+from ...._core.values.batch import Batch, new_batch
 from ....ops.color import posterize as quantized
 from ....ops.color_jitter import color_jitter, grayscale
 from ....ops.filters import sharpness

@@ -8,8 +8,8 @@ import torch
 from torchvision.transforms import functional as pillow
 from torchvision.transforms.v2 import functional as reference
 
-from ...._core.batch import Batch, as_batch
-from ...._core.tensor import Tensor as NddTensor
+from ...._core.values.batch import Batch, as_batch
+from ...._core.values.tensor import Tensor as NddTensor
 from ....ops.shape import transpose
 from ... import tv_tensors
 from ._dispatch import as_images

@@ -11,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
 
-from ...._core.batch import Batch, new_batch
+from ...._core.values.batch import Batch, new_batch
 from ... import tv_tensors
 from ..._numbers import Number
 from ._dispatch import add_kernel

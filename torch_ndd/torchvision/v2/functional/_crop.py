@@ -10,7 +10,7 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from .... import types
-from ...._core.batch import Batch
+from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.flip import flip
 from ....ops.slice import slice as cut

@@ -18,9 +18,9 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
-from ...._core.batch import Batch, as_batch, new_batch
-from ...._core.replay import on_batch, on_tensor
-from ...._core.tensor import Tensor as NddTensor
+from ...._core.operators.replay import on_batch, on_tensor
+from ...._core.values.batch import Batch, as_batch, new_batch
+from ...._core.values.tensor import Tensor as NddTensor
 from ... import tv_tensors
 from ..._numbers import Number, batch_of
 from ..._sample import is_pure_tensor, kind_of

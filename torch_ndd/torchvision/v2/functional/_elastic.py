@@ -10,7 +10,7 @@ from torch.compiler import is_compiling
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch
+from ...._core.values.batch import Batch
 from ....experimental import remap
 from ....ops.generic import cast
 from ..._numbers import batch_of

@@ -7,8 +7,8 @@ from typing import Any
 import PIL.Image
 import torch
 
-from ...._core.batch import Batch, as_batch, new_batch
-from ...._core.tensor import as_tensor
+from ...._core.values.batch import Batch, as_batch, new_batch
+from ...._core.values.tensor import as_tensor
 from ....ops import math, noise
 from ....ops.crop import crop_mirror_normalize
 from ....ops.filters import gaussian_blur as blurred

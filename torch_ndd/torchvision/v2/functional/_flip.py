@@ -7,7 +7,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch
+from ...._core.values.batch import Batch
 from ....ops.flip import flip
 from ... import tv_tensors
 from ..._numbers import given

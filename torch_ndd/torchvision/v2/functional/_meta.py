@@ -10,7 +10,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch, as_batch, new_batch
+from ...._core.values.batch import Batch, as_batch, new_batch
 from ... import tv_tensors
 from ..._numbers import batch_of
 from ..._sample import is_pure_tensor

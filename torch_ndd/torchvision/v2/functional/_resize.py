@@ -8,7 +8,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch
+from ...._core.values.batch import Batch
 from ....ops.resize import resize as resample
 from ....ops.resize import resize_crop_mirror
 from ... import tv_tensors

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
-from ...._core.batch import Batch, as_batch
+from ...._core.values.batch import Batch, as_batch
 from ... import tv_tensors
 from ._dispatch import add_kernel, as_images, dispatched
 

@@ -9,7 +9,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from ...._core.batch import Batch
+from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers

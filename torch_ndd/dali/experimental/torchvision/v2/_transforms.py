@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ....._core.batch import Batch, as_batch
-from ....._core.device import gpu_count
+from ....._core.context.device import gpu_count
+from ....._core.values.batch import Batch, as_batch
 from .....torchvision import v2
 from .....torchvision.v2 import InterpolationMode as InterpolationMode
 

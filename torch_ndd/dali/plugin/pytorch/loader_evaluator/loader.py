@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ....._core.files import write_whole
+from ....._core.process.files import write_whole
 
 __all__ = ["LoaderEvaluator"]
 

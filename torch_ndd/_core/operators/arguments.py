@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of operators: their description by a signature, and the conversion of values to the form that bodies and kernels take."""
+
+import enum
+import inspect
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import torch
+
+from ... import types
+from ..context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
+from ..native import CPU
+from ..values.batch import Batch, new_batch
+from ..values.operand import Operand
+from ..work.pending import Pending
+
+X = TypeVar("X")
+# An element of arguments whose Python numbers the kernel gets in double precision: ``PerSample[Double]``.
+Double = np.float64
+
+
+class Role(enum.Enum):
+    """The treatment of a parameter by the decorator."""
+
+    per_sample = enum.auto()
+    shape = enum.auto()
+    hint = enum.auto()
+    random = enum.auto()
+    dtype = enum.auto()
+    shared = enum.auto()
+    plain = enum.auto()  # int, float, bool, str: passed to the kernel unchanged
+    body = enum.auto()  # anything else: for the body only
+
+
+# A value for all samples, a Tensor for all or a Batch with one per sample. The body and the kernel get a CPU tensor with one row or N.
+PerSample = Annotated[X | Any, Role.per_sample]
+# The same if the size of the output depends on it: the body gets Python numbers unchanged and tensors (rows, columns) with their values.
+ShapeArg = Annotated[X | Any, Role.shape]
+# The same if the number of values may differ from sample to sample: the rows of a Batch are padded to the longest with NO_VALUE, or with NaN for
+# floats.
+Varying = Annotated[X | Any, Role.per_sample, "varying"]
+VaryingShape = Annotated[X | Any, Role.shape, "varying"]
+NO_VALUE = -(2**31)
+# Ignored; accepted for compatibility with DALI.
+Hint = Annotated[X, Role.hint]
+# An input for which a Tensor given along with a Batch is shared by all samples, with a stride of 0, instead of being copied for each.
+Shared = Annotated[X, Role.shared]
+# A generator; the body and the kernel get an int64 tensor with the seven words that a call draws.
+Random = Annotated[RNG | None, Role.random]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A keyword parameter."""
+
+    name: str
+    role: Role
+    schema: str | None  # type in the kernel's schema, if it is part of it
+    element: type  # bool, int, float or Double
+    vector: bool  # several numbers form one value
+    varying: bool = False  # the number of values differs between samples
+    matrix: bool = False  # rows of numbers
+
+
+_SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
+
+
+def described(parameter: inspect.Parameter, hint: Any) -> Argument:
+    """Describe an annotated keyword parameter."""
+    optional = type(None) in typing.get_args(hint)
+    role, inner, varying = Role.plain, hint, False
+    for part in (hint, *typing.get_args(hint)):
+        metadata: tuple[Any, ...] = getattr(part, "__metadata__", None) or (None,)
+        if isinstance(metadata[0], Role):
+            role, inner, varying = metadata[0], typing.get_args(part)[0], len(metadata) > 1
+    members = [m for m in typing.get_args(inner) or (inner,) if m is not Any and m is not type(None)]
+    kinds = [typing.get_origin(m) or m for m in members]
+    vector = any(kind is Sequence for kind in kinds)
+    flat = {k for m in members for k in ((typing.get_args(m) or (m,)) if typing.get_origin(m) is Sequence else (m,))}
+    rows = {k for m in members for k in typing.get_args(m) if typing.get_origin(k) is Sequence}
+    flat |= {k for row in rows for k in typing.get_args(row)}
+    if role is Role.plain and torch.dtype in flat:
+        role = Role.dtype
+    element = next((one for one in (bool, Double, float) if one in flat), int)
+    if role is Role.per_sample:
+        return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying, bool(rows))
+    if role is Role.random:
+        return Argument(parameter.name, role, "Tensor", int, False)
+    if role is not Role.plain:
+        return Argument(parameter.name, role, None, element, vector, varying, bool(rows))
+    kind = members[0] if len(members) == 1 and not vector else None
+    schema = None
+    if isinstance(kind, type) and parameter.default is not None and not optional:
+        schema = "int" if issubclass(kind, enum.IntEnum) else _SCHEMA.get(kind)
+    return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector)
+
+
+class Call:
+    """The state of a call in preparation."""
+
+    __slots__ = (
+        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
+        *("per_frame", "reads", "words"),
+    )
+
+    def __init__(self, name: str, compiling: bool | None = None) -> None:
+        self.name = name
+        self.batch_size = 1
+        self.is_batch = False
+        self.external = False
+        self.of_planes = False  # given to an operator of images, so that results of one channel are planes
+        self.per_frame = False  # only marked arguments have values per frame; other dimensions of a vector have no meaning
+        # The number of frames of the marked arguments: a number, int64 (N,) with one per sample, or None; and the argument it comes from.
+        self.frames: Any = None
+        self.frames_of = ""
+        self.fixed = False  # not even one frame is expanded
+        self.constants: dict[str, Any] | None = None  # arguments that were prepared before, with the defaults
+        self.words: torch.Tensor | None = None  # that were drawn before, for a random operator
+        self.compiling = torch.compiler.is_compiling() if compiling is None else compiling
+        self.reads: list[tuple[Pending, int]] = []
+        self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
+
+    def join(self, value: Batch, name: int | str) -> None:
+        """Add a Batch to the call: the input with this index or the argument with this name."""
+        size = value.batch_size
+        if self.is_batch and size != self.batch_size:
+            what = f"argument {name!r}): give one value a sample, or one for all" if isinstance(name, str) else f"input {name})"
+            raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what}")
+        self.is_batch, self.batch_size = True, size
+
+    def agree(self, what: str, count: Any) -> None:
+        """Add an input or an argument with this many frames: the call's number, or one for all frames."""
+        there, grows = self.frames, not self.fixed
+        if there is None:
+            self.frames, self.frames_of = count, what
+            return
+        if not isinstance(there, torch.Tensor) and not isinstance(count, torch.Tensor):
+            if count not in (1, there) and not (grows and there == 1):
+                raise self._contradiction(what, count, 0)
+            self.frames = count if grows and there == 1 else there
+            return
+        fits = (count == 1) | (count == there) | ((there == 1) if grows else False)
+        if self.compiling:
+            torch.ops.aten._assert_async.msg(fits.all(), f"{self.name}: {what} is for another number of frames than {self.frames_of} has")
+        elif not bool(fits.all()):
+            raise self._contradiction(what, count, int((~fits).to(torch.int8).argmax()))
+        if grows:
+            self.frames = torch.where(torch.as_tensor(there == 1), count, there)
+
+    def _contradiction(self, what: str, count: Any, sample: int) -> RuntimeError:
+        given, there = (int(one[sample]) if isinstance(one, torch.Tensor) else one for one in (count, self.frames))
+        where = f"sample {sample} of " if self.is_batch else ""
+        return RuntimeError(
+            f"{self.name}: {what} is for {given} frames, but {where}{self.frames_of} has {there} frames; give as many values, or one for all"
+        )
+
+    def read(self, value: Operand) -> None:
+        """Depend on a value that may be pending."""
+        pending = value._unfinished()
+        if pending is not None:
+            self.reads.append((pending, value._sample))
+
+
+_DTYPE = {bool: torch.bool, int: torch.int32, float: torch.float32, Double: torch.float64}
+_LIMIT = {bool: 2**31, int: 2**31, float: 2**1000, Double: 2**1000}
+_constants: dict[tuple[Any, ...], torch.Tensor] = {}
+
+
+_PLAIN: dict[str | None, tuple[type, ...]] = {
+    "bool": (bool, int, np.bool_),
+    "int": (int, np.integer),
+    "float": (float, int, np.number),
+    "str": (str,),
+}
+
+
+def plain(call: Call, argument: Argument, value: Any) -> Any:
+    """Return a value for the kernel, unchanged."""
+    if not isinstance(value, _PLAIN[argument.schema]):
+        if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
+            raise TypeError(f"{call.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
+        value = int(value)
+    if isinstance(value, enum.IntEnum):
+        value = value.value  # torch 2.11 cannot compare one in a graph
+    if argument.schema == "int" and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{call.name}: argument {argument.name!r} is out of range: {value!r}")
+    return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
+
+
+def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> Any:
+    """Return a value in the form that the body and the kernel take: a tensor of rows, numbers, a dtype, or drawn words."""
+    if argument.role is Role.dtype:
+        try:
+            return None if value is None else types.to_dtype(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{call.name}: {argument.name}: {error}") from None
+    if argument.role in (Role.body, Role.hint):
+        return value
+    if argument.role is Role.random:
+        return _draw(call, value)
+    if value is None:
+        return None
+    if call.is_batch and not isinstance(value, int | float | Batch | str) and (rows := _one_per_sample(call, argument, value)) is not None:
+        return _from_operand(call, argument, rows, has_frames)
+    if isinstance(value, Operand):
+        return _from_operand(call, argument, value, has_frames)
+    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            raise _wrong_type(call, argument, value)
+        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], False)
+    value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
+    if argument.role is Role.shape:
+        numbers = _numbers(call, argument, value)
+        return numbers if argument.vector or not isinstance(numbers, list) else _only(call, argument, numbers)
+    return _constant(call, argument, value)
+
+
+def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
+    """Return a list, an array or a Tensor with one value for each sample as a Batch; None if it may be a value for all samples.
+
+    Of an argument that takes one number these are N numbers, of one that takes several N rows of at least two.
+    """
+    # The batch size is compared last, where nothing else is meant: in a graph it is a symbol, and each comparison is a condition of the graph.
+    if argument.varying or argument.matrix:
+        return None
+    size = call.batch_size
+    if isinstance(value, list | tuple):
+        if len(value) < 2 or (argument.vector and not all(isinstance(row, list | tuple) and len(row) == len(value[0]) > 1 for row in value)):
+            return None
+        if len(value) != size:
+            return None
+        numbers = [list(row) if isinstance(row, tuple) else row for row in _numbers(call, argument, value)]
+        try:
+            return new_batch(torch.tensor(numbers, dtype=_DTYPE[argument.element]))
+        except (TypeError, ValueError):  # rows of different lengths
+            return None
+    if isinstance(value, Operand):
+        values = value._values
+        if not _has_rows(argument, values.shape, size) or (value._layout or "").startswith("F"):
+            return None
+        return new_batch(values, None, None, value._pending, value._external)
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+        return None
+    if isinstance(value, torch.Tensor | np.ndarray) and _has_rows(argument, value.shape, size):
+        return new_batch(torch.as_tensor(value).detach().cpu().clone())
+    return None
+
+
+def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:
+    return len(shape) == 1 + argument.vector and (not argument.vector or shape[1] > 1) and shape[0] > 1 and shape[0] == size
+
+
+def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
+    """Return a Python number or list of numbers as a tensor with one row. Tensors of earlier calls are reused: they are never written."""
+    number = isinstance(value, int | float)
+    key = (argument.element, value or repr(value) if number else _key(value))  # 0.0 and -0.0 are equal
+    made = None if call.compiling else _constants.get(key)
+    if made is None:
+        plain = _numbers(call, argument, value)
+        try:
+            made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
+        except (TypeError, ValueError) as error:  # lists of different lengths
+            raise type(error)(
+                f"{call.name}: argument {argument.name!r} must be a number, or numbers in rows of equal length, got {value!r}"
+            ) from None
+        made = made.reshape(1) if number else made[None]
+        if not call.compiling and key[1] is not None:
+            if len(_constants) > 1000:
+                _constants.clear()
+            _constants[key] = made
+        if call.compiling and number:
+            call.numbers.append((made, value))
+    return made if number else _rows(call, argument, made, False)
+
+
+def _key(value: Any) -> tuple[Any, ...] | None:
+    """Return a list of numbers as a key; None if it is something else."""
+    return tuple([x or repr(x) for x in value]) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
+
+
+def _numbers(call: Call, argument: Argument, value: Any) -> Any:
+    """Return checked Python numbers; a list stays a list, lists in it become tuples."""
+    if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
+        number: Any = value.item() if isinstance(value, np.generic) else value
+        if argument.element is int and not isinstance(value, int):
+            if not float(value).is_integer():
+                raise TypeError(f"{call.name}: argument {argument.name!r} takes integers, got {value!r}")
+            number = int(value)
+        if isinstance(number, int) and abs(number) >= _LIMIT[argument.element]:
+            raise ValueError(f"{call.name}: argument {argument.name!r} is out of range: {value!r}")
+        return number
+    if isinstance(value, list | tuple | range):
+        numbers = [_numbers(call, argument, x) for x in value]
+        return [tuple(x) if isinstance(x, list) else x for x in numbers]
+    raise _wrong_type(call, argument, value)
+
+
+def _only(call: Call, argument: Argument, numbers: list[Any]) -> Any:
+    if len(numbers) != 1 or isinstance(numbers[0], tuple):
+        raise TypeError(f"{call.name}: argument {argument.name!r} takes one number per sample, got {numbers}{_per_sample_hint(call)}")
+    return numbers[0]
+
+
+def _per_sample_hint(call: Call) -> str:
+    return f"; values for each of the {call.batch_size} samples are a Batch: wrap them in ndd.batch(...)" if call.is_batch else ""
+
+
+def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
+    name = "float" if argument.element is Double else argument.element.__name__
+    wanted = f"{name} or a sequence of them" if argument.vector else name
+    kind = ValueError if isinstance(value, str) else TypeError
+    return kind(f"{call.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}")
+
+
+def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
+    if value._values.device != CPU:
+        value = value.cpu()  # type: ignore[attr-defined]
+    if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
+        value._ready()
+    value = value._settled()
+    call.read(value)
+    if not isinstance(value, Batch):
+        values = value._values[None]
+    elif value._shapes is None:
+        values = value._values
+    else:
+        values = _even_rows(call, argument, value, has_frames)
+    if value._external:
+        values = values.clone()
+    marked = (value._layout or "").startswith("F")
+    per_frame = has_frames and marked
+    if not argument.vector and not has_frames and marked:
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} is for the frames of a sequence, but input 0 has none")
+    if per_frame:
+        call.agree(f"argument {argument.name!r}", value._frames() if isinstance(value, Batch) else values.shape[1])
+    if per_frame and argument.vector and values.dim() == 2:
+        values = values[..., None]  # (rows, frames, 1): one number for all elements, as opposed to one per element
+    return _rows(call, argument, values.contiguous(), per_frame)
+
+
+def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
+    """Pad per-frame arguments of sequences with different lengths by their last value, which no frame reads."""
+    rows = [one._values for one in value]
+    if not rows:
+        return value._values.reshape(0, 1)
+    if argument.varying and not (has_frames and (value._layout or "").startswith("F")):
+        return _filled_rows(argument, rows)
+    longest = max(len(row) for row in rows)
+    per_frame = has_frames and (value._layout or "").startswith("F")
+    if not per_frame or any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
+    return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
+
+
+def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
+    dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
+    filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
+    for k, row in enumerate(rows):
+        filled[k, : row.numel()] = row.flatten()
+    return filled
+
+
+def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool) -> torch.Tensor:
+    if not argument.vector and values[0:1].numel() != min(1, len(values)) and not (per_frame and values.numel()):
+        shape = tuple(values.shape[1:])
+        raise ValueError(
+            f"{call.name}: argument {argument.name!r} takes one number per sample, got an array of shape {shape}{_per_sample_hint(call)}"
+        )
+    stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2)
+    if stacked and not argument.matrix:
+        stacked = values[0].numel() not in values.shape[1:]  # a row or a column is one-dimensional too
+    if stacked and argument.vector and not argument.varying and not per_frame:
+        raise RuntimeError(
+            f"{call.name}: argument {argument.name!r} takes {'a matrix' if argument.matrix else 'numbers in one dimension'} per sample, got an "
+            f"array of shape {tuple(values.shape[1:])}; values for the frames of a sequence are marked with per_frame{_per_sample_hint(call)}"
+        )
+    if call.per_frame and argument.vector and not per_frame and values.dim() > 2:
+        values = values.flatten(1)
+    if argument.role is Role.per_sample and not values.numel() and len(values):
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
+    if values.dtype not in types.NUMERIC:
+        raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
+    return values
+
+
+def _draw(call: Call, rng: Any) -> torch.Tensor:
+    if rng is not None and not isinstance(rng, RNG):
+        raise ValueError(f"{call.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
+    if call.compiling:  # a Python generator would be drawn from once, while tracing
+        return compiled_draw(rng, WORDS_PER_CALL)
+    if rng is None:
+        rng = get_default_rng()
+    return rng.draw(WORDS_PER_CALL)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inputs of a call: what was given, as batches of one size on one device with an allowed layout."""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import native
+from ..context.device import DeviceLike, torch_device
+from ..native import CPU
+from ..values.batch import Batch, new_batch
+from ..values.operand import Operand
+from ..values.pipeline_values import unwrap
+from ..values.tensor import Tensor, as_tensor
+from ..work.sources import UNKNOWN
+from .arguments import Call
+from .definition import Operator
+from .planes import as_images, image_layout
+from .traps import warn_of_planes
+
+
+def as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Batch | None:
+    """Return what was given for an input as a Tensor, or as a Batch if it is a tensor list of a pipeline."""
+    if value is None:
+        if required:
+            raise TypeError(f"{op}: input {position} must be a Tensor, a Batch or an array, got None")
+        return None
+    try:
+        unwrapped = unwrap(value)
+        return unwrapped if isinstance(unwrapped, Batch) else as_tensor(unwrapped)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op}: input {position}: {error}") from None
+
+
+def converted(op: Operator, value: Any) -> Any:
+    """Return what an operator makes of a first input that is neither a Tensor nor a Batch: a file of its path."""
+    assert op.options.converts is not None
+    try:
+        made = op.options.converts(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op.name}: input 0: {error}") from None
+    return value if made is None else made
+
+
+def set_batch_size(call: Call, batch_size: Any) -> None:
+    """Make the call one on a batch of this size."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral):
+        raise TypeError(f"{call.name}: batch_size must be an int, got {batch_size!r}")
+    if batch_size < 0:
+        raise ValueError(f"{call.name}: batch_size must not be negative, got {batch_size}")
+    native.check_samples(call.name, int(batch_size))
+    if call.is_batch and call.batch_size != batch_size:
+        raise ValueError(f"{call.name}: batch_size={batch_size}, but a Batch of {call.batch_size} samples was given: Inconsistent batch size")
+    call.is_batch, call.batch_size = True, int(batch_size)
+
+
+def check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
+    """Raise RuntimeError unless the inputs are in host memory."""
+    for value in values:
+        if value is not None and value._values.device != CPU:
+            raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value._values.device}")
+
+
+def target_device(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
+    """Return the given device, or that of the inputs."""
+    if device is not None:
+        try:
+            target = torch_device(device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise type(error)(f"{op}: {error}") from None
+        return target
+    target = CPU
+    for value in values:
+        if value is not None and value._values.device != CPU:
+            if target != CPU and value._values.device != target:
+                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value._values.device}; move one with .gpu(index)")
+            target = value._values.device
+    return target
+
+
+def batched(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
+    """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
+    call.external = call.external or value._external
+    if value._values.device != target:
+        value = value.to_device(target)  # type: ignore[attr-defined]
+    if call.compiling and value._pending is not None:
+        value = value._settled()
+    call.read(value)
+    if isinstance(value, Batch):
+        return value
+    values = value._values
+    if call.is_batch:
+        value._ready()
+        made = new_batch(_repeated(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
+    else:
+        made = new_batch(values[None], None, value._layout)
+    if value._sources is not UNKNOWN and not call.compiling:
+        made._sources = tuple(value._sources) * call.batch_size
+    made._pending = value._pending
+    return made
+
+
+def _repeated(call: Call, values: torch.Tensor) -> torch.Tensor:
+    try:
+        return native.empty((call.batch_size, *values.shape), values.dtype, values.device).copy_(values)
+    except MemoryError as error:
+        raise MemoryError(f"{call.name}: {error}") from None
+
+
+def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
+    """Return a Batch with its own layout, which must be allowed, or with the allowed one that has its number of dimensions; planes as images."""
+    if (of_images := image_layout(layouts, value)) is not None:
+        return as_images(value, of_images)
+    if value._layout is not None:
+        if value._layout not in layouts:
+            raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
+        return value
+    layout = next((one for one in layouts if len(one) == value.ndim), None)
+    if layout is None:
+        raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
+    if layout == "HWC":
+        warn_of_planes(op, value)
+    made = new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+    if not torch.compiler.is_compiling():
+        made._sources = value._sources
+    return made

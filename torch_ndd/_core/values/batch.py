@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Batch``: samples of equal type, dimensions and layout, each with its own shape, in one buffer."""
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, TypeAlias, overload
+
+import numpy as np
+import torch
+
+from ... import types
+from ..context.device import Device, DeviceLike, torch_device
+from ..native import check_samples, empty, unfilled
+from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
+from ..work.sources import UNKNOWN, chosen, with_source
+from ..work.upload import moved
+from .collect import collected, fence, is_array
+from .dispatch import output, run
+from .extents import Fixed, confirmed, joined, lasting, left
+from .foreign import imported
+from .html import of_values
+from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
+from .operand import Operand, TorchTensor
+from .pipeline_values import LISTS, import_with, unwrap
+from .printing import of_batch
+from .sample_buffer import SampleBuffer
+from .samples import Samples, SampleSlicer, sample_index
+from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, saved_values
+
+# Inside Batch `slice` is a property.
+Slice: TypeAlias = slice
+
+
+class Batch(SampleBuffer):
+    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise one after the other.
+
+    Created by :func:`batch` and :func:`as_batch`, by readers and by operators. Shapes, dtype and layout are known at once; whatever needs the values
+    waits for them and raises the error of the call that should have produced them.
+
+    >>> b = batch([[1, 2, 3], [4, 5]])
+    >>> b.batch_size, b.shape, b.select(1).torch().tolist(), (b + 1).tensors[0].torch().tolist()
+    (2, [(3,), (2,)], [4, 5], [2, 3, 4])
+    """
+
+    _samples: list[Tensor | None] | None
+    __array_ufunc__ = None  # Batch computes ndarray + Batch
+
+    def __init__(
+        self, tensors: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
+    ) -> None:
+        if tensors is None:
+            raise ValueError("Batch: tensors must be given")
+        made = (batch if copy else as_batch)(tensors, dtype, device, layout)
+        self.__dict__.update({**made.__dict__, "_samples": None})
+
+    # --- samples ---
+
+    @property
+    def kept(self) -> list[int]:
+        """Indices of the decoder's input samples that it could decode; see :attr:`errors`. All samples for any other batch.
+
+        After ``images = decoders.image(files, on_error="skip")`` the labels of the images are ``labels.select(images.kept)``.
+        """
+        self._ready()
+        return self._failures.kept() if self._failures else list(range(self.batch_size))
+
+    @property
+    def tensors(self) -> "Samples[Batch]":
+        """The samples as a list of Tensors that share the batch's memory."""
+        return Samples(self, range(self.batch_size))
+
+    @property
+    def slice(self) -> "SampleSlicer[Batch]":
+        """``batch.slice[key]`` indexes every sample, like :meth:`Tensor.__getitem__`; a Batch of numbers in the key has one per sample.
+
+        >>> b = batch([[1, 2, 3], [4, 5]])
+        >>> b.slice[:-1].shape, b.slice[batch([2, 0])].torch().tolist()
+        ([(2,), (1,)], [3, 4])
+        """
+        return SampleSlicer(self)
+
+    @overload
+    def select(self, key: int) -> Tensor: ...
+    @overload
+    def select(self, key: Slice | Sequence[int]) -> "Batch": ...
+    def select(self, key: Any) -> "Tensor | Batch":
+        """Return one sample for an int, a Batch for a slice or a list of ints, in the given order. Raise IndexError out of range.
+
+        >>> batch([10, 20, 30]).select([2, 0]).torch().tolist()
+        [30, 10]
+        """
+        if key is Ellipsis:
+            return self
+        if isinstance(key, slice):
+            return self._selected(range(self.batch_size)[key])
+        if isinstance(key, Sequence) or (isinstance(key, np.ndarray) and key.ndim):
+            return self._selected([sample_index(k, self.batch_size) for k in key])
+        return self._nth(sample_index(key, self.batch_size))
+
+    def _selected(self, keys: Sequence[int]) -> "Batch":
+        self = self._settled()
+        size = self.batch_size
+        if isinstance(keys, range) and keys == range(size):
+            return self
+        if not keys:
+            keys = range(0)
+        if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
+            first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
+            if self._shapes is None:
+                made = new_batch(self._values[first:last], None, self._layout, pending, self._external)
+            else:
+                begins = self._offsets()
+                values = self._values[begins[first] : begins[last]]
+                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external, self._fixed).densified()
+        else:
+            index = torch.tensor(keys, dtype=torch.int64)
+            if self._shapes is None:
+                made = new_batch(output(empty, [len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
+            else:
+                made = output(empty_packed, self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
+            self._take(index, *whole(self.ndim), made)
+        made._sources = chosen(self._sources, keys)
+        return made
+
+    def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
+        """Fill ``out`` with parts of samples."""
+        arguments = (self._values, self._shapes, index, starts, steps, out._values, out._shapes)
+        out._pending = run(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
+
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Batch":
+        return new_batch(values, shapes, layout, pending, fixed=fixed)
+
+    def _over(self, values: TorchTensor) -> "Batch":
+        return new_batch(values, self._shapes, self._layout, fixed=self._fixed)
+
+    def _copied(self) -> "Batch":
+        self = self._settled()
+        values = self._values
+        if self._pending is None:
+            return self._with(empty(values.shape, values.dtype, values.device).copy_(values), None)
+        made = self._with(output(empty, values.shape, values.dtype, values.device), None)
+        self._take(None, *whole(self.ndim), made)
+        return made
+
+    def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
+        """Return the same samples in other memory."""
+        made = new_batch(values, self._shapes, self._layout, pending, external, self._fixed)
+        made._sources, made._failures = self._sources, self._failures
+        return made
+
+    def _nth(self, i: int) -> Tensor:
+        if torch.compiler.is_compiling() and self._shapes is None:
+            return new_tensor(self._settled()._values[i], self._layout)
+        samples = self._samples
+        if samples is None:
+            samples = list[Tensor | None]([None] * self.batch_size)
+            self._samples = samples
+        made = samples[i]
+        if made is None:
+            values = self._values[i] if self._shapes is None else self._part(i).view(self._shapes[i].tolist())
+            made = samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
+            if self._sources is not UNKNOWN:
+                made._sources = self._sources[i : i + 1]
+        return made
+
+    def densified(self) -> "Batch":
+        """Return the same samples, as a dense buffer if their shapes turn out equal."""
+        shapes = self._shapes
+        if shapes is not None and len(shapes) and ((rows := shapes.numpy()) == rows[0]).all():
+            made = new_batch(self._values.view(len(shapes), *shapes[0].tolist()), None, self._layout, self._pending, self._external)
+            made._sources = self._sources
+            return made
+        return self
+
+    def __bool__(self) -> bool:
+        # Without this `if batch == other:` and `0 < batch < 5` would hold for every batch.
+        raise ValueError(
+            "The truth value of a Batch is ambiguous: each sample has its own. Write (batch > 0).torch().any() or .all(), or batch.batch_size > 0 "
+            "to see whether there are samples"
+        )
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise TypeError(
+            f"a Batch has no [{key!r:.40}]: batch.tensors[0] or batch.select(0) is a sample, batch.select([0, 1]) are some, "
+            "and batch.slice[...] indexes every sample"
+        )
+
+    def __float__(self) -> float:
+        raise TypeError(f"a Batch is no number: it has {self.batch_size} samples. batch.tensors[0] is one of them, batch.torch() has all")
+
+    def __int__(self) -> int:
+        return int(float(self))
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self._nth(i) for i in range(self.batch_size))
+
+    # --- export: samples of different shapes raise ValueError ---
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._stacked(lazily=False).__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._stacked(lazily=False).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._stacked(lazily=False).__dlpack_device__()
+
+    # --- parts of samples ---
+
+    def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
+        if takes_all(keys):
+            return self
+        self = self._settled()
+        varying = has_varying(keys, self.batch_size)
+        keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
+        layout = layout_left(self._layout, keys)
+        values = self._values
+        if self._shapes is None and not varying:
+            try:
+                part = window(values.shape[1:], keys)
+            except IndexError as error:
+                raise IndexError(f"{error}, in sample 0 of the batch") from None
+            view = part.view(values, 1)
+            if view is not None and torch.compiler.is_compiling():
+                return new_batch(view.contiguous(), None, layout)
+            if view is not None and view.is_contiguous() and not self._external:
+                made = new_batch(view, None, layout, self._pending)
+            else:
+                made = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
+                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
+        else:
+            try:
+                starts, steps, extents = windows(self._extents(), with_numbers(keys))
+            except IndexError as error:
+                raise IndexError(with_source(str(error), self._sources)) from None
+            fixed = left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
+            made = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
+            self._take(None, starts, steps, made)
+        made._sources = self._sources
+        return made
+
+    def _parts_of(self, whole: Tensor, keys: tuple[Any, ...]) -> "Batch":
+        """Return ``whole[keys]``, where a key has one number for each sample of this batch."""
+        size = self.batch_size
+        has_varying(keys, size)
+        keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
+        shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
+        starts, steps, extents = windows(shapes, with_numbers(keys))
+        made = output(empty_packed, extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), left(whole.shape, keys))
+        index = torch.zeros(size, dtype=torch.int64)
+        arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
+        made._pending = run(take, arguments, [(whole, whole._sample)], made._values)
+        return made
+
+    # --- elsewhere ---
+
+    @staticmethod
+    def broadcast(sample: Any, batch_size: int, device: DeviceLike | None = None, dtype: Any = None) -> "Batch":
+        """Return a batch that repeats the same sample ``batch_size`` times.
+
+        Raises:
+            ValueError: ``sample`` is a Batch, or the size is negative.
+            TypeError: the size is not an integer, or ``sample`` is not a tensor.
+
+        >>> Batch.broadcast([1, 2], 3).torch().tolist()
+        [[1, 2], [1, 2], [1, 2]]
+        """
+        if isinstance(sample, Batch):
+            raise ValueError("Cannot broadcast a Batch")
+        size = operator.index(batch_size)
+        if size < 0:
+            raise ValueError(f"batch_size must not be negative, got {size}")
+        check_samples("Batch.broadcast", size)
+        if sample is None:
+            raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
+        return repeated(as_tensor(sample, dtype, device), size)
+
+    def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
+        """Return this batch on a device: itself if it is already there and no copy is forced."""
+        target = torch_device(device)
+        if target == self._values.device:
+            return self._copied() if force_copy else self
+        self = self._settled()
+        values, pending = moved(self._values, self._pending, self._external, target)
+        return self._with(values, pending)
+
+    def cpu(self) -> "Batch":
+        """Return this batch in host memory."""
+        return self.to_device("cpu")
+
+    def gpu(self, index: int | None = None) -> "Batch":
+        """Return this batch on a GPU, by default the current one."""
+        return self.to_device(Device("gpu", index))
+
+    def __copy__(self) -> "Batch":
+        return self._with(self._values, self._pending, self._external)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
+        return self._copied().evaluate()
+
+    def __getstate__(self) -> dict[str, Any]:
+        shapes = None if self._shapes is None else own_memory(self._shapes)
+        sources = tuple(self._sources)
+        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self._fixed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values, sources = saved_values("Batch", state)
+        shapes, fixed = _saved_shapes(state.get("shapes"), values), state.get("fixed")
+        ndim, size = (values.dim() - 1, values.shape[0]) if shapes is None else (shapes.shape[1], shapes.shape[0])
+        if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
+            raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
+        Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
+        self._shapes, self._samples, self._sources = shapes, None, sources
+        self._fixed = None if shapes is None else confirmed(fixed, shapes.tolist())
+
+    def __repr__(self) -> str:
+        return of_batch(self)
+
+    def _repr_html_(self) -> str:
+        return of_values(self)
+
+
+def _saved_shapes(shapes: Any, values: TorchTensor) -> TorchTensor | None:
+    """Return the shapes in a file if they are those of samples in these values: kernels and Python find the samples with them."""
+    if shapes is None and values.dim():
+        return None
+    if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
+        # A file, or a process that shares memory, could give shapes that are part of the values: kernels would change them.
+        rows = shapes.detach().cpu().clone(memory_format=torch.contiguous_format)
+        if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
+            return rows
+    raise ValueError(f"Batch: the saved shapes do not fit {values.numel()} values: {shapes!r:.200}")
+
+
+def new_batch(
+    values: torch.Tensor,
+    shapes: torch.Tensor | None = None,
+    layout: str | None = None,
+    pending: Pending | None = None,
+    external: bool = False,
+    fixed: Fixed | None = None,
+) -> Batch:
+    """Create a Batch over values and shapes that are valid; ``fixed`` is what ragged samples share."""
+    made = Batch.__new__(Batch)
+    made._values = values
+    made._shapes = shapes
+    made._fixed = fixed
+    made._layout = layout
+    made._pending = pending
+    made._external = external
+    made._samples = None
+    return made
+
+
+def repeated(sample: Tensor, batch_size: int) -> Batch:
+    """Return a batch of this many copies of a sample."""
+    sample = sample._settled()
+    made = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
+    index = torch.zeros(batch_size, dtype=torch.int64)
+    arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
+    made._pending = run(take, arguments, [(sample, sample._sample)], made._values)
+    if sample._sources is not UNKNOWN:
+        made._sources = tuple(sample._sources) * batch_size
+    return made
+
+
+def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
+    """Return an unfilled batch. An extent is a number, or an int64 tensor (N,) with one per sample; equal ones make the batch dense."""
+    plain = [not isinstance(extent, torch.Tensor) for extent in shape]
+    if all(plain):
+        return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
+    fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
+    if torch.compiler.is_compiling():
+        unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
+        if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
+            sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
+            return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
+        columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
+        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
+    rows = np.empty((batch_size, len(shape)), np.int64)
+    for k, extent in enumerate(shape):
+        if not isinstance(extent, torch.Tensor) and extent >= 2**63:
+            raise MemoryError(f"there is no memory for an output with an extent of {extent}")
+        rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
+    return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
+
+
+def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
+    """Return an unfilled batch with these shapes, int64 (N, ndim), of which ``fixed`` is known to be common; dense if they are equal."""
+    values, kept = unfilled(shapes, dtype, device)
+    return new_batch(values, kept, layout, fixed=None if kept is None else fixed)
+
+
+def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = None) -> Batch:
+    """Return a ragged batch over contiguous samples with these shapes, int64 (N, ndim)."""
+    return new_batch(values, torch.from_numpy(shapes), layout, fixed=lasting(shapes.tolist(), layout))
+
+
+def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
+    """Create a Batch with its own memory. See :func:`as_batch`."""
+    tensors = unwrap(tensors)
+    made = _made(tensors, dtype, device, layout, share=False)
+    return made._copied() if made._external or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
+
+
+def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
+    """Create a Batch from samples, without a copy if possible.
+
+    An array is split along its first dimension and shares its memory; each element of a list or another iterable becomes a sample, converted to the
+    dtype and device of the first one; a Batch is returned unchanged, the tensor list of a pipeline as one. ``layout`` describes a sample. Samples
+    that are contiguous in memory, like those of ``batch.tensors`` or ``torch.Tensor.unbind``, share their memory; all others are copied into one
+    buffer.
+
+    Raises:
+        TypeError: an object that cannot be iterated over, or an element that is not a tensor.
+        ValueError: no elements and no dtype, a scalar, or a layout that does not fit.
+        RuntimeError: text, or samples with different numbers of dimensions.
+        OverflowError: a number that does not fit the type.
+
+    >>> as_batch(torch.zeros(4, 2, 3), layout="HW").shape[0]
+    (2, 3)
+    """
+    return _made(tensors, dtype, device, layout, share=True)
+
+
+def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
+    tensors = unwrap(tensors)
+    if isinstance(tensors, Batch):
+        return _changed(tensors, dtype, device, layout)
+    if isinstance(tensors, Samples):
+        return _changed(tensors.as_batch(), dtype, device, layout)
+    if isinstance(tensors, str | bytes):
+        raise RuntimeError(f"a Batch is made from tensors, not from {type(tensors).__name__}")
+    if tensors is None:
+        raise TypeError("a Batch is made from tensors, not from None")
+    if is_array(tensors):
+        array = as_tensor(tensors)
+        if array.ndim == 0:
+            raise ValueError("Cannot create a batch from a scalar")
+        return _changed(_split(array), dtype, device, layout)
+    samples = list(tensors)
+    if not samples:
+        if dtype is None:
+            raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
+        target = torch.device("cpu") if device is None else torch_device(device)
+        shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
+        return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
+    values, shapes, layout, pending, external, fixed, sources = collected(samples, dtype, device, layout, share)
+    made = new_batch(values, shapes, layout, pending, external, fixed)
+    if sources is not UNKNOWN:
+        made._sources = sources
+    return made
+
+
+def _from_nvidia(value: Any) -> "Tensor | Batch":
+    """Return a tensor or a tensor list of NVIDIA's package over the same memory; a ragged list is copied."""
+    layout = value.layout() or None
+    if type(value).__name__ not in LISTS:
+        values, external = imported(value, wide=False)
+        return new_tensor(values, layout, external=external)
+    if len(value) and value.is_dense_tensor():
+        values, external = imported(value.as_tensor(), wide=False)
+        return new_batch(values, None, layout, external=external)
+    return batch(list(value), types.to_dtype(types.DALIDataType(int(value.dtype))), layout=layout)
+
+
+import_with(_from_nvidia)
+
+
+def _split(array: Tensor) -> Batch:
+    """Return the batch of an array's parts along its first dimension."""
+    pending = array._pending if array._pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+    return new_batch(array._values, None, (array.layout or "N")[1:] or None, pending, array._external)
+
+
+def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
+    if device is not None:
+        made = made.to_device(device)
+    wanted = made.dtype if dtype is None else types.to_dtype(dtype)
+    if wanted != made.dtype:
+        made = made._settled()
+        made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
+    if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
+        made = made._with(made._values, made._pending, made._external)  # torch 2.11 cannot trace copy.copy
+        made._layout = layout or None
+        if made._shapes is not None and not torch.compiler.is_compiling():
+            made._fixed = joined(made._fixed, lasting(made._shapes.tolist(), made._layout))
+    return made

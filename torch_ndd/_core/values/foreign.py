@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion to torch tensors: Python numbers and lists, NumPy arrays, DLPack and CUDA's array interface."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import types
+from .operand import Operand
+
+_FROM_BATCH = "a Tensor is one sample; as_tensor(batch) stacks the samples of a Batch"
+
+
+def is_python(data: Any) -> bool:
+    """Return whether data are Python numbers, which have no dtype of their own."""
+    return isinstance(data, int | float | list | tuple | range) and not isinstance(data, np.generic)
+
+
+def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
+    """Return the values and whether the memory is the caller's, who may overwrite it. ``wide``: keep the width of Python numbers."""
+    if isinstance(data, torch.Tensor):
+        return from_torch(data)
+    if isinstance(data, np.ndarray):
+        return from_numpy(data)
+    if is_python(data):
+        return from_python(data, wide), False
+    if isinstance(data, np.generic):
+        return from_numpy(np.asarray(data))[0], False
+    if getattr(data, "_is_batch", False):
+        raise TypeError(f"Unexpected element type Batch: {_FROM_BATCH}")
+    if hasattr(data, "__dlpack_device__") or hasattr(data, "__cuda_array_interface__"):
+        return _from_producer(data)
+    if hasattr(data, "__array__"):
+        return from_numpy(np.asarray(data))
+    if isinstance(data, str | bytes):
+        raise RuntimeError(
+            f"{type(data).__name__} is not supported: a Tensor is made from numbers; np.frombuffer(data, np.uint8) has the "
+            "bytes, and imread(path) decodes a file"
+        )
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is made from numbers, lists and arrays") from None
+    return from_numpy(np.asarray(view))
+
+
+def from_torch(data: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """Return a torch tensor as one block of memory, and whether the memory is the same."""
+    if data.requires_grad:
+        raise RuntimeError("a torch tensor that requires grad cannot become a Tensor; call .detach() first")
+    if data.dtype not in types.NUMERIC:
+        raise RuntimeError(f"tensors of type {data.dtype} are not supported")
+    if data.is_nested:
+        raise TypeError("a nested tensor holds several samples and cannot become a Tensor; as_batch(nested.unbind()) has them")
+    if data.layout != torch.strided or data.is_meta:
+        raise TypeError(f"a {data.device.type} tensor with the memory layout {data.layout} cannot become a Tensor")
+    values = data.resolve_neg().contiguous()
+    return values, values is data
+
+
+def from_numpy(array: np.ndarray) -> tuple[torch.Tensor, bool]:
+    """Return the array as a torch tensor and whether they share memory; strided, read-only and big-endian ones are copied."""
+    dtype, flags = array.dtype, array.flags
+    if dtype.kind == "V" and dtype.name == "bfloat16":  # from ml_dtypes, which JAX uses; NumPy has none
+        values, shared = from_numpy(array.view(np.int16))
+        return values.view(torch.bfloat16), shared
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise RuntimeError(f"arrays of type {dtype} are not supported")
+    if dtype.char in "qQ":  # long long, another name of int64 that torch does not know
+        array = array.view(dtype.str)
+    usable = dtype.isnative and flags.c_contiguous and flags.writeable and flags.aligned and min(array.strides, default=0) >= 0
+    if not usable:
+        array = array.astype(dtype.newbyteorder("="), order="C", copy=True)
+    return torch.from_numpy(array), usable
+
+
+def from_python(data: Any, wide: bool = False) -> torch.Tensor:
+    """Convert numbers and nested lists to int32, uint32 if necessary, float32 or bool, or as ``wide`` as in NumPy. Raise OverflowError beyond."""
+    if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
+        if any(_on_gpu(one) for one in data):
+            return torch.stack([one._ready() if isinstance(one, Operand) else torch.as_tensor(one) for one in data])
+        if any(isinstance(one, Operand) and one._is_batch for one in data):
+            raise TypeError(f"Unexpected element type Batch in a list: {_FROM_BATCH}")
+        data = [np.asarray(one) if isinstance(one, Operand) else one for one in data]
+    array = np.asarray(data)
+    kind = array.dtype.kind
+    if kind in "iu" or (kind == "O" and all(isinstance(x, int) for x in array.flat)):
+        return _owned(_narrowed(array, wide))
+    if kind == "f":
+        if array.itemsize == 8 and array.size and np.abs(array).max() >= 2.0**63:
+            exact = np.asarray(data, dtype=object)  # NumPy converts [-1, 2**63] to floats
+            if all(isinstance(x, int) for x in exact.flat):
+                return _owned(_narrowed(exact, wide))
+        if array.itemsize > 8 or (array.itemsize > 4 and not wide):
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float64 if wide else np.float32)
+    elif kind in "US":
+        raise RuntimeError(f"text is not supported: a Tensor is made from numbers, not from {_shown(data)}")
+    elif kind != "b":
+        raise TypeError(f"Unexpected element type in {_shown(data)}: a Tensor is made from numbers")
+    return _owned(array)
+
+
+def _owned(array: np.ndarray) -> torch.Tensor:
+    return from_numpy(array)[0]
+
+
+def _shown(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _on_gpu(one: Any) -> bool:
+    values = one._values if isinstance(one, Operand) else one
+    return isinstance(values, torch.Tensor) and values.device.type != "cpu"
+
+
+def _narrowed(array: np.ndarray, wide: bool) -> np.ndarray:
+    if array.dtype.kind != "O" and (wide or array.itemsize <= 4):
+        return array
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    if low >= -(2**31) and high < 2**31:
+        return array.astype(np.int32)
+    if wide and low >= 0 and high < 2**64:
+        return array.astype(np.uint64)
+    if low < 0:
+        raise OverflowError(f"{low if low < -(2**31) else high} is out of range for int32")
+    if high >= 2**32:
+        raise OverflowError(f"{high} is out of range for uint32")
+    return array.astype(np.uint32)
+
+
+# --- DLPack ---
+
+_CPU, _CUDA, _PINNED = 1, 2, 3
+
+
+def _from_producer(data: Any) -> tuple[torch.Tensor, bool]:
+    kind = _CUDA if not hasattr(data, "__dlpack_device__") else int(data.__dlpack_device__()[0])
+    if kind not in (_CPU, _CUDA, _PINNED):
+        raise ValueError(f"Unsupported device type {kind} of a {type(data).__name__}: a Tensor is in memory of the CPU or of an NVIDIA GPU")
+    if kind != _PINNED and hasattr(data, "__dlpack__"):
+        try:
+            values, read_only = _from_dlpack(data, kind)
+            made, shared = from_torch(values)
+            return (made.clone(), False) if read_only and shared else (made, shared)
+        except (BufferError, TypeError):
+            if not hasattr(data, "__array__") and not hasattr(data, "__cuda_array_interface__"):
+                raise
+    if kind == _CUDA and hasattr(data, "__cuda_array_interface__"):
+        return from_torch(torch.as_tensor(data, device="cuda"))
+    if hasattr(data, "__array__"):
+        return from_numpy(np.asarray(data))
+    raise TypeError(f"a {type(data).__name__} names a device but has neither a working __dlpack__ nor __array__")
+
+
+def _from_dlpack(data: Any, kind: int) -> tuple[torch.Tensor, bool]:
+    """Return the producer's memory as a torch tensor, and whether the producer forbids writing to it."""
+    options: dict[str, Any] = {}
+    if kind == _CUDA:
+        options["stream"] = torch.cuda.current_stream(data.__dlpack_device__()[1]).cuda_stream or 1  # 1 is the legacy default stream
+    for kept in ({"max_version": (1, 0), **options}, options, {}):  # older producers know fewer keywords
+        try:
+            capsule = data.__dlpack__(**kept)
+            break
+        except TypeError:
+            if not kept:
+                raise
+    read_only = _is_read_only(capsule)
+    return torch.from_dlpack(capsule), read_only
+
+
+class _Versioned(ctypes.Structure):
+    """The beginning of DLManagedTensorVersioned in dlpack.h, version 1."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+    ]
+
+
+_READ_ONLY = 1
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def _is_read_only(capsule: Any) -> bool:
+    name = b"dltensor_versioned"
+    return bool(_is_valid(capsule, name)) and bool(_Versioned.from_address(_pointer(capsule, name)).flags & _READ_ONLY)

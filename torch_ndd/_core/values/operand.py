@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of Tensor and Batch: a buffer that may still be filled."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from typing_extensions import Self
+
+from .. import native
+from ..context.device import Device
+from ..work import upload
+from ..work.bad_samples import BadSample, Failures
+from ..work.pending import SAME_SAMPLE, Pending
+from ..work.sources import UNKNOWN
+
+# Inside the classes `torch` is a method.
+TorchTensor: TypeAlias = torch.Tensor
+
+
+class _Loop(threading.local):
+    """The recorder of capture.py in this thread.
+
+    It is active as long as its owner lives, so that leaving a loop needs no ``finally``, in which a KeyboardInterrupt could be lost. The recorder
+    itself may live longer: tracebacks of errors in the body hold it.
+    """
+
+    latest: Any = None  # the recorder, or one whose loop has ended
+
+    @property
+    def recorder(self) -> Any:
+        """The recorder of the loop whose body runs; None outside such loops."""
+        if self.latest is not None and self.latest.owner() is None:
+            self.latest = None
+        return self.latest
+
+    @recorder.setter
+    def recorder(self, recorder: Any) -> None:
+        self.latest = recorder
+
+
+loop = _Loop()
+
+
+class Operand:
+    """A buffer that may still be filled, one sample or a batch of them."""
+
+    _is_batch: ClassVar[bool] = False
+
+    _values: TorchTensor
+    _layout: str | None
+    _pending: Pending | None
+    _external: bool
+    _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
+    _sources: Sequence[str] = UNKNOWN  # of each sample
+    _failures: Failures | None = None  # of the decoder that made this
+    _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
+    _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # of such a number: the same there
+    _origin: Any = None  # used by capture.py
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, external: bool) -> None:
+        self._values = values
+        self._layout = layout
+        self._pending = pending
+        self._external = external
+
+    def _ready(self) -> torch.Tensor:
+        """Wait for the values and return them. Raise the error of the call that should have produced them."""
+        pending = self._pending  # another thread may set it to None meanwhile
+        if pending is not None:
+            if torch.compiler.is_compiling():
+                waited = torch.ops.ndd.behind if pending.stays else torch.ops.ndd.waited_for
+                return waited.default(self._values, pending.handle)
+            pending.wait()
+            if not pending.stays:
+                self._pending = None
+        return self._values
+
+    def _unfinished(self) -> Pending | None:
+        """Return the work that a CPU kernel reading this depends on; None if it has ended. A CUDA stream waits here."""
+        pending = self._pending
+        if pending is None:
+            return None
+        if pending.stays:
+            pending.wait()
+            return None
+        if pending.done():
+            self._pending = None
+            return None
+        return pending
+
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Operand":
+        """Return a result of arithmetic with this operand as a batch: of one sample if no operand is a batch."""
+        del shapes, fixed
+        return Operand(values[0], layout, pending, False)
+
+    def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> "Operand":
+        """Return the samples of a batch as one."""
+        raise NotImplementedError
+
+    def _settled(self) -> Self:
+        """Return this operand or, while a graph is traced, its values after waiting if they were pending as an input of the graph."""
+        if self._pending is None or not torch.compiler.is_compiling():
+            return self
+        return self._over(self._ready())
+
+    def _over(self, values: TorchTensor) -> Self:
+        """Return the same shapes over other values."""
+        raise NotImplementedError
+
+    def _shared(self) -> torch.Tensor:
+        """Wait for the values and return them to a caller who may write to them."""
+        values = self._ready()
+        if not torch.compiler.is_compiling():
+            if loop.recorder is not None and not values.is_inference():
+                torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
+            if native.pinned_sizes and values.device.type == "cpu":
+                upload.shown(values)
+        return values
+
+    def evaluate(self) -> Self:
+        """Wait for the values, and raise the errors on the way to them."""
+        self._ready()
+        return self
+
+    @property
+    def errors(self) -> list[BadSample]:
+        """What a decoder with ``on_error="skip"`` or ``"replace"`` could not decode: (index in its input, source, reason). Waits for the values.
+
+        They belong to the decoder's own result; operators do not pass them on.
+        """
+        self._ready()
+        return self._failures.list() if self._failures else []
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type."""
+        return self._values.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of a sample."""
+        return self._values.dim()
+
+    @property
+    def layout(self) -> str | None:
+        """One letter per dimension of a sample, such as ``HWC``; None if unknown."""
+        return self._layout
+
+    @property
+    def device(self) -> Device:
+        """Device of the values."""
+        device = self._values.device
+        return Device("cpu") if device.type == "cpu" else Device("gpu", device.index)

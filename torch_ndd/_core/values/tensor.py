@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``Tensor``: one sample."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import types
+from .. import native
+from ..context.device import Device, DeviceLike, torch_device
+from ..context.modes import EvalMode, current_mode
+from ..work.call_sites import called_at, caller, traceback_of
+from ..work.pending import Pending
+from ..work.sources import UNKNOWN
+from ..work.upload import moved
+from . import foreign
+from .arithmetic import Arithmetic
+from .convert import saturated as saturated
+from .convert import truncated
+from .dispatch import output, run
+from .html import of_values
+from .indexing import as_keys, bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
+from .operand import Operand, TorchTensor
+from .pipeline_values import unwrap
+from .printing import of_tensor, printable
+
+
+class Tensor(Arithmetic):
+    """One sample: an array of one dtype, with an optional layout.
+
+    Created by :func:`tensor` and :func:`as_tensor` and by operators, whose result may still be computed: whatever needs the values waits for them and
+    raises the error of the call that should have produced them. Shape, dtype, layout and device are known at once.
+
+    >>> t = tensor([[1, 2], [3, 4]], layout="HW")
+    >>> t.shape, t.dtype, t.layout, (t + 1).torch().tolist()
+    ((2, 2), torch.int32, 'HW', [[2, 3], [4, 5]])
+    """
+
+    def __init__(
+        self, data: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
+    ) -> None:
+        if data is None:
+            raise ValueError("Tensor: data must be given")
+        given, data = data, unwrap(data)
+        if data is not given and data._is_batch:
+            data = data._stacked(lazily=False)
+        if isinstance(data, Tensor):
+            data = data._settled()
+            Operand.__init__(self, data._values, data._layout, data._pending, data._external)
+            self._sample = data._sample
+            self._sources = data._sources
+        else:
+            values, external = foreign.imported(data, wide=dtype is not None)
+            Operand.__init__(self, values, None, None, external)
+            self._sample = 0
+        if dtype is not None:
+            self._convert(types.to_dtype(dtype), foreign.is_python(data))
+        if device is not None and (target := torch_device(device)) != self._values.device:
+            self._values, self._pending = moved(self._values, self._pending, self._external, target)
+            self._external = False
+        if copy and (self._external or isinstance(data, Tensor)):
+            made = self._copied()
+            self._values, self._pending, self._sample, self._external = made._values, made._pending, 0, False
+        if layout is not None:
+            self._layout = layout
+        self._layout = check_layout("tensor", self._layout, self._values.dim())
+
+    def _convert(self, dtype: torch.dtype, python: bool) -> None:
+        """Convert Python numbers like NumPy, anything else like ``cast``."""
+        if dtype == self._values.dtype:
+            return
+        if python:
+            self._values = truncated(self._values, dtype)
+            return
+        out, pending = converted(self, self._values[None], None, self._sample, dtype)
+        self._values, self._pending, self._sample, self._external = out[0], pending, 0, False
+
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Tensor":
+        del shapes, fixed
+        return new_tensor(values[0], layout, pending)
+
+    def _over(self, values: TorchTensor) -> "Tensor":
+        return new_tensor(values, self._layout)
+
+    def _copied(self) -> "Tensor":
+        self = self._settled()
+        values = self._values
+        shape, pending = [1, *values.shape], None
+        if self._pending is None:
+            out = native.empty(shape, values.dtype, values.device).copy_(values)
+        else:
+            out = output(native.empty, shape, values.dtype, values.device)
+            pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
+        made = new_tensor(out[0], self._layout, pending)
+        made._sources = self._sources
+        return made
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents; known before the values."""
+        return tuple(self._values.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._values.dim()
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._values.numel()
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._values.element_size()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._values.numel() * self._values.element_size()
+
+    def item(self) -> Any:
+        """Return the only element as a Python number. Raise ValueError if there are several."""
+        if self.size != 1:
+            raise ValueError(f"Tensor has {self.size} elements, expected 1")
+        return self._ready().item()
+
+    def torch(self, copy: bool = False) -> TorchTensor:
+        """Return the values as a torch tensor, which shares memory with this one unless ``copy``."""
+        values = self._shared()
+        return values.clone() if copy else values
+
+    def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
+        """Return this tensor on a device: itself if it is already there and no copy is forced."""
+        target = torch_device(device)
+        if target == self._values.device:
+            return self._copied() if force_copy else self
+        self = self._settled()
+        values, pending = moved(self._values, self._pending, self._external, target)
+        made = new_tensor(values, self._layout, pending)
+        made._sources = self._sources
+        return made
+
+    def cpu(self) -> "Tensor":
+        """Return this tensor in host memory."""
+        return self.to_device("cpu")
+
+    def gpu(self, index: int | None = None) -> "Tensor":
+        """Return this tensor on a GPU, by default the current one."""
+        return self.to_device(Device("gpu", index))
+
+    def __getitem__(self, key: Any) -> "Tensor":
+        """Index as in NumPy: ints, slices, one Ellipsis; numbers may be scalar Tensors. A Batch of numbers returns a Batch of parts.
+
+        A contiguous part shares memory with this tensor, unless that memory belongs to the caller; any other is copied. Raise IndexError out of
+        range, ValueError for too many keys or a step of zero, TypeError for other keys.
+        """
+        keys = as_keys(key)
+        if takes_all(keys):
+            return self
+        for one in bounds(keys):
+            if is_varying(one):
+                return one._parts_of(self, keys)
+        self = self._settled()
+        keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
+        part, layout = window(self._values.shape, keys), layout_left(self._layout, keys)
+        view = part.view(self._values)
+        if torch.compiler.is_compiling() and view is not None:
+            return new_tensor(view.contiguous(), layout)
+        if view is not None and view.is_contiguous() and not self._external:
+            made = new_tensor(view, layout, self._pending, self._sample)
+        else:
+            out = output(native.empty, [1, *part.extents], self._values.dtype, self._values.device)
+            starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
+            pending = run(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
+            made = new_tensor(out[0], layout, pending)
+        if self._sources is not UNKNOWN:
+            made._sources = self._sources
+        return made
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d Tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> "Iterator[Tensor]":
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(np.any(printable(self) == (printable(value) if isinstance(value, Tensor) else value)))
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"The truth value of a Tensor with {self.size} elements is ambiguous")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._number())
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.is_floating_point:
+            raise TypeError(f"only a 0-d Tensor of integers is an index, not {types.dtype_name(self.dtype)} of shape {self.shape}")
+        return int(self.item())
+
+    def _number(self) -> Any:
+        if self.size != 1:
+            raise TypeError(f"only a Tensor with one element is a number, not one with {self.size}")
+        return self.item()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self._shared()
+        if values.device.type != "cpu":
+            raise TypeError("a Tensor on the GPU cannot become a NumPy array; call .cpu() first")
+        if values.dtype == torch.bfloat16:
+            raise TypeError("NumPy has no bfloat16; cast the Tensor to float32 first, or use .torch()")
+        array = values.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"changing the type from {array.dtype} to {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return self._shared().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, index = self._values.__dlpack_device__()
+        return int(kind), int(index)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._values.device.type != "cuda":
+            raise AttributeError("a Tensor in host memory has no __cuda_array_interface__")
+        return self._shared().__cuda_array_interface__  # type: ignore[return-value]
+
+    def __copy__(self) -> "Tensor":
+        made = new_tensor(self._values, self._layout, self._pending, self._sample, self._external)
+        made._sources = self._sources
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        return self._copied().evaluate()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"values": own_memory(self._ready()), "layout": self._layout, "sources": tuple(self._sources)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values, self._sources = saved_values("Tensor", state)
+        Operand.__init__(self, values, check_layout("Tensor", state["layout"], values.dim()), None, False)
+        self._sample = 0
+
+    def __repr__(self) -> str:
+        return of_tensor(self)
+
+    def _repr_html_(self) -> str:
+        return of_values(self)
+
+
+class Unusable(Tensor):
+    """A result that cannot exist: whatever needs more than its dtype raises the reason, like failed queued work."""
+
+    _error: Exception
+    _called_at: str
+    _known: tuple[torch.dtype, int, Device]
+
+    @property
+    def _values(self) -> TorchTensor:  # type: ignore[override]
+        raise type(self._error)(f"{self._error}{self._called_at}") from self._error
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type."""
+        return self._known[0]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._known[1]
+
+    @property
+    def device(self) -> Device:
+        """Device that the values would have."""
+        return self._known[2]
+
+
+def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None, device: Device) -> Tensor:
+    """Return a Tensor that raises the error, with the line of the call, when it is used. In the synchronous modes the call raises it."""
+    if current_mode() >= EvalMode.sync_cpu:
+        raise error
+    made = Unusable.__new__(Unusable)
+    site = caller()
+    made._error, made._called_at = error.with_traceback(traceback_of(site)), called_at(site)
+    made._known = (dtype, ndim, device)
+    made._layout, made._pending, made._external, made._sample = layout, None, False, 0
+    return made
+
+
+def own_memory(values: torch.Tensor) -> torch.Tensor:
+    """Return values that are not part of a larger tensor, which would be saved with them."""
+    return values.clone() if values.untyped_storage().nbytes() > values.numel() * values.element_size() else values
+
+
+def saved_values(kind: str, state: dict[str, Any]) -> tuple[torch.Tensor, tuple[str, ...]]:
+    """Return the values and the sources of a saved Tensor or Batch. ``torch.load`` takes both from any file: raise ValueError for wrong ones."""
+    if not isinstance(state, dict) or not {"values", "layout", "sources"} <= state.keys():
+        raise ValueError(f"{kind}: this is no saved {kind}")
+    values, sources = state["values"], state["sources"]
+    if not isinstance(values, torch.Tensor) or not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
+        raise ValueError(f"{kind}: the saved values must be a torch tensor and the sources texts, got {type(values).__name__} and {sources!r:.100}")
+    return foreign.from_torch(values)[0], sources
+
+
+def converted(
+    source: Operand, values: torch.Tensor, shapes: torch.Tensor | None, sample: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, Pending | None]:
+    """Return the values of ``source``, as a batch with these shapes, converted like ``cast``, and the work that does it."""
+    out = output(native.empty, values.shape, dtype, values.device)
+    return out, run(torch.ops.ndd.cast.default, (values, shapes, out, shapes), [(source, sample)], out)
+
+
+def new_tensor(values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, external: bool = False) -> Tensor:
+    """Create a Tensor over values that are valid."""
+    made = Tensor.__new__(Tensor)
+    made._values = values
+    made._layout = layout
+    made._pending = pending
+    made._external = external
+    made._sample = sample
+    return made
+
+
+def check_layout(op: str, layout: str | None, ndim: int) -> str | None:
+    """Return the layout, None for an empty one. Raise ValueError unless it is a string with one letter per dimension."""
+    if layout is None or layout == "":
+        return None
+    if not isinstance(layout, str):
+        raise ValueError(f"{op}: Layout must be a string, got {layout!r}")
+    if len(layout) != ndim:
+        raise ValueError(f'{op}: layout "{layout}" has {len(layout)} letters for data with {ndim} dimensions')
+    return layout
+
+
+def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, pad: bool = False) -> Tensor:
+    """Create a Tensor with its own memory, from numbers, nested lists, arrays, a Tensor or a Batch (see :func:`as_tensor`).
+
+    Python ints become int32 (uint32 if necessary), floats float32; with ``dtype`` Python numbers are converted like NumPy, arrays like :func:`cast`.
+
+    Raises:
+        TypeError: data that is not numeric.
+        RuntimeError: text, complex numbers, other unsupported types.
+        OverflowError: an int that does not fit.
+        ValueError: a ragged list or a wrong layout.
+
+    >>> tensor([1, 2, 3], dtype="f32").torch()
+    tensor([1., 2., 3.])
+    """
+    data = unwrap(data)
+    made = as_tensor(data, dtype, device, layout, pad)
+    if made._external or isinstance(data, Operand):
+        return made._copied()
+    if current_mode() >= EvalMode.sync_cpu:
+        made.evaluate()
+    return made
+
+
+def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, pad: bool = False) -> Tensor:
+    """Create a Tensor over ``data``, without a copy if possible: arrays and DLPack objects share memory.
+
+    Python numbers, strided, read-only and big-endian arrays are copied, as is data that needs another dtype or device. A Batch is stacked, with ``N``
+    in front of its layout; samples of different shapes raise ValueError, as late as other errors of queued work, unless ``pad`` pads them with zeros
+    (:meth:`Batch.padded` also returns their lengths). Errors are those of :func:`tensor`.
+
+    >>> import numpy as np
+    >>> a = np.zeros(3, np.float32)
+    >>> t = as_tensor(a)
+    >>> a[0] = 7
+    >>> t.torch()[0]
+    tensor(7.)
+    """
+    data = unwrap(data)
+    if isinstance(data, Operand) and data._is_batch:
+        data = data._stacked(pad)
+        if isinstance(data, Unusable):
+            return data
+    return Tensor(data, dtype, device, layout)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies between the host and GPUs.
+
+A GPU reads pinned memory by itself, while the host continues; the CUDA driver copies any other memory piece by piece into its own pinned memory,
+while the host waits. A large copy to a GPU is therefore made from pinned memory, on a separate stream, and overlaps with the work on earlier batches:
+
+- Our own buffers are in pinned memory from the second buffer of their size on that goes to a GPU: :func:`native.empty` then takes it from torch.
+- Anything else is first copied to pinned memory on the host, so that the caller may overwrite it at once.
+
+The pinned memory is that of torch's allocator, which does not reuse any before the copies from it have ended, whoever has started them. If the pool's
+blocks were pinned in place instead (cudaHostRegister), ``batch.torch().to("cuda", non_blocking=True)`` could read a block that is being refilled.
+"""
+
+import os
+from typing import NamedTuple
+
+import torch
+
+from .. import native
+from ..context.modes import EvalMode, current_mode
+from ..process.fork_locks import new_lock
+from .cuda_work import StreamWork, on_stream, stream_work
+from .pending import Pending
+
+_SMALL = 64 << 10  # bytes that the driver copies at the call, as part of the command
+_LARGEST = 1 << 30  # torch rounds pinned memory up to a power of two and keeps it
+
+
+class Uploads(NamedTuple):
+    """Number of copies to GPUs, and their bytes, since the program started. Copies of up to 64 KB are not counted."""
+
+    direct: int = 0  # from pinned memory, without a copy on the host
+    direct_bytes: int = 0
+    staged: int = 0  # through pinned memory
+    staged_bytes: int = 0
+    pageable: int = 0  # the host waited: there was no pinned memory, or more than 1 GiB was needed
+    pageable_bytes: int = 0
+
+
+_DIRECT, _STAGED, _PAGEABLE = 0, 2, 4
+
+_lock = new_lock()
+_counts = [0] * len(Uploads._fields)
+_streams: dict[int, torch.cuda.Stream] = {}
+_reads: list[tuple[torch.cuda.Event, int]] = []  # copies from our pinned memory that may not have ended: event, address of the buffer
+
+
+def uploads() -> Uploads:
+    """Return how host memory reached the GPUs so far.
+
+    In a steady loop ``direct`` grows, or ``staged`` if the data are arrays of the caller. ``pageable`` should not: the host waited for those copies.
+
+    >>> uploads().pageable
+    0
+    """
+    return Uploads(*_counts)
+
+
+def moved(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
+    """Return a copy on another device and the work that makes it. The host waits only if the user might overwrite pinned memory."""
+    on_gpu = values.device.type == "cuda"
+    if pending is not None and not on_gpu:
+        pending.wait()
+    gpu = target if target.type == "cuda" else values.device
+    if gpu.type != "cuda" or torch.compiler.is_compiling():
+        return values.to(target, copy=True), None
+    large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not external and _is_large(values)))
+    if large and not torch.cuda.is_current_stream_capturing():  # a copy within a CUDA graph stays on the graph's stream
+        return _uploaded(values, external, target)
+    with on_stream(gpu, [(values, pending)], external):
+        if pending is not None and on_gpu:
+            pending.wait()
+        if target.type != "cuda":
+            return _downloaded(values), None
+        made = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
+        return made, stream_work([made])
+
+
+def _is_large(values: torch.Tensor) -> bool:
+    return values.untyped_storage().nbytes() >= native.POOLED_BYTES
+
+
+def _uploaded(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
+    stream = _streams.get(target.index) or _streams.setdefault(target.index, torch.cuda.Stream(target.index))
+    with torch.cuda.stream(stream):
+        pinned = values.is_pinned()
+        may_change = external or getattr(values.untyped_storage(), "shown", False)
+        source = values if pinned and (external or not may_change) else _staged(values, external)
+        made = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
+        pending = StreamWork(stream, [made])
+    way = _STAGED if source is not values else _DIRECT if pinned else _PAGEABLE
+    with _lock:
+        _counts[way] += 1
+        _counts[way + 1] += values.nbytes
+        if way == _DIRECT and not may_change:
+            _reads[:] = [one for one in _reads if not one[0].query()]
+            _reads.append((pending.event, values.untyped_storage().data_ptr()))
+    if current_mode() == EvalMode.sync_full:
+        stream.synchronize()
+    return made, pending
+
+
+def _staged(values: torch.Tensor, external: bool) -> torch.Tensor:
+    """Return a copy in pinned memory; the values themselves if there is none."""
+    if values.nbytes > _LARGEST:
+        return values
+    try:
+        pinned = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
+    except RuntimeError:
+        return values
+    if not external:
+        _pin_next(values)
+    return pinned.copy_(values)
+
+
+def _pin_next(values: torch.Tensor) -> None:
+    """Use pinned memory for our next buffers of this size."""
+    size = values.untyped_storage().nbytes()
+    if native.POOLED_BYTES <= size <= _LARGEST:
+        native.pin_size(size)
+
+
+def _downloaded(values: torch.Tensor) -> torch.Tensor:
+    """Return a copy in host memory, after waiting for it."""
+    if values.nbytes < native.POOLED_BYTES:
+        return values.to("cpu")
+    made = native.empty(tuple(values.shape), values.dtype, torch.device("cpu")).copy_(values)
+    _pin_next(made)
+    return made
+
+
+def shown(values: torch.Tensor) -> None:
+    """Note that host memory of ours is given to a caller who may write to it: copies from it are waited for, and later ones are staged."""
+    if _is_large(values):
+        storage = values.untyped_storage()
+        storage.shown = True  # type: ignore[attr-defined]
+        with _lock:
+            reading = [event for event, address in _reads if address == storage.data_ptr()]
+        for event in reading:
+            event.synchronize()
+
+
+def _in_child() -> None:
+    """Forget pinned memory and streams after a fork: there is no CUDA in the child."""
+    native.pin_no_size()
+    _streams.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
