@@ -37,7 +37,7 @@ def brighter(value: Any, times: int = 1) -> Any:
 
 
 def is_done(value: Any) -> bool:
-    return value._pending is None or bool(native.done(value._pending.handle))
+    return value.pending is None or bool(native.done(value.pending.handle))
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -111,13 +111,13 @@ def test_samples_behind_one_another_share_memory() -> None:
     values = torch.arange(24).reshape(4, 3, 2)
     for samples in (list(values), values.split([1, 3])):
         made, pointer = ndd.as_batch(samples), values.data_ptr()
-        assert made._values.data_ptr() == pointer
+        assert made.buffer.data_ptr() == pointer
         assert contents(made) == [one.tolist() for one in samples]
-        assert ndd.batch(samples)._values.data_ptr() != pointer
+        assert ndd.batch(samples).buffer.data_ptr() != pointer
     ragged = ndd.batch(RAGGED)
     for key in (slice(0, 2), slice(1, 3), slice(1, 2)):
         part = ndd.as_batch(ragged.tensors[key].tolist())
-        assert part._values.data_ptr() == ragged.tensors[key][0].torch().data_ptr()
+        assert part.buffer.data_ptr() == ragged.tensors[key][0].torch().data_ptr()
         assert contents(part) == [one.tolist() for one in RAGGED[key]]
     for samples in ([values[1], values[0]], [values[0], values[2]], [values[0], values[0]], [values[0].clone(), values[1]]):
         made = ndd.as_batch(samples)
@@ -179,8 +179,8 @@ def test_samples(data: list[np.ndarray]) -> None:
     assert samples[np.array([2, 0])][1] is samples[0]
     copied = samples.as_batch(copy=True)
     assert (contents(copied), copied.layout) == (contents(batch), "HW")
-    assert copied._values.data_ptr() != batch._values.data_ptr()
-    assert samples[1:].as_batch()._values.data_ptr() == samples[1].torch().data_ptr()
+    assert copied.buffer.data_ptr() != batch.buffer.data_ptr()
+    assert samples[1:].as_batch().buffer.data_ptr() == samples[1].torch().data_ptr()
     assert repr(samples[1:]) == "<2 of the 3 samples of a Batch>"
     with pytest.raises(TypeError):
         hash(samples)
@@ -209,7 +209,7 @@ def test_select_and_slice_wait_for_nothing(data: list[np.ndarray], mode: ndd.Eva
         stacked, again = ndd.as_tensor(doubled, pad=True), ndd.as_batch(doubled, dtype="i16")
         chained = chosen[1].slice[0] + 1
         if mode == ndd.EvalMode.deferred:
-            assert all(one._pending is not None and not one._pending.done() for one in (*chosen, *sliced, stacked, again, chained))
+            assert all(one.pending is not None and not one.pending.done() for one in (*chosen, *sliced, stacked, again, chained))
         expected = [2 * one for one in data]
         for made, picked in zip(chosen, ([1, 2], [2, 0], [2, 1, 0]), strict=True):
             assert contents(made) == [expected[k].tolist() for k in picked]
@@ -312,7 +312,7 @@ def test_nested() -> None:
         nested = batch.nested()
         assert nested.layout == torch.jagged
         assert [one.tolist() for one in nested.unbind()] == contents(batch)
-        assert (nested.values().data_ptr() == batch._values.data_ptr()) is shared
+        assert (nested.values().data_ptr() == batch.buffer.data_ptr()) is shared
     doubled = rows * 2
     assert [one.tolist() for one in (doubled.nested() + rows.nested()).unbind()] == [(3 * one).tolist() for one in RAGGED[:2]]
     wide = ndd.batch([np.ones((1, 2, 3)), np.ones((1, 4, 3))]).nested()
@@ -331,7 +331,7 @@ def test_devices() -> None:
     assert batch.cpu() is batch
     copied = batch.to_device("cpu", force_copy=True)
     assert contents(copied) == contents(batch)
-    assert copied._values.data_ptr() != batch._values.data_ptr()
+    assert copied.buffer.data_ptr() != batch.buffer.data_ptr()
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError):
             batch.gpu()
@@ -387,8 +387,8 @@ def test_metadata_evaluates_nothing(member: str) -> None:
         one = ndd.batch([one.astype(np.float32) for one in RAGGED], layout="HW") * 2
         assert getattr(one, member) == known[member]
         assert [sample.shape for sample in one] == known["shape"]
-        assert one._pending is not None
-        assert not one._pending.done()
+        assert one.pending is not None
+        assert not one.pending.done()
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -404,7 +404,7 @@ def test_pytree_copies_and_pickles(data: list[np.ndarray]) -> None:
     (loaded,) = torch.load(file, weights_only=True)
     for other in (copy.copy(batch), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch)), loaded):
         assert (contents(other), other.layout) == (contents(batch), "HW")
-    assert copy.copy(batch)._values.data_ptr() == batch._values.data_ptr() != copy.deepcopy(batch)._values.data_ptr()
+    assert copy.copy(batch).buffer.data_ptr() == batch.buffer.data_ptr() != copy.deepcopy(batch).buffer.data_ptr()
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])

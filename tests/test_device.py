@@ -341,7 +341,7 @@ class OnGpu(torch.Tensor):
     @staticmethod
     def of(batch: ndd.Batch) -> ndd.Batch:
         """Return the batch over such memory, which belongs to nobody else."""
-        made = batch.evaluate()._over(batch._values.as_subclass(OnGpu))
+        made = batch.evaluate()._over(batch.buffer.as_subclass(OnGpu))
         assert isinstance(made, ndd.Batch)
         return made
 
@@ -430,7 +430,7 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
         images + images, ragged + ragged, -ragged, images.slice[:, ::2], ragged.slice[1], images.select([2, 0]), ragged.select([2, 0]),
         ragged._stacked(pad=True), images.tensors[0][:, ::2], repeated(images.tensors[0], 2),
     ):  # fmt: skip
-        assert made._values is not None
+        assert made.buffer is not None
     assert len(found) == 10
     assert set(found) == {("cuda", ours.handle)}
 
@@ -517,5 +517,5 @@ def test_memory_is_not_used_again_too_early(gpu: Device) -> None:
 def test_copies_do_not_block_the_host_for_pinned_memory(gpu: Device) -> None:
     batch = ndd.as_batch(torch.ones(16, 1000, 1000, 3, dtype=torch.uint8).pin_memory(), layout="HWC")
     moved = batch.to_device(gpu)
-    assert moved._pending is not None
+    assert moved.pending is not None
     assert int(moved.torch().min()) == 1

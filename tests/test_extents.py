@@ -28,12 +28,12 @@ def images(*sizes: tuple[int, int], channels: int = 3, layout: str | None = "HWC
 
 def known(batch: Batch) -> tuple[int | None, ...]:
     """Check what is known without reading the shapes."""
-    assert batch._shapes is not None
-    assert batch._fixed is not None
-    for axis, extent in enumerate(batch._fixed):
+    assert batch.ragged_shapes is not None
+    assert batch.shared_extents is not None
+    for axis, extent in enumerate(batch.shared_extents):
         assert extent is None or {shape[axis] for shape in batch.shape} == {extent}
-        assert extent is None or batch._extent(axis) == extent
-    return batch._fixed
+        assert extent is None or batch.shared_extent(axis) == extent
+    return batch.shared_extents
 
 
 MADE: dict[str, tuple[Callable[[Batch], Any], tuple[int | None, ...]]] = {
@@ -85,12 +85,12 @@ def test_lasting_extents_are_known(made: str) -> None:
 def test_accidentally_equal_extents_are_found_but_not_kept() -> None:
     batch = images((8, 9), (10, 9))
     assert known(batch) == (None, None, 3)
-    assert [batch._extent(axis) for axis in (0, 1, -1)] == [None, 9, 3]
+    assert [batch.shared_extent(axis) for axis in (0, 1, -1)] == [None, 9, 3]
     assert known(ndd.flip(batch)) == (None, None, 3)
     dense = images((8, 9), (8, 9))
-    assert dense._fixed is None
-    assert [dense._extent(axis) for axis in (0, -1)] == [8, 3]
-    assert images().select([])._extent(0) is None
+    assert dense.shared_extents is None
+    assert [dense.shared_extent(axis) for axis in (0, -1)] == [8, 3]
+    assert images().select([]).shared_extent(0) is None
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_a_graph_refuses_the_wrong_number_of_channels() -> None:
     with pytest.raises(Exception, match="hsv: the image must have 3 channels, got 1"):
         run(images(channels=1))
     unknown = images()
-    unknown._fixed = None
+    unknown.shared_extents = None
     equal(run(unknown), ndd.hsv(ndd.resize(unknown, size=[7, 7]), hue=9.0), 1.0)
     unknown = images(channels=4)
-    unknown._fixed = None
+    unknown.shared_extents = None
     with pytest.raises(RuntimeError):
         run(unknown).evaluate()
 

@@ -226,8 +226,8 @@ def test_a_loaded_batch_has_shapes_of_its_own(tmp_path: Path) -> None:
     loaded.__setstate__(torch.load(file, weights_only=True))
     loaded.select(0).torch().fill_(2**40)
     assert loaded.shape == [(3,), (2,)]
-    assert loaded._shapes is not None
-    assert loaded._shapes.untyped_storage().data_ptr() != loaded._values.untyped_storage().data_ptr()
+    assert loaded.ragged_shapes is not None
+    assert loaded.ragged_shapes.untyped_storage().data_ptr() != loaded.buffer.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])

@@ -28,7 +28,7 @@ def data(shapes: list[tuple[int, ...]], dtype: str = "uint8", seed: int = 0) -> 
 
 def fused(value: Any) -> int:
     """Return which operands the value's call computes itself; 0 if it is already done."""
-    return 0 if value._pending is None else native.fused(value._pending.handle)
+    return 0 if value.pending is None else native.fused(value.pending.handle)
 
 
 @pytest.fixture
@@ -254,10 +254,10 @@ def test_in_eager_mode_work_begins_by_itself() -> None:
     x = data(SHAPES[0])
     z = x * 0.5 + 3
     for _ in range(10_000):
-        if z._pending is None or z._pending.done():
+        if z.pending is None or z.pending.done():
             break
         threading.Event().wait(0.001)
-    assert z._pending is None or z._pending.done()
+    assert z.pending is None or z.pending.done()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

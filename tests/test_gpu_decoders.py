@@ -177,7 +177,7 @@ def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> No
     given = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
     with ndd.EvalMode.deferred:
         made = ndd.brightness(given, brightness=2.0)
-        made._values.recorded = event  # type: ignore[attr-defined]
+        made.buffer.recorded = event  # type: ignore[attr-defined]
         used = ndd.flip(made, horizontal=1)
     del event, made
     gc.collect()
@@ -292,7 +292,7 @@ def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
     _emulator().ndd_lazy_copy_later(*map(ctypes.c_void_p, (place, written.data_ptr())), ctypes.c_size_t(read.numel()), 100)
     del before
     made = ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).evaluate()
-    assert made._values.data_ptr() == place  # or the test shows nothing
+    assert made.buffer.data_ptr() == place  # or the test shows nothing
     assert (read == 7).all()
     np.testing.assert_array_equal(np.asarray(made.tensors[0]), expected)
 

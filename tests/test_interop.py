@@ -46,7 +46,7 @@ def test_from_dlpack_of_any_version(keywords: tuple[str, ...]) -> None:
         producer = Producer(values, keywords)
         shared = make(producer)
         assert shared.torch().data_ptr() == values.data_ptr()
-        assert shared._external
+        assert shared.caller_owned
         assert len(producer.calls) == (1 if "max_version" in keywords else 2)
     copied = ndd.tensor(Producer(values, keywords))
     values[0] = 9
@@ -239,7 +239,7 @@ def test_a_tensor_in_host_memory_has_no_cuda_array_interface() -> None:
     with ndd.EvalMode.deferred:
         one = queued()
         assert not hasattr(one, "__cuda_array_interface__")
-        assert one._pending is not None, "asking evaluates nothing"
+        assert one.pending is not None, "asking evaluates nothing"
 
 
 def test_cuda_array_interface_in_place_of_a_broken_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:

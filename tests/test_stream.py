@@ -78,7 +78,7 @@ def test_metadata_does_not_run_deferred_work() -> None:
 @pytest.mark.parametrize("mode", SYNC)
 def test_sync_modes_return_finished_work(mode: EvalMode) -> None:
     with mode:
-        assert brighter(ones(), 2)._pending is None
+        assert brighter(ones(), 2).pending is None
 
 
 def test_external_input_is_read_before_the_call_returns() -> None:
@@ -373,7 +373,7 @@ def test_large_buffers_are_used_again(size: int) -> None:
 def test_large_buffers_are_used_again_for_somewhat_larger_results() -> None:
     heights = (1030, 1100, 1050, 1160)  # 9.3 to 10.4 MB
     inputs = [ndd.batch([np.zeros((height, width, 3), np.uint8) for width in (1500, 1499)], layout="HWC") for height in heights]
-    addresses = {ndd.brightness(images).evaluate()._values.data_ptr() for images in inputs}
+    addresses = {ndd.brightness(images).evaluate().buffer.data_ptr() for images in inputs}
     assert len(addresses) == 1
 
 

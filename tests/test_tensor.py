@@ -337,7 +337,7 @@ def test_indexing_waits_for_nothing(mode: ndd.EvalMode) -> None:
         parts = [brighter[key] for key in (5, (slice(2, 9), slice(None, None, -3)), (Ellipsis, 1), (7, 8, 2))]
         chained = brighter[::-1][:-1][::2, ::-1]
         if mode == ndd.EvalMode.deferred:
-            assert all(part._pending is not None for part in (*parts, chained))
+            assert all(part.pending is not None for part in (*parts, chained))
         expected = np.asarray(brighter)
         for part, key in zip(parts, (5, (slice(2, 9), slice(None, None, -3)), (Ellipsis, 1), (7, 8, 2)), strict=True):
             np.testing.assert_array_equal(np.asarray(part), expected[key])
@@ -395,8 +395,8 @@ def test_metadata_evaluates_nothing(member: str) -> None:
     with ndd.EvalMode.deferred:
         one = ndd.brightness(ndd.tensor(np.zeros((2, 60, 50), np.uint8), layout="HWC"), dtype=ndd.float32)[0]
         assert getattr(one, member) == known[member]
-        assert one._pending is not None
-        assert not one._pending.done()
+        assert one.pending is not None
+        assert not one.pending.done()
 
 
 def test_pytree_and_compile() -> None:
@@ -475,7 +475,7 @@ def test_of_pending_work_stays_pending() -> None:
     with ndd.EvalMode.deferred:
         batch = ndd.brightness(ndd.batch(np.ones((2, 50, 50, 3), np.uint8), layout="HWC"), brightness=2.0)
         stacked = ndd.as_tensor(batch)
-    assert (stacked._pending is not None, stacked.layout, int(stacked.torch().max())) == (True, "NHWC", 2)
+    assert (stacked.pending is not None, stacked.layout, int(stacked.torch().max())) == (True, "NHWC", 2)
 
 
 @pytest.mark.parametrize("mode", ndd.EvalMode)
@@ -491,6 +491,6 @@ def test_conversion_stays_pending(mode: ndd.EvalMode) -> None:
         ]
         made.append(ndd.as_batch(brighter).tensors[7])
         if mode == ndd.EvalMode.deferred:
-            assert all(one._pending is not None for one in made)
+            assert all(one.pending is not None for one in made)
         assert [one.dtype for one in made] == [ndd.float32] + 4 * [ndd.uint8]
         assert all(int(one.torch().min()) == int(one.torch().max()) == 200 for one in made)

@@ -115,24 +115,24 @@ def test_small_values_go_with_the_command_on_the_stream_of_the_context(cuda: Fak
     before = ndd.uploads()
     for shape in ((), (3,), (64 << 10,)):
         moved = ndd.as_tensor(given(1, shape)).gpu()
-        assert moved._pending._stream == ndd.get_current_stream().torch  # type: ignore[union-attr]
+        assert moved.pending._stream == ndd.get_current_stream().torch  # type: ignore[union-attr]
         np.testing.assert_array_equal(content(moved), given(1, shape))
     assert ndd.uploads() == before
-    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu()._pending._stream == upload._streams[0]  # type: ignore[union-attr]
+    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu().pending._stream == upload._streams[0]  # type: ignore[union-attr]
 
 
 def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) -> None:
     first, second = computed(0).gpu(), computed(1).gpu()
     side = upload._streams[0].cuda_stream
-    assert [one._pending._stream.cuda_stream for one in (first, second)] == [side, side]  # type: ignore[union-attr]
+    assert [one.pending._stream.cuda_stream for one in (first, second)] == [side, side]  # type: ignore[union-attr]
     assert cuda.log == []
     for _ in range(2):
         first.torch()
     assert cuda.log == [("wait_event", 0, side), ("record", 0)]
     cuda.log.clear()
-    with ndd.EvalContext() as context, upload.on_stream(torch.device("cuda", 0), [(second._values, second._pending)]):
+    with ndd.EvalContext() as context, upload.on_stream(torch.device("cuda", 0), [(second.buffer, second.pending)]):
         assert context.cuda_stream is not None
-        second._ready()
+        second.wait()
         assert cuda.log == [("wait_event", context.cuda_stream.handle, side), ("record", context.cuda_stream.handle)]
     cuda.log.clear()
     second.torch()  # that another stream has waited does not help this one
@@ -141,7 +141,7 @@ def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) ->
 
 def test_each_gpu_has_a_stream_of_copies(cuda: FakeCopies) -> None:
     batch = computed()
-    pendings = [batch.gpu(k)._pending for k in (0, 1, 0)]
+    pendings = [batch.gpu(k).pending for k in (0, 1, 0)]
     assert [one._stream.device_index for one in pendings] == [0, 1, 0]  # type: ignore[union-attr]
     assert pendings[0]._stream is pendings[2]._stream  # type: ignore[union-attr]
 
@@ -210,7 +210,7 @@ def test_downloads(cuda: FakeCopies) -> None:
         back = ndd.as_batch(given(k), layout="HWC").gpu()
         cuda.finish()
         back = back.cpu()
-        assert back._pending is None
+        assert back.pending is None
         np.testing.assert_array_equal(np.asarray(back.torch()), given(k))
     assert ndd.as_tensor(given(0, (5,))).gpu().cpu().torch().tolist() == given(0, (5,)).tolist()
     assert native.pinned_sizes == {native.size_class(BYTES)}
@@ -226,7 +226,7 @@ def test_sources_are_not_kept(cuda: FakeCopies) -> None:
     sources = []
     for k in range(50):
         batch = computed(k)
-        sources.append(weakref.ref(batch._values))
+        sources.append(weakref.ref(batch.buffer))
         batch.gpu()
         del batch
         if k % 5 == 4:

@@ -69,7 +69,7 @@ class DataModule(_Parent):
         if _Parent is object:
             raise ImportError("lightning.DataModule: Lightning is not installed: pip install torch_ndd[lightning]")
         super().__init__()
-        self._sources = {"train": train, "val": val}
+        self.sources = {"train": train, "val": val}
         self._fns = {"train": train_fn, "val": val_fn}
         self._batch_sizes = {"train": batch_size, "val": val_batch_size or batch_size}
         self._options = options
@@ -87,7 +87,7 @@ class DataModule(_Parent):
 
     def val_dataloader(self) -> DataLoader | list[Any]:
         """Return the validation data."""
-        return self._loader("val") if self._sources["val"] is not None else []
+        return self._loader("val") if self.sources["val"] is not None else []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the training data, for a checkpoint."""
@@ -121,7 +121,7 @@ class DataModule(_Parent):
         return made
 
     def _new_loader(self, stage: str, here: Shard) -> DataLoader:
-        source = self._sources[stage]
+        source = self.sources[stage]
         padding: dict[str, Any] = {"pad_shards": True} if stage == "train" and here["num_shards"] > 1 else {}
         if isinstance(source, Reader | DataLoader):
             made: Any = source

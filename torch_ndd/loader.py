@@ -483,8 +483,8 @@ def _sources(outputs: Any) -> Sequence[str]:
     """Return where the samples of a reader's outputs come from."""
     if isinstance(outputs, Collated | Items) and outputs.sources:
         first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
-        return outputs.sources if first is None else first._sources
-    return next((leaf._sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf._sources), ())
+        return outputs.sources if first is None else first.sources
+    return next((leaf.sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf.sources), ())
 
 
 def _with_paths(result: Any, outputs: Any) -> Any:
@@ -513,7 +513,7 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
 
 def _as_torch(value: Any) -> Any:
     if isinstance(value, Batch):
-        return value.torch() if value._shapes is None else [one.torch() for one in value.tensors]
+        return value.torch() if value.ragged_shapes is None else [one.torch() for one in value.tensors]
     return value.torch() if isinstance(value, Tensor) else value
 
 
@@ -533,5 +533,5 @@ def _on_device(value: Any, device: DeviceLike) -> Any:
 
 
 def _bytes(value: Any) -> int:
-    values = value._values if isinstance(value, Batch | Tensor) else value
+    values = value.buffer if isinstance(value, Batch | Tensor) else value
     return values.nbytes if isinstance(values, torch.Tensor) else 0

@@ -71,7 +71,7 @@ def _apply(
         raise KeyError(f"ray.map_batches: there is no column {missing[0]!r}; there are {sorted(rows)}")
     inputs = [_as_batch(name, rows[name]) for name in columns]
     if "path" in rows:
-        inputs[0]._sources = [str(path) for path in rows["path"]]
+        inputs[0].sources = [str(path) for path in rows["path"]]
     with nullcontext() if seed is None else using_rng(_rng_of(seed, rows[columns[0]])):
         made = fn(*inputs)
     if not isinstance(made, Mapping):
@@ -108,7 +108,7 @@ def _rng_of(seed: int, column: np.ndarray) -> RNG:
 
 def _as_column(values: Any) -> np.ndarray:
     if isinstance(values, Batch):
-        if values._shapes is None:
+        if values.ragged_shapes is None:
             return values.cpu().torch().numpy()
         values = list(values.cpu())
     if isinstance(values, torch.Tensor):

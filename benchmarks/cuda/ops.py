@@ -171,7 +171,7 @@ def _on_torchs_stream(competitor: str) -> Iterator[None]:
 def _bytes_of(result: Any) -> int:
     if isinstance(result, tuple | list):
         return sum(map(_bytes_of, result))
-    values = getattr(result, "_values", result)
+    values = getattr(result, "buffer", result)
     return values.numel() * values.element_size() if isinstance(values, torch.Tensor) else 0
 
 

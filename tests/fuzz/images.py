@@ -84,7 +84,7 @@ def decode(file: bytes, index: int, guard: Guard) -> int:
             return pixels
         kernel = OPERATORS["decoders.image"].kernel
         arguments = (None, "decoders.image", output, True, False, 0, None, "", 0.65, 0)
-        kernel(files._values.reshape(1, -1), None, *arguments, torch.from_numpy(out), None)
+        kernel(files.buffer.reshape(1, -1), None, *arguments, torch.from_numpy(out), None)
         if index % 2 == 0:  # scaled decoding
             least = [-(-extent * (1, 2, 4)[index // 2 % 3] // 8) for extent in shapes[0].tolist()[:2]]
             np.asarray(ndd.decoders.image(contents, at_least=least, **options))

@@ -301,7 +301,7 @@ def test_old_name_of_dtype() -> None:
 def test_plain_crop_of_a_dense_batch_is_dense() -> None:
     images = ndd.batch(np.stack([IMAGE] * 4), layout="HWC")
     cropped = ndd.crop(images, crop=[3, 4])
-    assert cropped._shapes is None
+    assert cropped.ragged_shapes is None
     assert cropped.torch().shape == (4, 3, 4, 3)
 
 

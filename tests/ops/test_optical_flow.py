@@ -266,14 +266,14 @@ def test_the_input_may_be_pending() -> None:
 
 def test_a_gpu_is_not_used_silently() -> None:
     on_gpu = ndd.batch([np.zeros((2, 16, 16, 3), np.uint8)], layout="FHWC")
-    on_gpu._values = on_gpu._values.to("meta")  # a device that is not the CPU
+    on_gpu.buffer = on_gpu.buffer.to("meta")  # a device that is not the CPU
     with pytest.raises(RuntimeError, match=r"optical_flow.*Optical Flow SDK.*\.cpu\(\)"):
         ndd.optical_flow(on_gpu)
 
 
 def test_errors_name_the_sample_and_its_file() -> None:
     videos = ndd.batch([np.zeros((n, 16, 16, 3), np.uint8) for n in (3, 1)], layout="FHWC")
-    videos._sources = ("clips/a.mp4", "clips/b.mp4")
+    videos.sources = ("clips/a.mp4", "clips/b.mp4")
     with pytest.raises(RuntimeError, match=r"optical_flow: sample 1 \(clips/b.mp4\) must have at least 2 frames"):
         ndd.optical_flow(videos)
 

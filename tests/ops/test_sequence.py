@@ -68,7 +68,7 @@ def test_no_such_frame(order: list[int]) -> None:
 def test_extracted_frames_are_pending_together() -> None:
     with ndd.EvalMode.deferred:
         first, last = ndd.element_extract(ndd.batch([VIDEO, VIDEO + 1], layout="FHW"), element_map=[0, 2])
-        assert first._pending is last._pending is not None
+        assert first.pending is last.pending is not None
         sums = last + 1
     assert np.array_equal(np.asarray(sums.torch()), np.stack([VIDEO[2] + 1, VIDEO[2] + 2]))
     assert first.layout == "HW"

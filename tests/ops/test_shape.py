@@ -189,13 +189,13 @@ def test_views_share_memory_and_pending_work(view: Callable[[Any], Any]) -> None
     values = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     for make in (lambda: ndd.tensor(values), lambda: ndd.batch([values, values]), lambda: ndd.batch([values, values[:1].copy()])):
         source = make()
-        assert view(source)._values.data_ptr() == source._values.data_ptr()
+        assert view(source).buffer.data_ptr() == source.buffer.data_ptr()
         with ndd.EvalMode.deferred:
             pending = source + 1
             result = view(pending)
-            assert pending._pending is not None
-            assert result._pending is not None
-            assert not result._pending.done()
+            assert pending.pending is not None
+            assert result.pending is not None
+            assert not result.pending.done()
         shown = np.concatenate([np.asarray(one).ravel() for one in ([result] if isinstance(result, ndd.Tensor) else result)])
         expected = np.concatenate([np.asarray(one).ravel() for one in ([pending] if isinstance(pending, ndd.Tensor) else pending)])
         assert np.array_equal(shown, expected.view(shown.dtype))
@@ -211,7 +211,7 @@ def test_view_of_a_sample_that_is_pending() -> None:
 def test_view_of_memory_of_the_caller_is_external() -> None:
     values = np.zeros((2, 3), np.float32)
     flat = ndd.reshape(ndd.as_tensor(values), shape=[6])
-    assert flat._external
+    assert flat.caller_owned
     with ndd.EvalMode.deferred:
         sums = flat + 1.0
     values[:] = 5
@@ -250,7 +250,7 @@ def test_pixels_in_several_tiles(item: str, channels: int) -> None:
 
 def test_source_info() -> None:
     batch = ndd.batch([[1], [2]])
-    batch._sources = ("a.jpg", "bcd.jpg")
+    batch.sources = ("a.jpg", "bcd.jpg")
     names = ndd.get_property(batch, key="source_info")
     assert [bytes(name.torch().tolist()) for name in names] == [b"a.jpg", b"bcd.jpg"]
     assert bytes(ndd.get_property(batch.tensors[1], key="source_info").torch().tolist()) == b"bcd.jpg"

@@ -134,7 +134,7 @@ CASES = [
 def test_pad_takes_the_largest_extents() -> None:
     batch = ndd.batch([np.ones((2, 5), np.uint8), np.ones((4, 3), np.uint8)], layout="HW")
     padded = ndd.pad(batch, fill_value=7)
-    assert padded._shapes is None
+    assert padded.ragged_shapes is None
     assert padded.torch()[0].tolist() == [[1] * 5, [1] * 5, [7] * 5, [7] * 5]
     assert ndd.pad(batch, axis_names="W").shape == [(2, 5), (4, 5)]
     assert ndd.pad(batch, axes=[0], align=3).shape == [(6, 5), (6, 3)]
@@ -196,8 +196,8 @@ def test_the_window_waits_for_its_anchor_only() -> None:
         image = ndd.brightness(ndd.tensor(IMAGE, layout="HWC"), brightness=1.0)
         anchor = ndd.cast(ndd.tensor([1, 2], dtype=ndd.int64), dtype=ndd.int32)
         part = ndd.slice(image, anchor, [4, 2])
-        assert image._pending is not None
-        assert not image._pending.done()
+        assert image.pending is not None
+        assert not image.pending.done()
     assert np.array_equal(np.asarray(part), IMAGE[2:4, 1:5])
 
 

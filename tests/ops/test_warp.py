@@ -251,7 +251,7 @@ def test_frames_have_their_own_angles_and_a_common_canvas() -> None:
 
 def test_equal_canvases_stay_dense() -> None:
     batch = ndd.batch(np.zeros((4, 20, 30, 3), np.uint8), layout="HWC")
-    assert ndd.rotate(batch, angle=90)._shapes is None
+    assert ndd.rotate(batch, angle=90).ragged_shapes is None
     assert ndd.rotate(batch, angle=90).shape == [(30, 20, 3)] * 4
 
 

@@ -49,7 +49,7 @@ def test_outputs(coco: Callable[..., ndd.readers.COCO]) -> None:
         assert labels.select(k).torch().tolist() == [[2, 3, 1][i % 3]] * (i % 4)
         assert polygons.select(k).torch().tolist() == [[n, 4 * n, 4 * n + 4] for n in range(i % 4)]
         assert vertices.select(k).shape == (4 * (i % 4), 2)
-    assert str(ndd.as_batch(images)._sources[0]).endswith("10.jpg")
+    assert str(ndd.as_batch(images).sources[0]).endswith("10.jpg")
 
 
 @pytest.mark.parametrize("kind", ["polygon", "lengths", "compressed"])

@@ -213,7 +213,7 @@ def test_device(tmp_path: Path, device: str) -> None:
     batches = list(ndd.readers.Numpy(files=files, device=device, roi_start=2, roi_shape=5).next_epoch(2))
     assert [batch.device.device_type for (batch,) in batches] == [device] * 2
     assert [sample.tolist() for (batch,) in batches for sample in batch.cpu().torch()] == [[2, 3, 4, 5, 6]] * 4
-    assert str(batches[1][0]._sources[0]).endswith("2.npy")
+    assert str(batches[1][0].sources[0]).endswith("2.npy")
 
 
 def test_copies_to_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_columns(path: Path) -> None:
     assert [bytes(one).decode() for one in values(batch, "kind")] == [f"k{i % 3}" for i in range(13)]
     assert [bytes(one) for one in values(batch, "fixed_bytes")] == [bytes([i]) * 3 if i != 5 else b"" for i in range(13)]
     assert [bytes(one) for one in values(batch, "image")] == [b"image %d" % i for i in range(13)]
-    assert batch["number"]._sources[5] == f"{path} at row 5"
+    assert batch["number"].sources[5] == f"{path} at row 5"
 
 
 def test_chosen_columns_and_samples(path: Path) -> None:
@@ -105,7 +105,7 @@ def test_folders_patterns_and_lists(tmp_path: Path) -> None:
         reader = ndd.readers.Parquet(path=path)
         assert rows(reader.next_epoch(len(expected))) == expected
     last = next(iter(ndd.readers.Parquet(path=tmp_path, shard_id=2, num_shards=3).next_epoch()))
-    assert last["number"]._sources[0].endswith("sub/c.parquet at row 0")
+    assert last["number"].sources[0].endswith("sub/c.parquet at row 0")
 
 
 def test_urls(path: Path) -> None:

@@ -37,7 +37,7 @@ def test_files(put: Any, kind: str) -> None:
         del options["file_root"]
     names = sorted(FILES) if kind == "file_root" else list(FILES)
     reader = ndd.readers.File(**options)
-    epoch = [(contents(files), labels.torch().flatten().tolist(), list(files._sources)) for files, labels in reader.next_epoch(4)]
+    epoch = [(contents(files), labels.torch().flatten().tolist(), list(files.sources)) for files, labels in reader.next_epoch(4)]
     assert [one for files, _, _ in epoch for one in files] == [FILES[name] for name in names]
     assert [one for _, labels, _ in epoch for one in labels] == ([0] * 4 + [1] * 4 if kind == "file_root" else list(range(8)))
     assert epoch[0][2][1] == f"{url}/{names[1]}"

@@ -41,7 +41,7 @@ def test_files_named_by_data(put: Any, tmp_path: Path) -> None:
     (tmp_path / "here").write_bytes(b"here")
     files = ndd.io.file.read(path_bytes(f"{url}/a.bin", f"{url}/empty", str(tmp_path / "here"), f"{url}/b.bin"))
     assert contents(files) == [b"aaa", b"", b"here", b"b"]
-    assert (files.dtype, files._sources[0]) == (ndd.uint8, f"{url}/a.bin")
+    assert (files.dtype, files.sources[0]) == (ndd.uint8, f"{url}/a.bin")
     assert bytes(np.asarray(ndd.io.file.read(np.frombuffer(f"{url}/b.bin".encode(), np.uint8)))) == b"b"
     with pytest.raises(RuntimeError, match=rf'io\.file\.read: sample 1: "{url}/none" cannot be read: no such file'):
         ndd.io.file.read(path_bytes(f"{url}/a.bin", f"{url}/none"))

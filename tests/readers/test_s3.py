@@ -77,4 +77,4 @@ def test_folders(bucket: Any, tmp_path: Path) -> None:
     url = bucket("videos", {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*.mp4")})
     assert epoch(ndd.readers.Video(file_root=url, sequence_length=3)) == epoch(ndd.readers.Video(file_root=tmp_path, sequence_length=3))
     ((files, labels),) = ndd.readers.File(file_root=url, file_filters=["*.mp4"]).next_epoch(3)
-    assert (list(files._sources), labels.torch().flatten().tolist()) == ([f"{url}/{name}.mp4" for name in ("x/a", "x/b", "y/c")], [0, 0, 1])
+    assert (list(files.sources), labels.torch().flatten().tolist()) == ([f"{url}/{name}.mp4" for name in ("x/a", "x/b", "y/c")], [0, 0, 1])

@@ -138,7 +138,7 @@ def test_repeated_calls_hold_no_images() -> None:
     given = ndd.as_batch(images(0, 2, 3, 900, 901), layout="CHW")
     for _ in range(2):
         made = F.invert(given)
-    memory = [weakref.ref(one._values.untyped_storage()) for one in (given, made)]
+    memory = [weakref.ref(one.buffer.untyped_storage()) for one in (given, made)]
     del given, made
     assert [one() for one in memory] == [None, None]
 

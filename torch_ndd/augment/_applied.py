@@ -52,7 +52,7 @@ def applied(
                 raise ValueError(f"{op}: the augmentation {augmentation.name!r} must keep the shapes and the type of the images")
             _replace(samples, indices, made)
     made = _whole(samples, images)
-    made._sources = images._sources
+    made.sources = images.sources
     if masks is not None and mask_samples is not None:
         masks = as_given(_whole(mask_samples, with_channels(masks, images)), masks)
     return made, boxes, masks
@@ -87,7 +87,7 @@ def _part(samples: Sequence[Tensor], indices: Sequence[int]) -> Batch:
 def _whole(samples: Sequence[Tensor], given: Batch) -> Batch:
     """Return all samples, in their own memory."""
     made = _part(samples, range(len(samples))) if samples else given
-    return copy(made) if made._values.data_ptr() == given._values.data_ptr() else made
+    return copy(made) if made.buffer.data_ptr() == given.buffer.data_ptr() else made
 
 
 def _replace(samples: list[Tensor], indices: Sequence[int], made: Batch) -> None:
@@ -117,7 +117,7 @@ def _inverse(op: str, matrices: np.ndarray) -> np.ndarray:
 
 def _moved(boxes: Batch, moves: Sequence[int], matrices: np.ndarray, sizes: Sequence[Sequence[int]]) -> Batch:
     """Return the smallest boxes around the moved ones, clipped to their images; boxes of other samples do not change."""
-    values = boxes._ready()
+    values = boxes.wait()
     device, old = values.device, values.reshape(-1, 4)
     place = np.full(len(sizes), len(moves))  # the last matrix is for all samples that stay
     place[list(moves)] = np.arange(len(moves))
@@ -129,4 +129,4 @@ def _moved(boxes: Batch, moves: Sequence[int], matrices: np.ndarray, sizes: Sequ
     moved = torch.cat([turned.amin(1), turned.amax(1)], 1)
     moved = torch.minimum(moved.clamp(min=0), limits[owner]).to(old.dtype)
     made = torch.where((owner < len(moves))[:, None], moved, old)
-    return new_batch(made.reshape(values.shape), boxes._shapes, boxes.layout, fixed=boxes._fixed)
+    return new_batch(made.reshape(values.shape), boxes.ragged_shapes, boxes.layout, fixed=boxes.shared_extents)

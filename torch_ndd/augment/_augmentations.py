@@ -133,13 +133,13 @@ def _brightened(images: Batch, factors: Batch) -> Batch:
 
 def colored(images: Batch, factors: Batch) -> Batch:
     """Scale the saturation; images without three channels do not change."""
-    return images if images._extent(-1) not in (3, None) else _limited(saturation(images, saturation=factors), images)
+    return images if images.shared_extent(-1) not in (3, None) else _limited(saturation(images, saturation=factors), images)
 
 
 def _contrasted(images: Batch, factors: Batch) -> Batch:
     grey = reductions.mean(images, axes=[-3, -2], keep_dims=True)
-    if images._extent(-1) == 3:
-        grey = reductions.sum(grey * torch.tensor([0.299, 0.587, 0.114], device=images._values.device), axes=-1, keep_dims=True)
+    if images.shared_extent(-1) == 3:
+        grey = reductions.sum(grey * torch.tensor([0.299, 0.587, 0.114], device=images.buffer.device), axes=-1, keep_dims=True)
     else:
         grey = reductions.mean(grey, axes=-1, keep_dims=True)
     factors = factors.to_device(images.device)

@@ -90,7 +90,7 @@ def random_erasing(
         if mode == "constant":
             made = erase(made, **window, fill_value=fill_value)
         elif mode == "random":
-            channels = given._extent((given.layout or "").index("C"))
+            channels = given.shared_extent((given.layout or "").index("C"))
             made = erase(made, **window, fill_value=normal(shape=[channels], batch_size=given.batch_size, rng=rng))
         else:
             inside = erase(zeros_like(made), **window, fill_value=1.0)

@@ -119,7 +119,7 @@ def cutmix(
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
     soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    height, width = (images._values.shape[1 + layout.index(letter)] for letter in "HW")
+    height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
     drawn = numbers(op, rng, len(order), 2)
     boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -190,7 +190,7 @@ def _checked_images(op: str, images: Any) -> Batch:
     images = unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
-    if images._shapes is not None and images.batch_size:
+    if images.ragged_shapes is not None and images.batch_size:
         raise ValueError(
             f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}: make them equal first, for instance by "
             "resize(images, size=[224, 224])"
@@ -234,7 +234,7 @@ def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch |
     """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
     kind = np.float64 if images.dtype is torch.float64 else np.float32
     partners = images if others is None else others
-    alike = partners.dtype is images.dtype and partners._values.shape == images._values.shape
+    alike = partners.dtype is images.dtype and partners.buffer.shape == images.buffer.shape
     if len(order) and alike and takes(images) and takes(partners):
         shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
         return blend_batch(images, partners, order.to(torch.int64), shares)
@@ -244,14 +244,14 @@ def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch |
 
 def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
     """Return every image with the box of its partner; all axes before the height are treated as images below each other."""
-    if not images._values.numel():
+    if not images.buffer.numel():
         return images
-    layout = images._layout or "HWC"
+    layout = images.layout or "HWC"
     first = layout.index("H")
-    extents = images._values.shape[1:]
+    extents = images.buffer.shape[1:]
     height, width = extents[first : first + 2]
     count, planes = len(order), math.prod(extents[:first])
-    rows = new_batch(images._values.reshape(count, planes * height, width, -1), None, "HWC", images._pending, images._external)
+    rows = new_batch(images.buffer.reshape(count, planes * height, width, -1), None, "HWC", images.pending, images.caller_owned)
     left, top, right, bottom = boxes.T
     ids = np.stack([np.arange(count)] + [order.numpy()] * planes, 1)
     start, extent = np.zeros((count, 1 + planes, 2), np.int64), np.empty((count, 1 + planes, 2), np.int64)
@@ -263,7 +263,7 @@ def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
     made = multi_paste(
         rows, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[planes * height, width]
     )
-    return new_batch(made._values.view(images._values.shape), None, images.layout, made._pending)
+    return new_batch(made.buffer.view(images.buffer.shape), None, images.layout, made.pending)
 
 
 def mixed_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
@@ -277,7 +277,7 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
     if labels is None:
         return None
     labels = unwrap(labels)
-    values = as_batch(labels)._ready() if isinstance(labels, Operand) else torch.as_tensor(labels)
+    values = as_batch(labels).wait() if isinstance(labels, Operand) else torch.as_tensor(labels)
     if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
         values = values[:, 0]
     if values.dim() not in (1, 2) or len(values) != size:

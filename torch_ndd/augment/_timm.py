@@ -67,7 +67,7 @@ _LEVELS: dict[str, Level] = {
 def _jittered(name: str) -> Callable[[Batch, Batch], Batch]:
     def values(images: Batch, factors: Batch) -> Batch:
         given: dict[str, Any] = {name: factors}
-        return color_jitter(images, **given) if images._extent(-1) in (1, 3, None) else images
+        return color_jitter(images, **given) if images.shared_extent(-1) in (1, 3, None) else images
 
     return values
 

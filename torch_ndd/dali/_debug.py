@@ -179,7 +179,7 @@ class PipelineDebug(Pipeline):
                 "samples; give it the DataNode itself, or the data as an external_source"
             )
         batch = as_fed(title, value, self.max_batch_size, share=False)
-        device = "cpu" if batch._values.device.type == "cpu" else "gpu"
+        device = "cpu" if batch.buffer.device.type == "cpu" else "gpu"
         return create(GivenOperation, "Data", schema="data", title=f"a batch given to {title}", device=device, batch=batch)[0]
 
     def _sized(self, operation: Operation, batch: Batch) -> None:
@@ -207,7 +207,7 @@ class PipelineDebug(Pipeline):
         try:
             made = runs.run(step, inputs, arguments)
             for batch in made:
-                batch._ready()
+                batch.wait()
         except Exception as error:
             raise wrapped(operation, error) from error
         finally:

@@ -84,7 +84,7 @@ class Executor:
             for operation in operations
         ]
         # What was fed is taken after the sources were asked, which may end the epoch.
-        self._sources = sorted((one for one in plans if one.operation.pulls), key=lambda one: one.operation.fed)
+        self.sources = sorted((one for one in plans if one.operation.pulls), key=lambda one: one.operation.fed)
         # Readers first, so that they read while the others wait for something, such as a Python function for its inputs.
         self._plan = sorted((one for one in plans if not one.operation.pulls), key=lambda one: bool(one.inputs or one.arguments))
         self._outputs = [slot(one) for one in outputs]
@@ -136,7 +136,7 @@ class Executor:
         try:
             if iter_setup is not None:
                 iter_setup()
-            for one in self._sources:
+            for one in self.sources:
                 one.operation.check(step, wait=not self._queue)
         except StopIteration:
             self._ended = True
@@ -172,7 +172,7 @@ class Executor:
         """Ask all sources for an iteration. If one has no more data, ask the others too, so that sources of equal length restart together."""
         first: Operation | None = None
         ended = False
-        for one in self._sources:
+        for one in self.sources:
             if ended and one.operation.fed:
                 break
             try:
@@ -226,8 +226,8 @@ class Executor:
         """Return an error with the operator that caused it: the one that was called, or one whose results it waited for."""
         if isinstance(error, Exception):
             for batch in inputs:
-                if batch._pending is not None and getattr(batch._pending, "_status", None):
-                    return self._of_pending(batch._pending, error)
+                if batch.pending is not None and getattr(batch.pending, "_status", None):
+                    return self._of_pending(batch.pending, error)
         return wrapped(operation, error)
 
     def _of_pending(self, pending: Any, error: Exception) -> Exception:
@@ -265,9 +265,9 @@ class Executor:
             del issued
 
     def _wait(self, batch: Batch) -> None:
-        pending = batch._pending
+        pending = batch.pending
         try:
-            batch._ready()
+            batch.wait()
         except Exception as error:
             if pending is None or not hasattr(pending, "failed_call"):
                 raise

@@ -67,13 +67,13 @@ def as_fed(title: str, data: Any, most: int, share: bool) -> Batch:
     else:
         samples = _whole(title, data)
         _check_size(title, samples.shape[0], most)
-        copied = isinstance(data, np.ndarray) and not samples._external  # because it cannot be shared
+        copied = isinstance(data, np.ndarray) and not samples.caller_owned  # because it cannot be shared
     if not share and not copied:
         return batch(samples)
     made = as_batch(samples)
-    if made._external:
+    if made.caller_owned:
         made = copy.copy(made)
-        made._external = False  # the user has promised not to write to it
+        made.caller_owned = False  # the user has promised not to write to it
     return made
 
 
@@ -84,7 +84,7 @@ def _whole(title: str, data: Any) -> Tensor:
     made = sample(title, data, "a batch")
     if not made.ndim:
         raise IndexError(f"{title}: {_SAMPLES}; got an array without dimensions")
-    if made._layout is not None:  # that of the whole, not of a sample
+    if made.layout is not None:  # that of the whole, not of a sample
         made = copy.copy(made)
         made._layout = None
     return made

@@ -230,8 +230,8 @@ class SubscriptOperation(Operation):
 
 def _scalar(batch: Batch) -> Batch:
     """Return indices with one value in each sample as numbers."""
-    if batch.ndim and batch._shapes is None and batch._values[0].numel() == 1:
-        return new_batch(batch._ready().reshape(-1))
+    if batch.ndim and batch.ragged_shapes is None and batch.buffer[0].numel() == 1:
+        return new_batch(batch.wait().reshape(-1))
     return batch
 
 
@@ -246,7 +246,7 @@ class ShapesOperation(Operation):
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Return the shapes, which are known before the values."""
-        extents = inputs[0]._extents().contiguous().clone()
+        extents = inputs[0].sample_shapes().contiguous().clone()
         return on_device((new_batch(extents.to(self.dtype)),), self._target)
 
 

@@ -37,7 +37,7 @@ class FunctionOperation(Operation):
 
     def given(self, batch: Batch) -> list[Any]:
         """Return the samples in the form in which the function takes them, over the memory of the batch."""
-        if batch._values.device.type != "cpu":
+        if batch.buffer.device.type != "cpu":
             import cupy  # type: ignore[import-not-found]
 
             return [cupy.from_dlpack(one) for one in batch]

@@ -98,16 +98,18 @@ class Sequence(Reader):
             files = request.finish()
         except UnreadableSamples as bad:
             raise UnreadableSamples({frame // self._per_sequence: reason for frame, reason in bad.reasons.items()}) from None
-        files._sources = Sources(self._frames.path, self._numbers(samples))
+        files.sources = Sources(self._frames.path, self._numbers(samples))
         images = decoders.image(files, output_type=self._image_type).evaluate()
-        if images._shapes is None:
-            made = new_batch(images._values.view(len(samples), self._per_sequence, *images._values.shape[1:]), None, "FHWC")
+        if images.ragged_shapes is None:
+            made = new_batch(images.buffer.view(len(samples), self._per_sequence, *images.buffer.shape[1:]), None, "FHWC")
         else:
-            sizes = images._shapes.view(len(samples), self._per_sequence, 3)
+            sizes = images.ragged_shapes.view(len(samples), self._per_sequence, 3)
             different = (sizes != sizes[:, :1]).any(2).any(1)
             if bool(different.any()):
                 raise UnreadableSamples({int(k): "its frames have different sizes" for k in torch.nonzero(different).ravel()})
             length = torch.full((len(samples), 1), self._per_sequence, dtype=torch.int64)
-            made = new_batch(images._values, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._per_sequence, None, None, images._extent(2)))
-        made._sources = Sources(self._source, samples)
+            made = new_batch(
+                images.buffer, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._per_sequence, None, None, images.shared_extent(2))
+            )
+        made.sources = Sources(self._source, samples)
         return (made,)

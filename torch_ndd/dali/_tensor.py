@@ -100,7 +100,7 @@ class Memory(PipelineValue):
         if dtype.itemsize != operand.dtype.itemsize:
             raise RuntimeError(f"{self._name()}.reinterpret: {new_type} has another size than {self.dtype}")
         made = copy.copy(operand)
-        made._values = operand._values.view(dtype)
+        made.buffer = operand.buffer.view(dtype)
         self._replace(made)
 
 
@@ -172,14 +172,14 @@ class OneTensor(Memory):
             gone = {dim % len(shape)} & {axis for axis, extent in enumerate(shape) if extent == 1}
         if gone:
             made = copy.copy(self._value)
-            made._values = self._value._values.view([extent for axis, extent in enumerate(shape) if axis not in gone])
+            made.buffer = self._value.buffer.view([extent for axis, extent in enumerate(shape) if axis not in gone])
             made._layout = "".join(letter for axis, letter in enumerate(layout or "") if axis not in gone) or None
             self._value = made
         return bool(gone)
 
     def source_info(self) -> str:
         """Return where the sample comes from, such as the name of its file; empty if that is unknown."""
-        return next(iter(self._value._sources), "")
+        return next(iter(self._value.sources), "")
 
     def get_property(self, key: str) -> Any:
         """Return ``"source_info"`` or ``"layout"``; None for other names, and for what is unknown."""
@@ -230,7 +230,7 @@ class TensorCPU(OneTensor):
 
     def __init__(self, b: Any, layout: str | None = "", is_pinned: bool = False) -> None:
         made = imported("TensorCPU", b)
-        if made._values.device.type != "cpu":
+        if made.buffer.device.type != "cpu":
             raise TypeError("TensorCPU is made from host memory; this object is on a GPU: see as_cpu()")
         self._value = laid_out("TensorCPU", made, layout)
 
@@ -256,18 +256,18 @@ class TensorGPU(OneTensor):
 
     def __init__(self, object: Any, layout: str | None = "", device_id: int = -1) -> None:
         made = imported("TensorGPU", object)
-        if made._values.device.type == "cpu":
+        if made.buffer.device.type == "cpu":
             raise TypeError("TensorGPU is made from memory of a GPU; this object is in host memory")
         self._value = laid_out("TensorGPU", made, layout)
 
     def device_id(self) -> int:
         """Return the number of the GPU."""
-        return int(self._value._values.device.index or 0)
+        return int(self._value.buffer.device.index or 0)
 
     @property
     def stream(self) -> Any:
         """The CUDA stream with which the values are in order."""
-        return torch.cuda.current_stream(self._value._values.device)
+        return torch.cuda.current_stream(self._value.buffer.device)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

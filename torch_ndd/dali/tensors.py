@@ -124,7 +124,7 @@ class _TensorList(Memory):
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have one shape."""
-        return self._batch.densified()._shapes is None
+        return self._batch.densified().ragged_shapes is None
 
     def as_tensor(self) -> Any:
         """Return the samples as one tensor (N, ...) over the memory of this list, with ``N`` in front of its layout.
@@ -136,7 +136,7 @@ class _TensorList(Memory):
 
     def _uniform(self, method: str) -> Batch:
         batch = self._batch.densified()
-        if batch._shapes is not None and len(batch._shapes):
+        if batch.ragged_shapes is not None and len(batch.ragged_shapes):
             raise RuntimeError(
                 f"{self._name()}.{method}: the samples have different shapes, from {batch.shape[0]} to {batch.shape[-1]}; use them one by one, or "
                 "pad them with fn.pad"
@@ -150,9 +150,9 @@ class _TensorList(Memory):
             RuntimeError: the shape has another number of elements.
         """
         batch, extents = self._batch, [int(extent) for extent in new_shape]
-        if any(extent < 0 for extent in extents) or math.prod(extents) != batch._values.numel():
-            raise RuntimeError(f"{self._name()}.as_reshaped_tensor: {batch._values.numel()} elements cannot have the shape {extents}")
-        return self._one._of(new_tensor(batch._values.view(extents), None, batch._pending, ALL_SAMPLES, batch._external))
+        if any(extent < 0 for extent in extents) or math.prod(extents) != batch.buffer.numel():
+            raise RuntimeError(f"{self._name()}.as_reshaped_tensor: {batch.buffer.numel()} elements cannot have the shape {extents}")
+        return self._one._of(new_tensor(batch.buffer.view(extents), None, batch.pending, ALL_SAMPLES, batch.caller_owned))
 
     def as_cpu(self) -> "TensorListCPU":
         """Return this list in host memory: itself if it is there."""
@@ -196,7 +196,7 @@ class TensorListCPU(_TensorList):
 
     def __init__(self, tl_object: Any, layout: str | None = "", is_pinned: bool = False) -> None:
         self._batch = self._imported(tl_object, layout)
-        if self._batch._values.device.type != "cpu":
+        if self._batch.buffer.device.type != "cpu":
             raise TypeError("TensorListCPU is made from host memory; this object is on a GPU: see as_cpu()")
 
     def at(self, i: int) -> np.ndarray:
@@ -223,7 +223,7 @@ class TensorListGPU(_TensorList):
 
     def __init__(self, object: Any, layout: str | None = "", device_id: int = -1) -> None:
         self._batch = self._imported(object, layout)
-        if self._batch is not EMPTY and self._batch._values.device.type == "cpu":
+        if self._batch is not EMPTY and self._batch.buffer.device.type == "cpu":
             raise TypeError("TensorListGPU is made from memory of a GPU; this object is in host memory")
 
     def at(self, i: int) -> TensorGPU:
@@ -232,12 +232,12 @@ class TensorListGPU(_TensorList):
 
     def device_id(self) -> int:
         """Return the number of the GPU."""
-        return int(self._batch._values.device.index or 0)
+        return int(self._batch.buffer.device.index or 0)
 
     @property
     def stream(self) -> Any:
         """The CUDA stream with which the values are in order."""
-        return torch.cuda.current_stream(self._batch._values.device)
+        return torch.cuda.current_stream(self._batch.buffer.device)
 
 
 def _at(samples: _TensorList, i: Any) -> Any:
@@ -249,4 +249,4 @@ def _at(samples: _TensorList, i: Any) -> Any:
 
 def of(batch: Batch) -> "TensorListCPU | TensorListGPU":
     """Return a Batch as the tensor list for its device, without waiting for it."""
-    return (TensorListCPU if batch._values.device.type == "cpu" else TensorListGPU)._of(batch)
+    return (TensorListCPU if batch.buffer.device.type == "cpu" else TensorListGPU)._of(batch)

@@ -103,10 +103,10 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     _library.load()
     if on_gpu:
         _library.load_gpu()
-    failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files._sources)
+    failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files.sources)
     options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
     if not torch.compiler.is_compiling():
-        note_decoding(files._values, files.batch_size, given.at_least is not None)
+        note_decoding(files.buffer, files.batch_size, given.at_least is not None)
     files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
     least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
     if cache is not None:
@@ -135,19 +135,19 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
     else:
         out = empty_packed(shapes, given.dtype, given.target.device, "HWC", fixed)
-    out._sources, out._failures = files._sources, failures
+    out.sources, out.failures = files.sources, failures
     event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
     if event is not None:  # threads record it when the result may be gone, but they keep its values, and a tensor keeps what it is given
-        out._values.recorded = event  # type: ignore[attr-defined]
+        out.buffer.recorded = event  # type: ignore[attr-defined]
     failed = None if failures is None else failures.table
     number = 0 if cache is None else cache._number
     arguments = [windows, *options, bool(given.use_fast_idct), number, failed, given.target.options, given.target.hw_decoder_load, done]
     if given.on_error != "skip" or failures is None:
         return launch(out, arguments, inputs=(files,), event=event)
-    submit(OPERATORS[op].kernel, [files._values, files._shapes, *arguments, out._values, out._shapes], [], True, files._sources)
+    submit(OPERATORS[op].kernel, [files.buffer, files.ragged_shapes, *arguments, out.buffer, out.ragged_shapes], [], True, files.sources)
     kept = out.select(failures.kept())
-    kept._failures = failures
+    kept.failures = failures
     return launch((), also=(kept,))
 
 
@@ -208,7 +208,7 @@ def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], m
             failures.note(i, str(error))
     lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
     made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
-    made._sources = files._sources
+    made.sources = files.sources
     return made
 
 
@@ -225,11 +225,11 @@ def read_headers(
 
     Files that are not ``complete`` may lack their pixels.
     """
-    arguments = (files._values, files._shapes, *options, max_pixels, complete, None if failures is None else failures.table, shapes, kinds)
+    arguments = (files.buffer, files.ragged_shapes, *options, max_pixels, complete, None if failures is None else failures.table, shapes, kinds)
     if torch.compiler.is_compiling():
         _read_shapes(*arguments)
     else:
-        submit(_read_shapes, arguments, [], True, files._sources)
+        submit(_read_shapes, arguments, [], True, files.sources)
 
 
 def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Tensor, failures: Failures | None) -> None:
@@ -250,4 +250,4 @@ def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Te
 
 def sample_name(files: Batch, i: int) -> str:
     """Return a sample and its file, for messages."""
-    return f"sample {i} ({files._sources[i]})" if files._sources else f"sample {i}"
+    return f"sample {i} ({files.sources[i]})" if files.sources else f"sample {i}"

@@ -66,7 +66,7 @@ def audio(
     """
     op, files = "decoders.audio", input
     assert isinstance(files, Batch)
-    if files._values.device.type != "cpu":
+    if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: sounds are decoded on the CPU; call .cpu() on the input")
     if dtype not in _DTYPES:
         raise RuntimeError(f"{op}: Unsupported output type: {str(dtype).removeprefix('torch.')}; it must be float32, int16 or int32")
@@ -77,19 +77,19 @@ def audio(
     load()
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    arguments = (files._values, files._shapes, op, wanted, bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), table)
+    arguments = (files.buffer, files.ragged_shapes, op, wanted, bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), table)
     if torch.compiler.is_compiling():
         _shapes(*arguments)
     else:
-        submit(_shapes, arguments, [], True, files._sources)
+        submit(_shapes, arguments, [], True, files.sources)
     frames, channels, rates = table.unbind(1)
     rates = rates.to(torch.float64)
     resampled = (wanted > 0) & (wanted != rates)
     rates_out = torch.where(resampled, wanted, rates)
     frames = torch.where(resampled, (frames * rates_out / rates).ceil().to(torch.int64), frames)
     shapes = frames[:, None] if downmix else torch.stack([frames, channels], 1)
-    out = empty_packed(shapes, dtype, files._values.device)
-    out._sources = files._sources
+    out = empty_packed(shapes, dtype, files.buffer.device)
+    out.sources = files.sources
     return launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))
 
 
@@ -97,7 +97,7 @@ def lengths(files: Batch, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``most`` bytes."""
     load()
     table, rates = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.zeros(files.batch_size, dtype=torch.float64)
-    submit(_shapes, (files._ready(), files._shapes, "decoders.audio", rates, False, 1, most, table), [], True, files._sources)
+    submit(_shapes, (files.wait(), files.ragged_shapes, "decoders.audio", rates, False, 1, most, table), [], True, files.sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 

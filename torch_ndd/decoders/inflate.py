@@ -91,7 +91,7 @@ def inflate(
         raise RuntimeError(f"{op}: compressed data must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
-    target = files._values.device
+    target = files.buffer.device
     files = files.cpu() if target.type != "cpu" else files
     count = files.batch_size
     extents = [_of_sample(shape, i) or [] for i in range(count)]
@@ -105,14 +105,14 @@ def inflate(
     out = empty_packed(
         torch.tensor(shapes, dtype=torch.int64).reshape(count, ndim), dtype, torch.device("cpu"), check_layout(op, letters or None, ndim)
     )
-    out._sources = files._sources
+    out.sources = files.sources
     sizes = [int(np.prod(row, dtype=np.int64)) * dtype.itemsize for row in extents]
     chunks, at = [], 0
     for i, part in enumerate(parts):
         for number, (begin, length) in enumerate(part):
             chunks.append(_Chunk(i, number, begin, length, at))
             at += sizes[i]
-    raw = out._values.reshape(-1).view(torch.uint8).numpy()
+    raw = out.buffer.reshape(-1).view(torch.uint8).numpy()
     views = [memoryview(np.asarray(one)) for one in files]  # type: ignore[arg-type]
 
     def fill(chunk: _Chunk) -> None:

@@ -46,12 +46,12 @@ def numpy(
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: the type and the number of dimensions of its result depend on the data")
-    if files._values.device.type != "cpu":
+    if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded arrays must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
-    submit(_shapes, (files._values, files._shapes, op, table), [], True, files._sources)
+    submit(_shapes, (files.buffer, files.ragged_shapes, op, table), [], True, files.sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
     if len(dimensions) > 1:
         raise RuntimeError(f"{op}: All samples must have the same number of dimensions, got {dimensions}")
@@ -59,6 +59,6 @@ def numpy(
         names = [str(native.DTYPES[kind]).removeprefix("torch.") for kind in kinds]
         raise RuntimeError(f"{op}: All samples must have the same data type, got {', '.join(names)}; dtype= converts them")
     ndim = dimensions[0] if dimensions else 0
-    out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or native.DTYPES[kinds[0] if kinds else 0], files._values.device)
-    out._sources = files._sources
+    out = empty_packed(table[:, 2 : 2 + ndim].contiguous(), dtype or native.DTYPES[kinds[0] if kinds else 0], files.buffer.device)
+    out.sources = files.sources
     return launch(out, [op])

@@ -52,7 +52,7 @@ def peek_image_shape(
     """
     op, files = "peek_image_shape", input
     assert isinstance(files, Batch)
-    if files._values.device.type != "cpu":
+    if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: it reads headers on the CPU; call .cpu() on the input")
     if dtype not in _DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in _DTYPES)

@@ -73,14 +73,14 @@ def video(
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
-    if files._values.device.type != "cpu":
+    if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
     if files.dtype != torch.uint8 or files.ndim != 1:
         raise RuntimeError(f"{op}: encoded videos must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
     codec()
-    encoded_files = [one._values for one in files]
+    encoded_files = [one.buffer for one in files]
     threads = get_num_threads()
     work = Work(op, max(1, threads // max(1, len(encoded_files))))
     most = checked_limit(op, max_sample_bytes)
@@ -137,7 +137,7 @@ def video(
         out = new_batch(values.view(count, *shapes[0].tolist()), None, "FHWC")
     else:
         out = ragged_batch(values, shapes, "FHWC")
-    out._sources = files._sources
+    out.sources = files.sources
     return launch((), also=(out,))
 
 

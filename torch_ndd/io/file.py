@@ -53,25 +53,25 @@ def read(
     """
     op, paths = "io.file.read", filepaths
     assert isinstance(paths, Batch)
-    if paths._values.device.type != "cpu":
+    if paths.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: paths must be in host memory; call .cpu() on them")
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
-    names = () if torch.compiler.is_compiling() else tuple(bytes(path._values.numpy()).decode(errors="replace") for path in paths)
+    names = () if torch.compiler.is_compiling() else tuple(bytes(path.buffer.numpy()).decode(errors="replace") for path in paths)
     limits = UrlLimits.checked(op, url_max_bytes, url_stall_seconds, url_max_seconds)
     if any(map(is_url, names)):
         with using(limits):
             out = _downloaded(op, names)
-        out._sources = names
+        out.sources = names
         return launch((), also=(out,))
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
     if torch.compiler.is_compiling():
-        _file_sizes(paths._values, paths._shapes, op, sizes)
+        _file_sizes(paths.buffer, paths.ragged_shapes, op, sizes)
     else:
-        submit(_file_sizes, (paths._values, paths._shapes, op, sizes), [], True)
-    out = empty_packed(sizes, torch.uint8, paths._values.device)
+        submit(_file_sizes, (paths.buffer, paths.ragged_shapes, op, sizes), [], True)
+    out = empty_packed(sizes, torch.uint8, paths.buffer.device)
     if names:
-        out._sources = names
+        out.sources = names
     return launch(out, [op])
 
 
@@ -82,5 +82,5 @@ def _downloaded(op: str, paths: Sequence[str]) -> Batch:
             raise RuntimeError(f'{op}: sample {k}: "{paths[k]}" cannot be read: {reason_of(content).removeprefix(paths[k] + ": ")}')
         contents.append(content)
     out = empty_packed(torch.tensor([[len(one)] for one in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
-    fill(out._values.view(-1).numpy().data, contents)
+    fill(out.buffer.view(-1).numpy().data, contents)
     return out

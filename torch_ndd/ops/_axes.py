@@ -13,7 +13,7 @@ _USUAL = {1: "W", 2: "HW", 3: "HWC", 4: "DHWC"}
 
 def usual_layout(input: Batch) -> str:
     """Return the layout, or the usual one for this number of dimensions."""
-    return input._layout or _USUAL.get(input.ndim, "")
+    return input.layout or _USUAL.get(input.ndim, "")
 
 
 def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:

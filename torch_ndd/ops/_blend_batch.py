@@ -13,8 +13,8 @@ _kernel = native.kernel("blend_batch", writes=(-1,))
 
 def takes(images: Batch) -> bool:
     """Return whether the kernel takes these images: uint8 or float32 of equal shapes, on the CPU."""
-    values = images._values
-    dense = images._shapes is None and values.dtype in (torch.uint8, torch.float32) and values.device.type == "cpu" and values.is_contiguous()
+    values = images.buffer
+    dense = images.ragged_shapes is None and values.dtype in (torch.uint8, torch.float32) and values.device.type == "cpu" and values.is_contiguous()
     return dense and not torch.compiler.is_compiling()
 
 
@@ -26,6 +26,6 @@ def blend_batch(images: Batch, others: Batch, order: torch.Tensor, shares: torch
         order: int64 (N,).
         shares: float32 (N, 2).
     """
-    out = native.empty(images._values.shape, torch.float32, images._values.device)
-    arguments = (images._values, others._values, order, shares, out)
+    out = native.empty(images.buffer.shape, torch.float32, images.buffer.device)
+    arguments = (images.buffer, others.buffer, order, shares, out)
     return new_batch(out, None, images.layout, run(_kernel, arguments, [(images, SAME_SAMPLE), (others, ALL_SAMPLES)], out))

@@ -26,9 +26,11 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
         raise RuntimeError(f"{op}: boxes must be float32, got {boxes.dtype}; cast them with cast(boxes, dtype=float32)")
     if torch.compiler.is_compiling():
         return
-    volumes = boxes._values[0:1].numel() if boxes._shapes is None else boxes._shapes.prod(1)
+    volumes = boxes.buffer[0:1].numel() if boxes.ragged_shapes is None else boxes.ragged_shapes.prod(1)
     if bool(volumes % numbers) if isinstance(volumes, int) else bool((volumes % numbers).any()):
-        raise RuntimeError(f"{op}: a box has {numbers} numbers, got samples of shape {boxes.shape[0] if boxes._shapes is None else boxes.shape}")
+        raise RuntimeError(
+            f"{op}: a box has {numbers} numbers, got samples of shape {boxes.shape[0] if boxes.ragged_shapes is None else boxes.shape}"
+        )
 
 
 def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
@@ -39,20 +41,20 @@ def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
 
 
 def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
-    found = batch._extent(axis)
+    found = batch.shared_extent(axis)
     return not batch.batch_size or torch.compiler.is_compiling() if found is None else found == extent
 
 
 def on_host(value: Batch) -> Batch:
     """Return values that the host can read."""
-    host = value if value._values.device.type == "cpu" else value.cpu()
-    host._ready()
+    host = value if value.buffer.device.type == "cpu" else value.cpu()
+    host.wait()
     return host
 
 
 def rows_of(batch: Batch) -> torch.Tensor | int:
     """Return the number of rows of each sample: a number, or int64 (N,)."""
-    return batch._values.shape[1] if batch._shapes is None else batch._shapes[:, 0]
+    return batch.buffer.shape[1] if batch.ragged_shapes is None else batch.ragged_shapes[:, 0]
 
 
 def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
@@ -71,28 +73,28 @@ class Kept:
     """The remaining boxes: a mask over all of them, and the count of each sample."""
 
     def __init__(self, boxes: Batch) -> None:
-        total = boxes._values.numel() // boxes._values.shape[-1] if boxes._shapes is None and boxes._values.shape[-1] else 0
-        if boxes._shapes is not None:
-            total = int(boxes._shapes[:, 0].sum()) if not torch.compiler.is_compiling() else boxes._values.shape[0] // 4
+        total = boxes.buffer.numel() // boxes.buffer.shape[-1] if boxes.ragged_shapes is None and boxes.buffer.shape[-1] else 0
+        if boxes.ragged_shapes is not None:
+            total = int(boxes.ragged_shapes[:, 0].sum()) if not torch.compiler.is_compiling() else boxes.buffer.shape[0] // 4
         self.mask = torch.empty(total, dtype=torch.bool)
         self.counts = torch.empty(boxes.batch_size, dtype=torch.int64)
 
     def of(self, values: torch.Tensor, like: Batch, device: torch.device) -> Batch:
         """Return the remaining rows of ``values``, which has those of all samples, with the shape and layout of ``like``, on a device."""
-        trailing: Sequence[Any] = like._values.shape[2:] if like._shapes is None else like._shapes[0, 1:].tolist()
-        if torch.compiler.is_compiling() and like._shapes is not None:
+        trailing: Sequence[Any] = like.buffer.shape[2:] if like.ragged_shapes is None else like.ragged_shapes[0, 1:].tolist()
+        if torch.compiler.is_compiling() and like.ragged_shapes is not None:
             trailing = values.shape[1:]
         left = torch.ops.ndd.kept_rows.default(values.reshape(len(self.mask), *trailing), self.mask)
         if torch.compiler.is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
             made = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
         elif len(left) == len(self.mask):
-            made = new_batch(left.view(like._values.shape), like._shapes, fixed=like._fixed)
+            made = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
         else:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
             made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densified()
-        made._layout = like._layout
+        made._layout = like.layout
         return made if device.type == "cpu" else made.to_device(device)
 
 
@@ -110,12 +112,12 @@ def mapped_boxes(
 
     A row of ``table``, float64 (1 or N, 10), holds a map (2, 3) in pixels, then width and height of the old image and of the new one.
     """
-    device = boxes._values.device
+    device = boxes.buffer.device
     host = on_host(boxes)
-    kept, made = Kept(host), torch.empty_like(host._values)
-    _map_boxes(host._values, host._shapes, table, mode, normalized, with_size, cut, threshold, made, kept.mask, kept.counts)
+    kept, made = Kept(host), torch.empty_like(host.buffer)
+    _map_boxes(host.buffer, host.ragged_shapes, table, mode, normalized, with_size, cut, threshold, made, kept.mask, kept.counts)
     out = (kept.of(made.reshape(-1, 4), host, device),)
     if labels is None:
         return out
     given = on_host(labels)
-    return (*out, kept.of(given._values, given, device))
+    return (*out, kept.of(given.buffer, given, device))

@@ -24,9 +24,9 @@ NUMBERS = 7
 
 def takes(images: Batch) -> bool:
     """Return whether the kernel takes these images: uint8, HWC or CHW, of one or three channels, on the CPU."""
-    if images.dtype != torch.uint8 or images.layout not in ("HWC", "CHW") or images._values.device.type != "cpu" or torch.compiler.is_compiling():
+    if images.dtype != torch.uint8 or images.layout not in ("HWC", "CHW") or images.buffer.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    return images._extent((images.layout or "").index("C")) in (1, 3)
+    return images.shared_extent((images.layout or "").index("C")) in (1, 3)
 
 
 def with_steps(images: Batch, steps: torch.Tensor, interp_type: int, fill: Sequence[float] | None) -> Batch:
@@ -41,20 +41,20 @@ def with_steps(images: Batch, steps: torch.Tensor, interp_type: int, fill: Seque
         interp_type: of warps, a :class:`torch_ndd.types.DALIInterpType`.
         fill: outside of warped images; None is 0 and blends with the border.
     """
-    images = images._settled()
-    made = images._with(native.empty(images._values.shape, torch.uint8, images._values.device), None)
+    images = images.settle()
+    made = images._with(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
     fills = torch.tensor(fill or [0.0], dtype=torch.float32)
     planar = images.layout == "CHW"
     arguments: tuple[Any, ...] = (
-        images._values,
-        images._shapes,
+        images.buffer,
+        images.ragged_shapes,
         steps,
         fills,
         int(interp_type),
         fill is not None,
         planar,
-        made._values,
-        made._shapes,
+        made.buffer,
+        made.ragged_shapes,
     )
-    made._pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], made._values)
+    made.pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], made.buffer)
     return made

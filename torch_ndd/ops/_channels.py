@@ -9,17 +9,17 @@ from ._columns import in_sample
 
 def channels_of(images: Batch, axis: int = -1) -> list[int]:
     """Return the distinct numbers of channels of the samples; none if a compiled graph does not know them."""
-    extent = images._extent(axis) if images.ndim else 0
+    extent = images.shared_extent(axis) if images.ndim else 0
     if extent is not None:
         return [extent]
-    return [] if torch.compiler.is_compiling() or images._shapes is None else sorted(set(images._shapes[:, axis].tolist()))
+    return [] if torch.compiler.is_compiling() or images.ragged_shapes is None else sorted(set(images.ragged_shapes[:, axis].tolist()))
 
 
 def check_channels(op: str, images: Batch, wanted: int) -> None:
     """Raise RuntimeError for an image with another number of channels; the kernel checks what is unknown here."""
     for found in channels_of(images):
         if is_other(found, wanted):
-            where = "" if images._shapes is None or torch.compiler.is_compiling() else in_sample(images._shapes[:, -1] != found)
+            where = "" if images.ragged_shapes is None or torch.compiler.is_compiling() else in_sample(images.ragged_shapes[:, -1] != found)
             raise RuntimeError(f"{op}: {where}the image must have {wanted} channel{'s'[: wanted > 1]}, got {found}")
 
 

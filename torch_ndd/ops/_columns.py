@@ -17,18 +17,18 @@ Column = Any  # int | float | torch.Tensor (N,)
 
 def extents_of(input: Batch) -> tuple[Column, ...]:
     """Return the extents of a batch's samples, one column per axis: a number where they are known to be equal."""
-    if input._shapes is None:
-        return tuple(input._values.shape[1:])
-    columns, fixed = input._shapes.unbind(1), input._fixed
+    if input.ragged_shapes is None:
+        return tuple(input.buffer.shape[1:])
+    columns, fixed = input.ragged_shapes.unbind(1), input.shared_extents
     return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
 
 
 def extent_of(input: Batch, axis: int) -> Column:
     """Return one extent of a batch's samples: a number if it is known to be equal."""
-    if input._shapes is None:
-        return input._values.shape[axis + 1]
-    known = None if input._fixed is None else input._fixed[axis]
-    return input._shapes[:, axis] if known is None else known
+    if input.ragged_shapes is None:
+        return input.buffer.shape[axis + 1]
+    known = None if input.shared_extents is None else input.shared_extents[axis]
+    return input.ragged_shapes[:, axis] if known is None else known
 
 
 def holds(condition: bool | torch.Tensor) -> bool:

@@ -41,8 +41,8 @@ class CropWindow(NamedTuple):
 
     def is_whole(self, input: Batch) -> bool:
         """Return whether this is known to be all of every sample."""
-        pairs = zip(self.extent, input._values.shape[1:], strict=False)
-        return input._shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
+        pairs = zip(self.extent, input.buffer.shape[1:], strict=False)
+        return input.ragged_shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
 
 
 class CropArguments(NamedTuple):
@@ -68,7 +68,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
     >>> window.start, window.extent
     ((380, 220, 0), (100, 200, 3))
     """
-    layout = input._layout or ""
+    layout = input.layout or ""
     if isinstance(arguments.crop, list):
         if any(isinstance(size, tuple) for size in arguments.crop):
             raise RuntimeError(
@@ -77,7 +77,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
             )
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = extents_of(input)
-    plain = input._shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
+    plain = input.ragged_shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
     return (_plain_window if plain else window_in)(op, layout, extents, arguments)
 
 

@@ -16,7 +16,7 @@ _kernel, _noise = native.kernel("fill_windows", writes=(0,)), native.kernel("noi
 
 def takes(images: Batch) -> bool:
     """Return whether the kernel takes these images: HWC or CHW, on the CPU."""
-    return images.layout in ("HWC", "CHW") and images._values.device.type == "cpu" and not torch.compiler.is_compiling()
+    return images.layout in ("HWC", "CHW") and images.buffer.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) -> None:
@@ -27,8 +27,8 @@ def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) 
         windows: int64 (N, 4): top, left, height, width; without area where an image stays as it is.
         values: one number, or one for each channel.
     """
-    arguments = (images._values, images._shapes, windows, torch.tensor(values, dtype=torch.float32), images.layout == "CHW")
-    images._pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], images._values)
+    arguments = (images.buffer, images.ragged_shapes, windows, torch.tensor(values, dtype=torch.float32), images.layout == "CHW")
+    images.pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], images.buffer)
 
 
 def noise_windows(images: Batch, windows: torch.Tensor) -> None:
@@ -38,7 +38,7 @@ def noise_windows(images: Batch, windows: torch.Tensor) -> None:
         images: float32; as for :func:`fill_windows`.
         windows: as for :func:`fill_windows`.
     """
-    count = windows[:, 2] * windows[:, 3] * (images._extent((images.layout or "").index("C")) or 1)
+    count = windows[:, 2] * windows[:, 3] * (images.shared_extent((images.layout or "").index("C")) or 1)
     rows = torch.cat([windows, (count.cumsum(0) - count)[:, None]], 1)
-    arguments = (images._values, images._shapes, rows, get_default_rng().draw(WORDS_PER_CALL), images.layout == "CHW")
-    images._pending = run(_noise, arguments, [(images, SAME_SAMPLE)], images._values)
+    arguments = (images.buffer, images.ragged_shapes, rows, get_default_rng().draw(WORDS_PER_CALL), images.layout == "CHW")
+    images.pending = run(_noise, arguments, [(images, SAME_SAMPLE)], images.buffer)

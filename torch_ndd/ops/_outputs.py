@@ -15,8 +15,8 @@ from ._columns import extent_of
 
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
     """Return an unfilled batch with the shapes and layout of another one."""
-    values = input._values
-    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input._shapes, input._layout, fixed=input._fixed)
+    values = input.buffer
+    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input.ragged_shapes, input.layout, fixed=input.shared_extents)
 
 
 def resized(
@@ -32,15 +32,15 @@ def resized(
     """
     given = {axis % input.ndim: extent for axis, extent in zip(axes, extents, strict=True)}
     shape = [given[axis] if axis in given else extent_of(input, axis) for axis in range(input.ndim)]
-    layout = input._layout
+    layout = input.layout
     if frames is not None:
         shape, layout = [frames, *shape], layout and "F" + layout
-    return empty_batch(input.batch_size, shape, dtype or input.dtype, input._values.device, layout)
+    return empty_batch(input.batch_size, shape, dtype or input.dtype, input.buffer.device, layout)
 
 
 def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
     """Return the number of frames of the output if ``given`` is marked per frame and the input has no frames. None if nothing changes."""
-    if given is None or (input._layout or "").startswith("F") or not (given._layout or "").startswith("F"):
+    if given is None or (input.layout or "").startswith("F") or not (given.layout or "").startswith("F"):
         return None
     return given._frames()
 

@@ -35,7 +35,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     if any(isinstance(one, Operand) for one in operands):
         return core.arithmetic(operation, *operands)
     result = core.computed(operation, operands, torch.compiler.is_compiling())
-    return new_tensor(result._values, result._layout, result._pending)
+    return new_tensor(result.buffer, result.layout, result.pending)
 
 
 OPERATORS["arithmetic"] = Operator("arithmetic", arithmetic, operator(), torch.ops.ndd.arithmetic.default, inputs=2, required=2)

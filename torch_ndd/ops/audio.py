@@ -21,14 +21,14 @@ def check_float32(op: str, input: Batch) -> None:
 
 def _length(op: str, input: Batch) -> Any:
     """Return the number of elements of the signals: a number, or a tensor with one per signal."""
-    if input._shapes is None:
-        shape = input._values.shape[1:]
-        length = input._values[0].numel() if len(input._values) else shape.numel()
+    if input.ragged_shapes is None:
+        shape = input.buffer.shape[1:]
+        length = input.buffer[0].numel() if len(input.buffer) else shape.numel()
         if not torch.compiler.is_compiling() and (not shape or max(shape) != length):
             raise RuntimeError(f"{op}: the input must be a signal of one channel, (n,), (n, 1) or (1, n), got shape {tuple(shape)}")
         return length
-    lengths = input._shapes.prod(1)
-    if not torch.compiler.is_compiling() and input.ndim > 1 and not bool((input._shapes.amax(1) == lengths).all()):
+    lengths = input.ragged_shapes.prod(1)
+    if not torch.compiler.is_compiling() and input.ndim > 1 and not bool((input.ragged_shapes.amax(1) == lengths).all()):
         raise RuntimeError(f"{op}: the input must be signals of one channel, (n,), (n, 1) or (1, n), got shapes {input.shape}")
     return lengths
 
@@ -100,7 +100,7 @@ def spectrogram(
     windows = samples // window_step + 1 if center_windows else (samples - window_length) // window_step + 1
     bins = length // 2 + 1
     shape = [bins, windows] if layout == "ft" else [windows, bins]
-    values = input._values  # type: ignore[union-attr]
+    values = input.buffer  # type: ignore[union-attr]
     out = empty_batch(input.batch_size, shape, torch.float32, values.device, layout)  # type: ignore[union-attr]
     arguments = [window, length, window_length, window_step, power, center_windows, reflect_padding, layout == "tf"]
     return launch(out, arguments)
@@ -117,7 +117,7 @@ def _window(given: Any, length: int) -> torch.Tensor:
 
 
 def _frequency_axis(op: str, input: Batch) -> int:
-    layout = input._layout
+    layout = input.layout
     if input.ndim == 0:
         raise RuntimeError(f"{op}: the input must have a frequency axis, got a scalar")
     if layout is None:

@@ -14,9 +14,9 @@ def _masked(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_val
     """Mask random bands of an axis, which counts from the end, for inputs without a layout."""
     if input.ndim == 0:
         raise RuntimeError(f'{op}: the input must have an axis "{letter}", got a scalar')
-    if input._layout is not None and letter not in input._layout:
-        raise RuntimeError(f'{op}: the layout must have an axis "{letter}", got {input._layout!r}')
-    at = max(0, input.ndim - axis) if input._layout is None else input._layout.index(letter)
+    if input.layout is not None and letter not in input.layout:
+        raise RuntimeError(f'{op}: the layout must have an axis "{letter}", got {input.layout!r}')
+    at = max(0, input.ndim - axis) if input.layout is None else input.layout.index(letter)
     mean = isinstance(mask_value, str)
     if mean and mask_value != "mean":
         raise ValueError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')

@@ -95,7 +95,7 @@ def nonsilent_region(
         raise RuntimeError(f"nonsilent_region: window_length must be positive, got {window_length}")
     if not reference_power >= 0:
         raise RuntimeError(f"nonsilent_region: reference_power must not be negative, got {reference_power}")
-    out = tuple(empty_batch(signal.batch_size, [], torch.int32, signal._values.device) for _ in range(2))
+    out = tuple(empty_batch(signal.batch_size, [], torch.int32, signal.buffer.device) for _ in range(2))
     return launch(out, [float(cutoff_db), float(reference_power), window_length])
 
 
@@ -164,7 +164,7 @@ def audio_resample(
         raise RuntimeError("audio_resample: in_rate and out_rate must be given together")
     if sum(one is not None for one in (scale, out_length, in_rate)) != 1:
         raise RuntimeError("audio_resample: give either in_rate and out_rate, or scale, or out_length")
-    lengths = signal._values.shape[1] if signal._shapes is None else signal._shapes[:, 0]
+    lengths = signal.buffer.shape[1] if signal.ragged_shapes is None else signal.ragged_shapes[:, 0]
     ratio = None
     if out_length is None:
         rates = (1.0, scale) if in_rate is None else (in_rate, out_rate)

@@ -119,14 +119,14 @@ def random_bbox_crop(
     if num_attempts < 1 or total == 0 or total < -1:
         raise RuntimeError(f"{op}: num_attempts and total_num_attempts must be at least 1, got {num_attempts} and {total_num_attempts}")
 
-    host, target = on_host(given), given._values.device
+    host, target = on_host(given), given.buffer.device
     kept, count = Kept(host), host.batch_size
     anchors, shapes = torch.empty(count, dims), torch.empty(count, dims)
-    made, indices = torch.empty_like(host._values), torch.empty(len(kept.mask), dtype=torch.int32)
+    made, indices = torch.empty_like(host.buffer), torch.empty(len(kept.mask), dtype=torch.int32)
     results = torch.empty(count, dtype=torch.int32)
     _search(
-        host._values,
-        host._shapes,
+        host.buffer,
+        host.ragged_shapes,
         image,
         wanted,
         torch.tensor(levels, dtype=torch.float64),
@@ -156,9 +156,9 @@ def random_bbox_crop(
     out.append(kept.of(made.reshape(-1, 2 * dims), host, target))
     if labels is not None:
         rows = on_host(labels)  # type: ignore[arg-type]
-        out.append(kept.of(rows._values, rows, target))
+        out.append(kept.of(rows.buffer, rows, target))
     if output_bbox_indices:
-        counts = None if host._shapes is None else host._shapes[:, :1].contiguous()  # kernels read the rows one after another
+        counts = None if host.ragged_shapes is None else host.ragged_shapes[:, :1].contiguous()  # kernels read the rows one after another
         numbered = new_batch(indices.view(count, -1) if counts is None else indices, counts)
         out.append(kept.of(indices, numbered, target))
     for one in out:
@@ -169,7 +169,7 @@ def random_bbox_crop(
 def _columns(boxes: Batch) -> int:
     if boxes.ndim != 2:
         return 0
-    columns = boxes._extent(1)
+    columns = boxes.shared_extent(1)
     if columns is not None:
         return columns
     return 4 if torch.compiler.is_compiling() or not boxes.batch_size else boxes.shape[0][1]

@@ -316,7 +316,7 @@ class _AnchorTable:
             if made is None or made[0] is not flat:
                 made = self._tables[id(flat), device] = (flat, _sides(flat).to(device))
             return made[1]
-        flat = torch.as_tensor(anchors._ready() if isinstance(anchors, Batch) or hasattr(anchors, "_ready") else anchors)
+        flat = torch.as_tensor(anchors.wait() if isinstance(anchors, Batch) or hasattr(anchors, "wait") else anchors)
         return _sides(flat.reshape(-1).to(torch.float32)).to(device)
 
 
@@ -396,7 +396,7 @@ def box_encoder(
     values = [*_four("means", means, 0.0), *_four("stds", stds, 1.0)]
     if 0.0 in values[4:]:
         raise RuntimeError(f"{op}: stds must not be zero, got {stds}")
-    target = given._values.device
+    target = given.buffer.device
     try:
         table = _anchors.table(anchors, target)
     except (TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")
 
 def _place(op: str, images: Batch) -> tuple[bool, bool]:
     """Return whether channels are planar and whether there are frames; raise RuntimeError for another number of channels than 1 and 3."""
-    layout = images._layout or ""
+    layout = images.layout or ""
     for found in channels_of(images, layout.index("C")):
         if is_other(found, 1, 3):
             raise RuntimeError(f"{op}: the image must have 1 or 3 channels, got {found}")
@@ -92,4 +92,4 @@ def grayscale(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
     if channels not in (1, 3):
         raise ValueError(f"grayscale: channels must be 1 or 3, got {channels}")
     place = _place("grayscale", images)
-    return launch(resized(images, [(images._layout or "").index("C")], [channels]), [*place])
+    return launch(resized(images, [(images.layout or "").index("C")], [channels]), [*place])

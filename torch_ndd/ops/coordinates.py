@@ -85,7 +85,7 @@ def coord_flip(
 
 def _dimensions(op: str, points: Batch) -> Any:
     """Return the number of coordinates of a point: a number, or int64 (N,) in the graph of ragged points."""
-    columns = points._extent(-1)
+    columns = points.shared_extent(-1)
     if columns is not None:
         return columns
     if torch.compiler.is_compiling():
@@ -140,7 +140,7 @@ def coord_transform(
         rows = _matrix_rows(op, "M", counts["M"][0], columns)
     if T is not None and not isinstance(rows, torch.Tensor) and counts["T"][0] not in (1, rows):
         raise RuntimeError(f"{op}: T must be one number or {rows}, got {counts['T'][0]}")
-    has_frames = (points._layout or "").startswith("F") and points.ndim > 2
+    has_frames = (points.layout or "").startswith("F") and points.ndim > 2
     for_frames = any(isinstance(value, torch.Tensor) and value.dim() > 2 for value in (M, MT, T))
     shape: list[Any] = list(extents_of(points))
     there = shape[0]
@@ -151,7 +151,7 @@ def coord_transform(
             raise RuntimeError(f"{op}: the matrices are for {shown(frames)} frames, the input has {shown(there)}")
         repeated = for_frames and not has_frames
         extents = [frames, *shape] if repeated else shape
-        return empty_batch(points.batch_size, extents, dtype or torch.float32, points._values.device, None if repeated else points._layout)
+        return empty_batch(points.batch_size, extents, dtype or torch.float32, points.buffer.device, None if repeated else points.layout)
 
     frames = [count for _, count in counts.values()]
     return launch(output, [M, MT, T, *frames, has_frames or for_frames])

@@ -62,11 +62,11 @@ def crop(
     images: Batch = input  # type: ignore[assignment]
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
     window = crop_window("crop", images, arguments)
-    layout, pad = images._layout or "", out_of_bounds_policy == "pad"
+    layout, pad = images.layout or "", out_of_bounds_policy == "pad"
     if pad:
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
-    out = empty_batch(images.batch_size, window.extent, wanted, images._values.device, layout)
+    out = empty_batch(images.batch_size, window.extent, wanted, images.buffer.device, layout)
     return launch(out, (window.rows, fill_values, pad, layout))
 
 
@@ -158,7 +158,7 @@ def crop_mirror_normalize(
     images: Batch = input  # type: ignore[assignment]
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
     window = crop_window(op, images, arguments)
-    layout, pad = images._layout or "", out_of_bounds_policy == "pad"
+    layout, pad = images.layout or "", out_of_bounds_policy == "pad"
     order = _output_layout(layout, output_layout)
     channels = window.extent[layout.index("C")]
     padded = _power_of_two(channels) if pad_output else channels
@@ -168,7 +168,7 @@ def crop_mirror_normalize(
         raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {columns_of(mirror)}")
     wanted = output_type(op, dtype, output_dtype) or torch.float32
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
-    out = empty_batch(images.batch_size, extents, wanted, images._values.device, order)
+    out = empty_batch(images.batch_size, extents, wanted, images.buffer.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
     whole = all(one is None for one in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
     return launch(out, kernel_arguments, fusable=whole and not pad_output)

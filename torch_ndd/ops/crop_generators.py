@@ -54,15 +54,15 @@ def random_crop_generator(
     if shapes.ndim != 1 or not _two_or_three(shapes):
         raise RuntimeError(f"random_crop_generator: input 0 must be the shape of an image, 2 or 3 integers, got shape {shapes.shape}")
     limits = checked("random_crop_generator", random_area, random_aspect_ratio, num_attempts)
-    device_of = shapes._values.device
+    device_of = shapes.buffer.device
     out = tuple(empty_batch(shapes.batch_size, [2], torch.int32, device_of) for _ in range(2))
     return launch(out, [*limits, rng])
 
 
 def _two_or_three(shapes: Batch) -> bool:
-    if shapes._shapes is None:
-        return shapes._values.shape[1] in (2, 3)
-    return torch.compiler.is_compiling() or bool(((shapes._shapes == 2) | (shapes._shapes == 3)).all())
+    if shapes.ragged_shapes is None:
+        return shapes.buffer.shape[1] in (2, 3)
+    return torch.compiler.is_compiling() or bool(((shapes.ragged_shapes == 2) | (shapes.ragged_shapes == 3)).all())
 
 
 @operator()
@@ -119,9 +119,9 @@ def roi_random_crop(
 def _leading_extents(images: Batch, dims: int) -> torch.Tensor:
     if images.ndim < dims:
         raise RuntimeError(f"roi_random_crop: the input has {images.ndim} dimensions, the arguments are for {dims}")
-    if images._shapes is None:
-        return torch.tensor([images._values.shape[1 : 1 + dims]], dtype=torch.int64)
-    return images._shapes[:, :dims].contiguous()
+    if images.ragged_shapes is None:
+        return torch.tensor([images.buffer.shape[1 : 1 + dims]], dtype=torch.int64)
+    return images.ragged_shapes[:, :dims].contiguous()
 
 
 @operator(layouts=("HWC",))

@@ -61,7 +61,7 @@ def debayer(
     position: Any = blue_position
     if position.shape[-1] != 2:
         raise RuntimeError(f"debayer: blue_position must be two numbers, a row and a column, got {position.shape[-1]}")
-    layout = images._layout or ""
+    layout = images.layout or ""
     first = int(layout.startswith("F"))
     if layout.endswith("C") and any(is_other(found, 1) for found in channels_of(images)):
         raise RuntimeError(f"debayer: the input must have one channel, got {channels_of(images)}; the layout of sequences is FHW")
@@ -69,5 +69,5 @@ def debayer(
     if any(not isinstance(extent, torch.Tensor) and extent % 2 for extent in extents[first:]):
         raise RuntimeError(f"debayer: height and width must be even, got {sample_shape(extents[first:], 0)}")
     channels = 1 if name == "gray_ocv" else 3
-    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "FHWC"[1 - first :])
+    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images.buffer.device, "FHWC"[1 - first :])
     return launch(out, [position, _ALGORITHMS[name], first])

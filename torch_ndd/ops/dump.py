@@ -51,16 +51,16 @@ def dump_image(
     for name, value in (("input_layout", input_layout), ("suffix", suffix)):
         if not isinstance(value, str):
             raise TypeError(f"{op}: {name} must be a str, got {value!r}")
-    if input_layout != "HWC" or images._layout not in (None, "HWC"):
-        raise RuntimeError(f"{op}: images must be HWC, got {input_layout if input_layout != 'HWC' else images._layout!r}; transpose them")
+    if input_layout != "HWC" or images.layout not in (None, "HWC"):
+        raise RuntimeError(f"{op}: images must be HWC, got {input_layout if input_layout != 'HWC' else images.layout!r}; transpose them")
     if images.dtype is not torch.uint8 or images.ndim != 3:
         raise RuntimeError(f"{op}: images must be uint8 with three dimensions, got {images.dtype} with {images.ndim}")
     for i, sample in enumerate(on_host(images)):
         height, width, channels = sample.shape
         if channels not in (1, 3):
             raise RuntimeError(f"{op}: images must have 1 or 3 channels, sample {i} has {channels}")
-        _write(Path(f"{i}-{suffix}-0.ppm"), height, width, channels, sample._values)
-    return new_batch(images._values, images._shapes, images._layout, fixed=images._fixed)  # type: ignore[return-value]
+        _write(Path(f"{i}-{suffix}-0.ppm"), height, width, channels, sample.buffer)
+    return new_batch(images.buffer, images.ragged_shapes, images.layout, fixed=images.shared_extents)  # type: ignore[return-value]
 
 
 def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:

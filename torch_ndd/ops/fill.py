@@ -40,7 +40,7 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> torch.T
 
 def _filled(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
     out = _unfilled(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
-    return launch(out, (_constant(value, out.dtype, out._values.device),))
+    return launch(out, (_constant(value, out.dtype, out.buffer.device),))
 
 
 @operator()
@@ -112,7 +112,7 @@ def full(
     assert isinstance(value, Batch)
     extents = list(extents_of(value)) if shape is None else _shape("full", shape)
     _check_broadcast("full", value, extents)
-    return launch(_unfilled("full", value.batch_size, extents, value.dtype, value._values.device, layout))
+    return launch(_unfilled("full", value.batch_size, extents, value.dtype, value.buffer.device, layout))
 
 
 def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:
@@ -134,7 +134,7 @@ def zeros_like(data_like: T, /, *, batch_size: int | None = None, device: Device
     tensor([0., 0.])
     """
     out = like(data_like, dtype)
-    return launch(out, (_constant(0, out.dtype, out._values.device),))
+    return launch(out, (_constant(0, out.dtype, out.buffer.device),))
 
 
 @operator()
@@ -145,7 +145,7 @@ def ones_like(data_like: T, /, *, batch_size: int | None = None, device: DeviceL
     tensor([1, 1], dtype=torch.int32)
     """
     out = like(data_like, dtype)
-    return launch(out, (_constant(1, out.dtype, out._values.device),))
+    return launch(out, (_constant(1, out.dtype, out.buffer.device),))
 
 
 @operator()
@@ -208,8 +208,8 @@ def one_hot(
         kind = RuntimeError if isinstance(axis_name, str) else TypeError
         raise kind(f"one_hot: axis_name must be a single letter, got {axis_name!r}")
     extents = list(extents_of(classes))
-    layout = classes._layout or ""
-    if axis == -1 and extents and classes._shapes is None and classes._values[0:1].numel() == min(1, classes.batch_size):
+    layout = classes.layout or ""
+    if axis == -1 and extents and classes.ragged_shapes is None and classes.buffer[0:1].numel() == min(1, classes.batch_size):
         extents, layout = [], ""  # like DALI
     if not -1 <= axis <= len(extents):
         raise RuntimeError(f"one_hot: axis={axis} is outside of the allowed range, from -1 to {len(extents)}")
@@ -217,5 +217,5 @@ def one_hot(
     if axis_name is not None and len(layout) != len(extents):
         raise RuntimeError("one_hot: axis_name needs an input with a layout")
     named = layout[:at] + axis_name + layout[at:] if axis_name is not None else None
-    out = empty_batch(classes.batch_size, [*extents[:at], num_classes, *extents[at:]], dtype or torch.float32, classes._values.device, named)
+    out = empty_batch(classes.batch_size, [*extents[:at], num_classes, *extents[at:]], dtype or torch.float32, classes.buffer.device, named)
     return launch(out, (at, num_classes, on_value, off_value))

@@ -119,7 +119,7 @@ def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
             [ 10,  10,  10]], dtype=torch.uint8)
     """
     images: Batch = input  # type: ignore[assignment]
-    return launch(like(images), [sharpness, (images._layout or "").index("H")])
+    return launch(like(images), [sharpness, (images.layout or "").index("H")])
 
 
 BORDERS = native.numbers("filter.Border")
@@ -166,12 +166,12 @@ def filter(
     first, spatial = filtered_axes("filter", images, fewest=2)
     _check_elements("filter", spatial, anchor=anchor)
     _check_dtype("filter", images, dtype)
-    outer = 1 if (weights._layout or "").startswith("F") else 0
+    outer = 1 if (weights.layout or "").startswith("F") else 0
     made = frames_of(images, weights)
-    frames = made is not None or (images._layout or "").startswith("F")
+    frames = made is not None or (images.layout or "").startswith("F")
     if weights.ndim != spatial + outer:
         raise RuntimeError(f"filter: data with {spatial} spatial dimensions take a filter with as many, got one with {weights.ndim - outer}")
-    if fill is not None and fill.ndim > (1 if frames and (fill._layout or "").startswith("F") else 0):
+    if fill is not None and fill.ndim > (1 if frames and (fill.layout or "").startswith("F") else 0):
         raise RuntimeError(f"filter: fill_value must be a number, or one for each frame, got an array with {fill.ndim} dimensions")
     if border not in BORDERS:
         raise RuntimeError(f'filter: unknown border "{border}", the known ones are {", ".join(BORDERS)}')
@@ -203,7 +203,7 @@ def filtered_axes(op: str, images: Batch, fewest: int = 1) -> tuple[int, int]:
     >>> filtered_axes("", batch([torch.zeros(2, 3, 4, 3)], layout="FHWC")), filtered_axes("", batch([torch.zeros(2, 3)]))
     ((1, 2), (0, 2))
     """
-    layout, ndim = images._layout, images.ndim
+    layout, ndim = images.layout, images.ndim
     axes, first, last = "?" * ndim, 0, ndim
     if layout is not None:
         first = len(layout) - len(layout.lstrip("FC"))

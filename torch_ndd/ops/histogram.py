@@ -13,7 +13,7 @@ _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 
 def _place(images: Batch) -> list[int | bool]:
     """Return the number of dimensions in front of the pixels, and whether channels are interleaved."""
-    layout = images._layout or ""
+    layout = images.layout or ""
     return [layout.index("H"), layout.endswith("C")]
 
 

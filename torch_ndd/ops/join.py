@@ -76,7 +76,7 @@ def cat(
         raise RuntimeError("cat: axis and axis_name are mutually exclusive")
     _check_alike("cat", arrays)
     first = arrays[0]
-    at = _axis_of("cat", axis, axis_name, first.ndim, first._layout or "")
+    at = _axis_of("cat", axis, axis_name, first.ndim, first.layout or "")
     extents = [extents_of(one) for one in arrays]
     reference = extents[0]
     for shape in reversed(extents):  # of every sample, the first one with elements
@@ -94,8 +94,8 @@ def cat(
                 f"but one has the shape {sample_shape(reference, sample)}, input {k} {sample_shape(shape, sample)}"
             )
         total = total + choose(fits, shape[at], 0)
-    out = empty_batch(first.batch_size, [*reference[:at], total, *reference[at + 1 :]], first.dtype, first._values.device, first._layout)
-    fusable = all(shape[:at] + shape[at + 1 :] == reference[:at] + reference[at + 1 :] for shape in extents) if out._shapes is None else False
+    out = empty_batch(first.batch_size, [*reference[:at], total, *reference[at + 1 :]], first.dtype, first.buffer.device, first.layout)
+    fusable = all(shape[:at] + shape[at + 1 :] == reference[:at] + reference[at + 1 :] for shape in extents) if out.ragged_shapes is None else False
     return launch(out, (at,), fusable=fusable)
 
 
@@ -129,9 +129,9 @@ def stack(
     at = _axis_of("stack", axis, axis_name, first.ndim + 1, "")
     layout = None
     if axis_name is not None:
-        if first.ndim and not first._layout:
+        if first.ndim and not first.layout:
             raise RuntimeError("stack: axis_name needs an input with a layout")
-        layout = (first._layout or "")[:at] + axis_name + (first._layout or "")[at:]
+        layout = (first.layout or "")[:at] + axis_name + (first.layout or "")[at:]
     extents = extents_of(first)
     for k, one in enumerate(arrays[1:], 1):
         for expected, extent in zip(extents, extents_of(one), strict=True):
@@ -140,4 +140,4 @@ def stack(
                 shapes = sample_shape(extents, sample), sample_shape(extents_of(one), sample)
                 raise RuntimeError(f"stack: sample {sample}: all inputs must have the same shape, but input 0 has {shapes[0]}, input {k} {shapes[1]}")
     shape = [*extents[:at], len(arrays), *extents[at:]]
-    return launch(empty_batch(first.batch_size, shape, first.dtype, first._values.device, layout), (at,))
+    return launch(empty_batch(first.batch_size, shape, first.dtype, first.buffer.device, layout), (at,))

@@ -20,7 +20,7 @@ def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
         elements = values.shape[-1] if values.dim() > 1 else 1
         if elements not in (1, 2):
             raise RuntimeError(f"{op}: {name} must have 1 or 2 elements, x and y, got {elements}")
-    return launch(like(images), [*pairs.values(), *arguments, (images._layout or "").index("H")])
+    return launch(like(images), [*pairs.values(), *arguments, (images.layout or "").index("H")])
 
 
 def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:

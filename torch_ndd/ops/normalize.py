@@ -51,9 +51,9 @@ def _parameter(name: str, given: Any) -> tuple[torch.Tensor, list[Shape]] | None
     if given is None:
         return None
     if isinstance(given, Batch):
-        return given.cpu()._ready().reshape(-1).float(), given.shape
+        return given.cpu().wait().reshape(-1).float(), given.shape
     if isinstance(given, Operand):
-        values = given.cpu()._ready()  # type: ignore[attr-defined]
+        values = given.cpu().wait()  # type: ignore[attr-defined]
     else:
         try:
             values = torch.as_tensor(given)
@@ -74,7 +74,7 @@ def _axes(images: Batch, axes: Any, axis_names: Any, parameters: list[tuple[torc
     if axis_names is not None:
         if not isinstance(axis_names, str):
             raise TypeError(f"normalize: axis_names must be letters of the layout, got {axis_names!r}")
-        found = named_axes("normalize", axis_names, images._layout or "")
+        found = named_axes("normalize", axis_names, images.layout or "")
     elif axes is not None:
         found = numbered_axes("normalize", axes if isinstance(axes, int) else list(axes) if isinstance(axes, Sequence) else axes, images.ndim)
     else:
@@ -98,7 +98,7 @@ def _check_shape(name: str, parameter: tuple[torch.Tensor, list[Shape]] | None, 
         if shape != expected:
             text = f"normalize: {name} of sample {i} must be one number or have the shape {expected}, got {shape}"
             if len(shape) == 1 < images.ndim:
-                channels = (images._layout or "").find("C") % images.ndim  # the last axis where there is no C
+                channels = (images.layout or "").find("C") % images.ndim  # the last axis where there is no C
                 text += f"; values along axis {channels} have the shape {tuple(n if d == channels else 1 for d, n in enumerate(sample))}"
             raise RuntimeError(text)
 
@@ -154,7 +154,7 @@ def normalize(
     if batch:
         if any(parameter is not None and not _is_number(parameter[1]) for parameter in parameters):
             raise RuntimeError("normalize: with batch=True mean and stddev must be single numbers")
-        images._ready()  # the statistics need all samples
+        images.wait()  # the statistics need all samples
     if not torch.compiler.is_compiling():
         for name, parameter in zip(("mean", "stddev"), parameters, strict=True):
             _check_shape(name, parameter, images, reduced)

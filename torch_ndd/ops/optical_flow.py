@@ -103,15 +103,15 @@ def optical_flow(
     sizes = [(f - 1, math.ceil(h / output_grid), math.ceil(w / output_grid), 2) for f, h, w, _ in shapes]
     extents = list(sizes[0]) if len(set(sizes)) == 1 else [torch.tensor(column) for column in zip(*sizes, strict=True)] if sizes else [0, 0, 0, 2]
     out = empty_batch(frames.batch_size, extents, torch.float32, torch.device("cpu"), "FHWC")
-    out._sources = frames._sources
+    out.sources = frames.sources
 
     def work() -> Iterator[Callable[[], None]]:
         for i, (video, fields) in enumerate(zip(frames, out, strict=True)):
-            if fields._values.numel() == 0:
+            if fields.buffer.numel() == 0:
                 continue
-            given = None if hints is None else hints.select(i)._values.float().numpy()
+            given = None if hints is None else hints.select(i).buffer.float().numpy()
             sequence = _Sequence(
-                cv2, quality, _name(frames, i), video._values.numpy(), given, hint_grid, int(image_type), output_grid, fields._values.numpy()
+                cv2, quality, _name(frames, i), video.buffer.numpy(), given, hint_grid, int(image_type), output_grid, fields.buffer.numpy()
             )
             yield from sequence.tasks(enable_temporal_hints)
 
@@ -207,7 +207,7 @@ class _Sequence:
 
 
 def _name(batch: Batch, i: int) -> str:
-    return f"sample {i} ({batch._sources[i]})" if batch._sources else f"sample {i}"
+    return f"sample {i} ({batch.sources[i]})" if batch.sources else f"sample {i}"
 
 
 def _opencv() -> Any:
@@ -218,7 +218,7 @@ def _opencv() -> Any:
 
 
 def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, image_type: int, output_grid: int, preset: float) -> None:
-    if frames._values.device.type != "cpu":
+    if frames.buffer.device.type != "cpu":
         raise RuntimeError(
             "optical_flow: on a GPU this needs the optical flow engine through NVIDIA's Optical Flow SDK, which is not part of torch_ndd; "
             "call .cpu() on the sequence and .gpu() on the result"
@@ -247,5 +247,5 @@ def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, ima
         given = hints.select(i)
         if given.shape != wanted:
             raise RuntimeError(f"{name} needs hints of shape {wanted} for hint_grid {hint_grid}, got {given.shape}")
-        if not bool(torch.isfinite(given._values.float()).all()):
+        if not bool(torch.isfinite(given.buffer.float()).all()):
             raise RuntimeError(f"{name} has hints that are not finite")

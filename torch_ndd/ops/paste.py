@@ -78,10 +78,10 @@ def erase(
             f"{op}: anchor has {columns_of(anchor)} numbers and shape {columns_of(shape)}; "
             f"both must have {len(order)} for each box, one for each axis"
         )
-    channel = layout.find("C") if arrays._layout else -1
+    channel = layout.find("C") if arrays.layout else -1
     if columns_of(fill_value) > 1:
         if channel < 0:
-            raise RuntimeError(f"{op}: fill_value has {columns_of(fill_value)} values, but the layout {arrays._layout!r} has no channels")
+            raise RuntimeError(f"{op}: fill_value has {columns_of(fill_value)} values, but the layout {arrays.layout!r} has no channels")
         channels = extents_of(arrays)[channel]
         if not isinstance(channels, torch.Tensor) and is_other(channels, columns_of(fill_value)):
             raise RuntimeError(f"{op}: fill_value has {columns_of(fill_value)} values, but there are {channels} channels")
@@ -127,7 +127,7 @@ def grid_mask(
     assert isinstance(arrays, Batch)
     if arrays.ndim < 2:
         raise RuntimeError(f"grid_mask: the input must have rows and columns, but has {arrays.ndim} dimensions")
-    row_axis = max(0, (arrays._layout or "").find("HW"))
+    row_axis = max(0, (arrays.layout or "").find("HW"))
     return launch(like(arrays), (angle, ratio, shift_x, shift_y, tile, row_axis))
 
 
@@ -198,7 +198,7 @@ def paste(
         canvas = whole(larger(_product(scale, extent), least))
         extents.append(canvas)
         start.append(-whole(_product(position, canvas - extent)))
-    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images._values.device, "HWC")
+    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images.buffer.device, "HWC")
     return launch(out, (rows([*start, 0]), torch.tensor([fills]), True, "HWC"))
 
 
@@ -278,7 +278,7 @@ def multi_paste(
         raise RuntimeError(f"{op}: with in_ids all samples must have the same number of channels, got {shown(channels)}")
     frames = [extents_of(sequences[0])[0]] if sequences else []
     layout = "FHWC" if sequences else "HWC"
-    out = empty_batch(first.batch_size, [*frames, *canvas, channels], dtype or first.dtype, first._values.device, layout)
+    out = empty_batch(first.batch_size, [*frames, *canvas, channels], dtype or first.dtype, first.buffer.device, layout)
     pairs = (in_anchors, in_anchors_rel), (shapes, shapes_rel), (out_anchors, out_anchors_rel)
     values = [absolute if absolute is not None else relative for absolute, relative in pairs]
     return launch(out, (in_ids, *values, *(relative is not None for _, relative in pairs)), mixes=in_ids is not None)

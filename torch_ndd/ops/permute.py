@@ -77,13 +77,13 @@ def permute_batch(
     """
     samples: Batch = input  # type: ignore[assignment]
     numbers = _numbers(samples.batch_size, indices)
-    if samples._shapes is None:
+    if samples.ragged_shapes is None:
         out = like(samples)
     else:
-        rows = samples._shapes[numbers.expand(samples.batch_size).to(torch.int64)]
-        out = empty_packed(rows, samples.dtype, samples._values.device, samples.layout, samples._fixed)
+        rows = samples.ragged_shapes[numbers.expand(samples.batch_size).to(torch.int64)]
+        out = empty_packed(rows, samples.dtype, samples.buffer.device, samples.layout, samples.shared_extents)
     if not torch.compiler.is_compiling():
-        out._sources = chosen(samples._sources, numbers.expand(samples.batch_size))
+        out.sources = chosen(samples.sources, numbers.expand(samples.batch_size))
     return launch(out, [numbers], mixes=True)
 
 
@@ -119,6 +119,6 @@ def permute_channels(input: T, /, *, batch_size: int | None = None, device: Devi
     tensor([3, 1, 2], dtype=torch.uint8)
     """
     images: Batch = input  # type: ignore[assignment]
-    axis = (images._layout or "").index("C")
+    axis = (images.layout or "").index("C")
     pixels_of_three = axis == images.ndim - 1 and channels_of(images) == [3]
     return launch(like(images), [permutation, axis, pixels_of_three])

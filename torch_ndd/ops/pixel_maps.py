@@ -55,7 +55,7 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
         value = as_tensor(value)
     call, (batch, *_), launch = planned(op, (value, *more), arguments)
     assert batch is not None
-    layout = batch._layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")
+    layout = batch.layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")
     if "H" not in layout or "W" not in layout or "D" in layout:
         raise RuntimeError(f"transforms.of: images must have a height and a width, got the layout {layout!r}")
     for pending, _ in call.reads:
@@ -121,7 +121,7 @@ def _window(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     rows = [[1.0, 0.0, x], [0.0, 1.0, y]]
     if op.name == "crop_mirror_normalize":
         out = _output(launch)
-        rows[0] = _mirrored(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out._layout or layout, "W"))
+        rows[0] = _mirrored(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
     return rows
 
 

@@ -72,9 +72,9 @@ def _on_a_line(points: torch.Tensor) -> torch.Tensor:
 def _points(name: str, given: Any) -> torch.Tensor:
     """Return points in double, (4, 2) or (N, 4, 2)."""
     if isinstance(given, Batch):
-        if given._shapes is not None:
+        if given.ragged_shapes is not None:
             raise ValueError(f"transforms.perspective: {name} must be four points (x, y), got {given.shape}")
-        values = given._ready()
+        values = given.wait()
     elif isinstance(given, Operand):
         values = Tensor(given).torch()
     else:

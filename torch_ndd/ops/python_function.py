@@ -102,7 +102,7 @@ class PythonOperator:
                 work.wait()
             outs = self._collected(results, batches, size)
             for out in outs:
-                out._sources = columns.sources
+                out.sources = columns.sources
             return delivered(call, outs)
         outs = [self._out(k, batches, size) for k in range(len(self.shapes))]
         if call.compiling:
@@ -110,14 +110,14 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph the argument {next(iter(constants))!r} of {self.name} must be a Batch")
             tensors = [*batches, *per_sample.values()]
             torch.ops.ndd.python_function.default(
-                self._number, len(batches), ",".join(per_sample), [one._values for one in tensors], [one._shapes for one in tensors],
-                [one._layout or "" for one in tensors], words, [one._values for one in outs], [one._shapes for one in outs],
+                self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
+                [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
             )  # fmt: skip
             return delivered(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
         for out in outs:
-            out._pending = work
-            out._sources = columns.sources
+            out.pending = work
+            out.sources = columns.sources
         return delivered(call, outs)
 
     def _out(self, k: int, batches: Sequence[Batch], size: int) -> Batch:
@@ -173,16 +173,16 @@ class PythonOperator:
 
     def _on_gpu(self, columns: "_Columns", target: torch.device, size: int) -> list[Batch]:
         """Call the function here: what it launches is queued on the context's stream."""
-        with on_stream(target, [(one._values, one._pending) for one in columns.batches], any(one._external for one in columns.batches)):
+        with on_stream(target, [(one.buffer, one.pending) for one in columns.batches], any(one.caller_owned for one in columns.batches)):
             if self.batched:
                 rows = [columns.results_of(columns.called(None), None)]
                 outs = [_on_device(self.name, k, list(row[k]), layout, target) for row in rows for k, layout in enumerate(self.layouts)]
             else:
                 rows = [columns.results_of(columns.called(i), i) for i in range(size)]
                 outs = [_on_device(self.name, k, [row[k] for row in rows], layout, target) for k, layout in enumerate(self.layouts)]
-            work = stream_work([out._values for out in outs])
+            work = stream_work([out.buffer for out in outs])
         for out in outs:
-            out._pending = work
+            out.pending = work
         return outs
 
 
@@ -209,8 +209,8 @@ class _Columns:
     def _given(self, value: Batch, i: int | None) -> Any:
         if i is not None:
             return _array(_sample(value, i), self.op.form)
-        if value._shapes is None:
-            return _array(value._values, self.op.form)
+        if value.ragged_shapes is None:
+            return _array(value.buffer, self.op.form)
         return [_array(_sample(value, k), self.op.form) for k in range(value.batch_size)]
 
     def results_of(self, made: Any, i: int | None) -> tuple[Any, ...]:
@@ -265,7 +265,7 @@ def _per_output(name: str, value: Any, count: int) -> list[Any]:
 
 
 def _sample(value: Batch, i: int) -> torch.Tensor:
-    return value._values[i] if value._shapes is None else value._part(i).view(value._shapes[i].tolist())
+    return value.buffer[i] if value.ragged_shapes is None else value._part(i).view(value.ragged_shapes[i].tolist())
 
 
 def _array(values: torch.Tensor, form: str | None) -> Any:

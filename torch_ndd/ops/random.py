@@ -182,10 +182,10 @@ def choice(
     tensor([9, 9, 9, 9], dtype=torch.int32)
     """
     elements: Batch = a  # type: ignore[assignment]
-    size, ndim, where = elements.batch_size, elements.ndim, elements._values.device
+    size, ndim, where = elements.batch_size, elements.ndim, elements.buffer.device
     if ndim == 0 and elements.dtype not in _INTEGERS:
         raise RuntimeError(f"random.choice: a single number must be an integer, got {elements.dtype}")
-    if ndim > 0 and elements._shapes is None and elements._values.shape[1] == 0:
+    if ndim > 0 and elements.ragged_shapes is None and elements.buffer.shape[1] == 0:
         raise RuntimeError("random.choice: there is nothing to choose from: input 0 is empty")
     out = _unfilled("random.choice", shape_like, shape, elements.dtype, size, where)
     if ndim > 1:
@@ -202,14 +202,14 @@ _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, t
 
 def _joined(choices: Batch, elements: Batch) -> Batch:
     """Return an unfilled batch with the shapes of the choices followed by those of an element."""
-    return empty_batch(choices.batch_size, [*extents_of(choices), *extents_of(elements)[1:]], choices.dtype, choices._values.device)
+    return empty_batch(choices.batch_size, [*extents_of(choices), *extents_of(elements)[1:]], choices.dtype, choices.buffer.device)
 
 
 def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_size: Any, device: Any) -> Batch:
     if shape_like is not None:
         if shape is not None:
             raise RuntimeError(f'{op}: argument "shape" cannot be combined with an input whose shape is taken')
-        return new_batch(native.empty(shape_like._values.shape, dtype, device), shape_like._shapes, fixed=shape_like._fixed)
+        return new_batch(native.empty(shape_like.buffer.shape, dtype, device), shape_like.ragged_shapes, fixed=shape_like.shared_extents)
     if isinstance(shape, torch.Tensor):
         if shape.ndim > 2:
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")
@@ -238,7 +238,7 @@ def _choices(op: str, values: Any) -> torch.Tensor | None:
         samples = list(values) if isinstance(values, Batch) else [as_tensor(values)]
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"{op}: argument 'values': {error}") from None
-    rows = [one.cpu()._ready().reshape(-1).to(torch.float32) for one in samples]
+    rows = [one.cpu().wait().reshape(-1).to(torch.float32) for one in samples]
     if not rows or min(len(row) for row in rows) == 0:
         return None
     longest = max(len(row) for row in rows)

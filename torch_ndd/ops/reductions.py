@@ -290,7 +290,7 @@ def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
 
 def _unfilled(input: Any, reduced: list[int], keep_dims: bool, dtype: torch.dtype) -> Batch:
     shape = [1 if axis in reduced else n for axis, n in enumerate(extents_of(input)) if keep_dims or axis not in reduced]
-    layout = input._layout
+    layout = input.layout
     if layout and not keep_dims:
         layout = "".join(letter for axis, letter in enumerate(layout) if axis not in reduced) or None
-    return empty_batch(input.batch_size, shape, dtype, input._values.device, layout)
+    return empty_batch(input.batch_size, shape, dtype, input.buffer.device, layout)

@@ -162,7 +162,7 @@ def resize_crop_mirror(
     """
     op = "resize_crop_mirror"
     images: Batch = input  # type: ignore[assignment]
-    first, axes = spatial_axes(images._layout or "")
+    first, axes = spatial_axes(images.layout or "")
     extents = _extents(images, first, axes)
     plan = plan_resize(
         op,
@@ -309,16 +309,16 @@ def random_resized_crop(
     (224, 224, 3)
     """
     images: Batch = input  # type: ignore[assignment]
-    first, _ = spatial_axes(images._layout or "")
+    first, _ = spatial_axes(images.layout or "")
     height, width = _height_and_width("random_resized_crop", size)
     compiling = torch.compiler.is_compiling()
     equal = torch.empty(0, dtype=torch.int64)  # shapes of images that are equal
-    if images._shapes is None:
+    if images.ragged_shapes is None:
         extents = _extents(images, first, 2)
         equal = torch.tensor([extents], dtype=torch.int64).expand(images.batch_size, 2)
         empty = not compiling and 0 in extents
     else:
-        empty = not compiling and not images._shapes[:, first : first + 2].numpy().all()
+        empty = not compiling and not images.ragged_shapes[:, first : first + 2].numpy().all()
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
 
@@ -329,7 +329,7 @@ def random_resized_crop(
     words: Any = rng
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
-    arguments = [windows(images._shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
+    arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
     return launch(out, arguments, any_shape=True, drawn=windows)
 
 
@@ -337,14 +337,14 @@ def _resized(
     op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, rule: str, dtype: Any, save_attrs: bool
 ) -> Launch:
     """Implement resize and its experimental twin. ``sizes`` are arguments of :func:`plan_resize`."""
-    first, axes = spatial_axes(input._layout or "")
+    first, axes = spatial_axes(input.layout or "")
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
     launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
     # Numbers follow from the arguments and from the extents that all samples share.
-    dense = isinstance(launch.out, Batch) and launch.out._shapes is None
+    dense = isinstance(launch.out, Batch) and launch.out.ragged_shapes is None
     launch.any_shape = plan.whole and dense and not any(isinstance(extent, torch.Tensor) for extent in plan.extents)
     return launch
 
@@ -447,9 +447,9 @@ def _sequence(value: Any) -> Any:
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     """Return the spatial extents: numbers, or int64 (N,) with one per sample: arrays, and tensors while a graph is traced."""
-    if images._shapes is None or torch.compiler.is_compiling():
+    if images.ragged_shapes is None or torch.compiler.is_compiling():
         return list(extents_of(images)[first : first + axes])
-    table, known = images._shapes.numpy(), images._fixed or (None,) * images.ndim
+    table, known = images.ragged_shapes.numpy(), images.shared_extents or (None,) * images.ndim
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
 
 
@@ -460,12 +460,12 @@ def _result_type(op: str, given: torch.dtype, wanted: torch.dtype | None) -> tor
 
 
 def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
-    if images._shapes is None:
+    if images.ragged_shapes is None:
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
         columns = [torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in extents]
         values = rows(columns).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
-    return new_batch(values.to(images._values.device))
+    return new_batch(values.to(images.buffer.device))
 
 
 def _height_and_width(op: str, size: Any) -> tuple[int, int]:

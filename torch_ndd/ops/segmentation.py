@@ -58,15 +58,15 @@ def select_masks(
             raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
         if name != "vertices" and given.dtype is not torch.int32:
             raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
-    if rows.batch_size and rows._extent(1) != 3:
+    if rows.batch_size and rows.shared_extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)
-    size, (many, wide) = ids.batch_size, (0, 0) if points._shapes is not None else points._values.shape[1:]
-    table = torch.empty(rows._values.numel() // 3, 4, dtype=torch.int64)
+    size, (many, wide) = ids.batch_size, (0, 0) if points.ragged_shapes is not None else points.buffer.shape[1:]
+    table = torch.empty(rows.buffer.numel() // 3, 4, dtype=torch.int64)
     polygons_out, vertices_out = torch.empty(size, 2, dtype=torch.int64), torch.empty(size, 2, dtype=torch.int64)
-    ours = (host_ids._values, host_ids._shapes, host_rows._values, host_rows._shapes)
-    _plan(*ours, points._shapes, many, wide, bool(reindex_masks), table, polygons_out, vertices_out)
-    target, width = points._values.device, extents_of(points)[1]
+    ours = (host_ids.buffer, host_ids.ragged_shapes, host_rows.buffer, host_rows.ragged_shapes)
+    _plan(*ours, points.ragged_shapes, many, wide, bool(reindex_masks), table, polygons_out, vertices_out)
+    target, width = points.buffer.device, extents_of(points)[1]
     out = (
         empty_packed(polygons_out, torch.int32, target, fixed=(None, 3)),
         empty_packed(vertices_out, points.dtype, target, fixed=(None, width if isinstance(width, int) else None)),
@@ -110,7 +110,7 @@ def random_mask_pixel(
         raise RuntimeError(f"{op}: give either threshold or value")
     if mask.ndim == 0:
         raise RuntimeError(f"{op}: the input must have dimensions, got single numbers")
-    return empty_batch(mask.batch_size, [mask.ndim], torch.int64, mask._values.device)
+    return empty_batch(mask.batch_size, [mask.ndim], torch.int64, mask.buffer.device)
 
 
 @operator(name="segmentation.random_object_bbox", fills=(-6, -4, -2))
@@ -182,7 +182,7 @@ def random_object_bbox(
     if threshold is not None and columns_of(threshold) not in (1, mask.ndim):
         raise RuntimeError(f"{op}: threshold must be one number or {mask.ndim}, got {columns_of(threshold)}")
     box = format == "box"
-    target, count = mask._values.device, mask.batch_size
+    target, count = mask.buffer.device, mask.batch_size
     first = empty_batch(count, [2 * mask.ndim if box else mask.ndim], torch.int32, target)
     second = empty_batch(count, [0 if box else mask.ndim], torch.int32, target)
     label = empty_batch(count, [], torch.int32, target)

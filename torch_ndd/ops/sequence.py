@@ -13,8 +13,8 @@ from ._columns import Column, extents_of, first_failure, holds, shown
 
 
 def _check_sequence(op: str, input: Batch) -> None:
-    if input._layout and input._layout[0] != "F":
-        raise RuntimeError(f'{op}: the input must be a sequence, with a layout that starts with F, not "{input._layout}"')
+    if input.layout and input.layout[0] != "F":
+        raise RuntimeError(f'{op}: the input must be a sequence, with a layout that starts with F, not "{input.layout}"')
     if input.ndim < 2:
         raise RuntimeError(f"{op}: the input must have at least two dimensions, frames and what they are made of; got {input.ndim}")
 
@@ -56,7 +56,7 @@ def sequence_rearrange(
     if not torch.compiler.is_compiling():
         _check_frames(op, "new_order", table, extents[0])
     count: Column = table.shape[1] if len(table) == 1 or torch.compiler.is_compiling() or bool((counts == table.shape[1]).all()) else counts
-    out = empty_batch(arrays.batch_size, [count, *extents[1:]], arrays.dtype, arrays._values.device, arrays._layout)
+    out = empty_batch(arrays.batch_size, [count, *extents[1:]], arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (table,))
 
 
@@ -103,16 +103,18 @@ def element_extract(input: T, /, *, batch_size: int | None = None, device: Devic
         raise RuntimeError(f"{op}: argument 'element_map': the samples have {frames} frames, not all of {elements}")
     if isinstance(frames, torch.Tensor) and not torch.compiler.is_compiling():
         _check_frames(op, "element_map", table, frames)
-    layout = arrays._layout[1:] if arrays._layout else None
+    layout = arrays.layout[1:] if arrays.layout else None
     each: list[Column] = [extent.repeat(len(elements)) if isinstance(extent, torch.Tensor) else extent for extent in extents[1:]]
-    out = empty_batch(len(elements) * count, each, arrays.dtype, arrays._values.device, layout)
+    out = empty_batch(len(elements) * count, each, arrays.dtype, arrays.buffer.device, layout)
     return launch(out, (table,), views=tuple(_part(out, k, count) for k in range(len(elements))))
 
 
 def _part(whole: Batch, k: int, count: int) -> Batch:
     """Return views of samples k * count to (k + 1) * count. All these parts have equal shapes."""
-    if whole._shapes is None:
-        return new_batch(whole._values[k * count : (k + 1) * count], None, whole._layout)
+    if whole.ragged_shapes is None:
+        return new_batch(whole.buffer[k * count : (k + 1) * count], None, whole.layout)
     parts = whole.batch_size // count if count else 1
-    length = whole._values.shape[0] // parts
-    return new_batch(whole._values[k * length : (k + 1) * length], whole._shapes[k * count : (k + 1) * count], whole._layout, fixed=whole._fixed)
+    length = whole.buffer.shape[0] // parts
+    return new_batch(
+        whole.buffer[k * length : (k + 1) * length], whole.ragged_shapes[k * count : (k + 1) * count], whole.layout, fixed=whole.shared_extents
+    )

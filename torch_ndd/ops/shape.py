@@ -65,7 +65,7 @@ def transpose(
     """
     arrays = input
     assert isinstance(arrays, Batch)
-    layout, ndim = arrays._layout, arrays.ndim
+    layout, ndim = arrays.layout, arrays.ndim
     if output_layout is not None and (not isinstance(output_layout, str) or len(output_layout) != ndim):
         kind = RuntimeError if isinstance(output_layout, str) else TypeError
         raise kind(f"transpose: output_layout={output_layout!r} must have a letter for each of the {ndim} axes")
@@ -75,7 +75,7 @@ def transpose(
     elif transpose_layout and layout:
         layout = "".join(layout[axis] for axis in order)
     extents = extents_of(arrays)
-    out = empty_batch(arrays.batch_size, [extents[axis] for axis in order], arrays.dtype, arrays._values.device, layout or None)
+    out = empty_batch(arrays.batch_size, [extents[axis] for axis in order], arrays.dtype, arrays.buffer.device, layout or None)
     return launch(out, ("".join(map(str, order)),))
 
 
@@ -89,16 +89,16 @@ def _permutation(perm: Any, ndim: int) -> list[int]:
 
 def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: torch.dtype | None = None) -> Batch:
     """Return a view of the same memory with other extents and possibly another type."""
-    values = input._values
+    values = input.buffer
     if dtype is not None and dtype is not values.dtype:
         if torch.compiler.is_compiling():
             misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not know the offset in a graph
         else:
             misaligned = values.storage_offset() * values.element_size() % dtype.itemsize != 0
         if misaligned:
-            values = input._ready().clone()  # a sample of a ragged batch that is misaligned for the type
+            values = input.wait().clone()  # a sample of a ragged batch that is misaligned for the type
         values = values.reshape(-1).view(dtype)
-    if input._shapes is None and not any(isinstance(extent, torch.Tensor) for extent in shape):
+    if input.ragged_shapes is None and not any(isinstance(extent, torch.Tensor) for extent in shape):
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
@@ -133,7 +133,7 @@ def _reshaped(
         raise TypeError(f"{op}: the shape must be a list of numbers")
     requested = _without_wildcard(op, extents, requested, in_bytes, out_bytes)
     if layout is None:
-        layout = data._layout if len(requested) == data.ndim else None
+        layout = data.layout if len(requested) == data.ndim else None
     elif layout and len(layout) != len(requested):
         raise RuntimeError(f'{op}: layout "{layout}" is not compatible with a shape of {len(requested)} dimensions')
     return _as_view(data, requested, layout or None, dtype)
@@ -299,7 +299,7 @@ def squeeze(
     assert isinstance(arrays, Batch)
     if axes is None and axis_names is None:
         raise RuntimeError("squeeze: give axes or axis_names")
-    chosen = axes_of_samples("squeeze", axes, axis_names, arrays._layout or "", arrays.ndim) or [()]
+    chosen = axes_of_samples("squeeze", axes, axis_names, arrays.layout or "", arrays.ndim) or [()]
     extents = extents_of(arrays)
     if len({len(row) for row in chosen}) > 1:
         raise RuntimeError(f"squeeze: samples must keep the same number of dimensions, but axes are {chosen}")
@@ -311,7 +311,7 @@ def squeeze(
                 raise RuntimeError(f"squeeze: sample {found}: axis {axis} has the extent {at_sample(extents[axis], found)}, not 1")
     if len(chosen) == 1:
         kept = [axis for axis in range(arrays.ndim) if axis not in chosen[0]]
-        layout = "".join(arrays._layout[axis] for axis in kept) if arrays._layout else None
+        layout = "".join(arrays.layout[axis] for axis in kept) if arrays.layout else None
         return _as_view(arrays, [extents[axis] for axis in kept], layout or None)  # type: ignore[return-value]
     table = rows(extents).expand(len(chosen), arrays.ndim)
     left = torch.stack([table[i][[axis for axis in range(arrays.ndim) if axis not in row]] for i, row in enumerate(chosen)])
@@ -363,12 +363,12 @@ def expand_dims(
     if new_axis_names:
         if len(new_axis_names) != len(given):
             raise RuntimeError(f"expand_dims: new_axis_names={new_axis_names!r} must have a letter for each of the {len(given)} new axes")
-        if arrays.ndim and not arrays._layout:
+        if arrays.ndim and not arrays.layout:
             raise RuntimeError("expand_dims: new_axis_names needs an input with a layout")
-    extents, old = list(extents_of(arrays)), list(arrays._layout or "")
+    extents, old = list(extents_of(arrays)), list(arrays.layout or "")
     shape = [1 if axis in given else extents.pop(0) for axis in range(ndim)]
     layout = "".join(letters[axis] if axis in given else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
-    return _as_view(arrays, shape, layout or (arrays._layout if not given else None))  # type: ignore[return-value]
+    return _as_view(arrays, shape, layout or (arrays.layout if not given else None))  # type: ignore[return-value]
 
 
 def _copy_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
@@ -409,12 +409,12 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     if not isinstance(key, str) or key not in ("layout", "source_info"):
         kind = RuntimeError if isinstance(key, str) else TypeError
         raise kind(f'get_property: key must be "layout" or "source_info", got {key!r}')
-    device_ = arrays._values.device
+    device_ = arrays.buffer.device
     count = arrays.batch_size
-    if key == "layout" or not arrays._sources:
-        text = (arrays._layout or "").encode() if key == "layout" else b""
+    if key == "layout" or not arrays.sources:
+        text = (arrays.layout or "").encode() if key == "layout" else b""
         return new_batch(torch.tensor(list(text), dtype=torch.uint8, device=device_).expand(count, len(text)).contiguous(), None)  # type: ignore[return-value]
-    texts = [os.fsencode(source) for source in arrays._sources]
+    texts = [os.fsencode(source) for source in arrays.sources]
     values = torch.tensor(list(b"".join(texts)), dtype=torch.uint8, device=device_)
     lengths = torch.tensor([[len(text)] for text in texts], dtype=torch.int64)
     return new_batch(values, lengths).densified()  # type: ignore[return-value]

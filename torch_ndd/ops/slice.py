@@ -196,7 +196,7 @@ def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> 
             for i in range(len(chosen))
         ]
         return _stacked(windows)
-    if arrays._shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
+    if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
         return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
     return _window(op, layout, extents, chosen[0], begin, stop, policy)
 
@@ -269,7 +269,7 @@ def slice(
     if pad:
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
     wanted = output_type(op, dtype, output_dtype) or arrays.dtype
-    out = empty_batch(arrays.batch_size, window.extent, wanted, arrays._values.device, arrays._layout)
+    out = empty_batch(arrays.batch_size, window.extent, wanted, arrays.buffer.device, arrays.layout)
     return launch(out, (window.rows, fill_values, pad, layout))
 
 
@@ -308,9 +308,9 @@ def pad(
     assert isinstance(arrays, Batch)
     if arrays.ndim == 0:
         raise RuntimeError("pad: a number has no axes to fill up")
-    chosen = axes_of_samples("pad", axes, axis_names, arrays._layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
+    chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
     extents = _padded(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
-    out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays._values.device, arrays._layout)
+    out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
 
 

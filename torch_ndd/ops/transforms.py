@@ -229,7 +229,7 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     dims = [_dims_of(op, one) for one in maps]
     if len(set(dims)) != 1 or len({one.dtype for one in maps}) != 1:
         raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(one.shape[:1], one.dtype) for one in maps]}")
-    return launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0]._values.device), [bool(reverse_order)])
+    return launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
 
 
 class _Maps:
@@ -263,13 +263,13 @@ def _elements(value: Any, scalar: bool) -> int:
 
 
 def _dims_of(op: str, given: Batch) -> int:
-    shape: Any = given._values.shape[1:] if given._shapes is None else tuple(given._shapes[:1].expand(1, -1)[0].tolist())
+    shape: Any = given.buffer.shape[1:] if given.ragged_shapes is None else tuple(given.ragged_shapes[:1].expand(1, -1)[0].tolist())
     if given.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MOST_DIMENSIONS:
         raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MOST_DIMENSIONS}, got the shape {tuple(shape)}")
-    if given._shapes is not None and bool((given._shapes[:, -2:] != given._shapes[:1, -2:]).any()):
+    if given.ragged_shapes is not None and bool((given.ragged_shapes[:, -2:] != given.ragged_shapes[:1, -2:]).any()):
         raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {given.shape}")
-    if (given.ndim == 3) != (given._layout or "").startswith("F"):
-        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {given._layout or ''!r}")
+    if (given.ndim == 3) != (given.layout or "").startswith("F"):
+        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {given.layout or ''!r}")
     return shape[-2]
 
 

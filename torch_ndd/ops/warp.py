@@ -336,7 +336,7 @@ def sphere(
 
 def _space(images: Batch) -> tuple[int, int, bool]:
     """Return the first spatial dimension, the number of spatial dimensions, and whether the first dimension counts frames."""
-    layout = images._layout or ""
+    layout = images.layout or ""
     return (*spatial_axes(layout), layout.startswith("F"))
 
 
@@ -355,12 +355,12 @@ def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tupl
         samples, marked = argument.shape[0], len(known) > 2  # only marked arguments have more dimensions than a matrix
     else:
         assert isinstance(given, Batch)
-        samples, marked = given.batch_size, (given._layout or "").startswith("F")
-        known = given._values.shape[1:] if given._shapes is None else [-1, *shape]
-        if given._shapes is not None:
-            right = given._shapes.shape[1] == 2 + marked
+        samples, marked = given.batch_size, (given.layout or "").startswith("F")
+        known = given.buffer.shape[1:] if given.ragged_shapes is None else [-1, *shape]
+        if given.ragged_shapes is not None:
+            right = given.ragged_shapes.shape[1] == 2 + marked
             if not torch.compiler.is_compiling():
-                right = right and bool((given._shapes[:, -2:] == torch.tensor(shape)).all()) and bool((given._shapes > 0).all())
+                right = right and bool((given.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((given.ragged_shapes > 0).all())
             if not right:
                 raise RuntimeError(_wrong_matrix(op, shape, given.shape))
     if not samples:
@@ -372,8 +372,8 @@ def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tupl
         fits = tuple(known) == shape or (len(known) < 2 and math.prod(known) == count)
     if not fits:
         raise RuntimeError(_wrong_matrix(op, shape, tuple(known)))
-    if frames and marked and images._shapes is None and known[0] not in (-1, 1, images._values.shape[1]):
-        raise RuntimeError(f"{op}: matrix is given for {known[0]} frames, but the sequence has {images._values.shape[1]}")
+    if frames and marked and images.ragged_shapes is None and known[0] not in (-1, 1, images.buffer.shape[1]):
+        raise RuntimeError(f"{op}: matrix is given for {known[0]} frames, but the sequence has {images.buffer.shape[1]}")
 
 
 def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
@@ -385,7 +385,7 @@ def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
 
 def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
     """Return height and width of a map: (H, W), optionally with a last dimension of 1, with frames in front, or both."""
-    layout, ndim = given._layout or "", given.ndim
+    layout, ndim = given.layout or "", given.ndim
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
     sizes: Any = extents_of(given)
@@ -393,8 +393,8 @@ def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) 
         raise RuntimeError(
             f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"
         )
-    if has_frames and frames and given._shapes is None and images._shapes is None and sizes[0] not in (1, images._values.shape[1]):
-        raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images._values.shape[1]}")
+    if has_frames and frames and given.ragged_shapes is None and images.ragged_shapes is None and sizes[0] not in (1, images.buffer.shape[1]):
+        raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images.buffer.shape[1]}")
     return list(sizes[has_frames : has_frames + 2])
 
 
@@ -413,8 +413,8 @@ def _one_of(op: str, argument: str, value: Any, names: Sequence[str]) -> int:
 def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
     if isinstance(angle, torch.Tensor):
         frames = angle.numel() // max(1, angle.shape[0])
-        if sequence and images._shapes is None and frames not in (1, images._values.shape[1]):
-            raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images._values.shape[1]}")
+        if sequence and images.ragged_shapes is None and frames not in (1, images.buffer.shape[1]):
+            raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images.buffer.shape[1]}")
         finite: bool | torch.Tensor = torch.compiler.is_compiling() or torch.isfinite(angle.to(torch.float32)).reshape(len(angle), -1).all(1)
     else:
         finite = abs(angle) < 3.4e38

@@ -200,10 +200,10 @@ class ToTorch(_Following):
 
 
 def _device(value: Any) -> torch.device:
-    return value._values.device if isinstance(value, Batch | Tensor) else torch.as_tensor(value).device
+    return value.buffer.device if isinstance(value, Batch | Tensor) else torch.as_tensor(value).device
 
 
 def _to_torch(value: Any, target: torch.device) -> torch.Tensor:
     if isinstance(value, Batch | Tensor):
-        return (value.to_device(target) if value._values.device != target else value).torch()
+        return (value.to_device(target) if value.buffer.device != target else value).torch()
     return torch.as_tensor(value).to(target)

@@ -161,8 +161,8 @@ def outputs_of(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
         raise ValueError(f"an item must have at least one part, got {first!r}")
     value = together(items)
     for leaf in leaves(value):
-        if not leaf._sources:
-            leaf._sources = sources
+        if not leaf.sources:
+            leaf.sources = sources
     if isinstance(value, Mapping) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return value
     has_parts = isinstance(first, Sequence) and not isinstance(first, str | bytes)
@@ -219,7 +219,7 @@ def _column(values: Any, where: str) -> Any:
     if kind == "file":
         made = packed([np.frombuffer(value.content, np.uint8) for value in values])
         if all(value.path is not None for value in values):
-            made._sources = tuple(value.path for value in values)
+            made.sources = tuple(value.path for value in values)
         return made
     if kind == "pixels":
         return packed([value.array for value in values], "HWC")

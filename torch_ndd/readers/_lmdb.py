@@ -91,7 +91,7 @@ class LmdbReader(Reader):
         if self._process != os.getpid():
             request = self._start(samples)
         outputs = request.result()
-        outputs[0]._sources = Sources(self._source, samples)
+        outputs[0].sources = Sources(self._source, samples)
         return outputs
 
     def _changed(self, samples: np.ndarray) -> dict[int, str]:

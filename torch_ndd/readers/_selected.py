@@ -85,6 +85,6 @@ def _merged(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     """Return the samples of all batches in this order."""
     samples = [sample for one in batches for sample in one.tensors]
     merged = as_batch([samples[k] for k in order.tolist()], layout=batches[0].layout)
-    sources = [source for one in batches for source in one._sources or ()]
-    merged._sources = tuple(sources[k] for k in order.tolist()) if len(sources) == len(samples) else ()
+    sources = [source for one in batches for source in one.sources or ()]
+    merged.sources = tuple(sources[k] for k in order.tolist()) if len(sources) == len(samples) else ()
     return merged

@@ -64,7 +64,7 @@ class ThreadedReader(Reader):
             raise UnreadableSamples(reasons)
         layouts = [*self._layouts, *[None] * (len(rows[0]) - len(self._layouts))]
         outputs = tuple(packed(column, layout) for column, layout in zip(zip(*rows, strict=True), layouts, strict=True))
-        outputs[0]._sources = tuple(map(self._source, samples.tolist()))
+        outputs[0].sources = tuple(map(self._source, samples.tolist()))
         return outputs
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
         return new_batch(torch.stack(tensors), None, layout)
     shapes = [one.shape for one in tensors]
     made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
-    _join(tensors, made._values)
+    _join(tensors, made.buffer)
     return made
 
 

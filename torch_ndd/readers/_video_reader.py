@@ -159,14 +159,14 @@ class VideoReader(ThreadedReader):
 
     def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
         frames, *others = super()._finish(request, samples)
-        sources = frames._sources
+        sources = frames.sources
         if self._image_type == types.YCbCr:
             frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
         frames = self._resized(frames)
         if frames.dtype != self._dtype or self._normalized:
-            values = frames._ready().to(self._dtype)
-            frames = new_batch(values / 255 if self._normalized else values, frames._shapes, frames._layout, fixed=frames._fixed)
-        frames._sources = sources
+            values = frames.wait().to(self._dtype)
+            frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
+        frames.sources = sources
         return frames, *others
 
     def _resized(self, frames: Batch) -> Batch:

@@ -198,7 +198,7 @@ class COCO(Reader):
         if request.masks and request.process != os.getpid():  # the painting threads are in the parent
             request = self._start(samples)
         images = request.images.finish()
-        images._sources = Sources(self._source, samples)
+        images.sources = Sources(self._source, samples)
         outputs = [images, _rows(index.boxes, index.offsets, samples), _rows(index.labels, index.offsets, samples)]
         if self._wanted.polygons:
             assert index.polygon_offsets is not None

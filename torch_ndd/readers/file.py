@@ -167,7 +167,7 @@ class File(Reader):
         index = self._index
         assert index is not None
         files = request.finish()
-        files._sources = Sources(index.ranges.path, samples)
+        files.sources = Sources(index.ranges.path, samples)
         kind = np.int64 if self._scalar_labels else np.int32
         labels = samples.astype(kind) if index.labels is None else index.labels.take(samples).astype(kind, copy=False)
         return files, new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))

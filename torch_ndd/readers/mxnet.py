@@ -74,7 +74,7 @@ class MXNet(Reader):
         images = packed_batch(*request.output(0))
         values, lengths = request.output(1)
         labels = self._scalars(values, lengths // 4) if self._scalar_labels else packed_batch(values.view(torch.float32), lengths // 4)
-        images._sources = Sources(self._written_source, samples)
+        images.sources = Sources(self._written_source, samples)
         return images, labels
 
     @staticmethod

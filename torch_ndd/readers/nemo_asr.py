@@ -151,7 +151,7 @@ class NemoAsr(ThreadedReader):
             try:
                 outputs = files.result()
                 if not parts:
-                    outputs[0]._sources = tuple(map(self._source, samples.tolist()))
+                    outputs[0].sources = tuple(map(self._source, samples.tolist()))
                     return outputs
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
             except Exception:  # reading one by one shows which entry fails, and why
@@ -168,7 +168,7 @@ class NemoAsr(ThreadedReader):
         # A part that ends before its file does is resampled from its own frames only.
         alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
         index.is_part[samples] = np.where(alone, _YES, _NO)
-        contents = [one._values for one in files]
+        contents = [one.buffer for one in files]
         if alone.all():
             sounds = []
         elif alone.any():
@@ -179,7 +179,7 @@ class NemoAsr(ThreadedReader):
             rest = iter(sounds)
             sounds = packed(
                 [
-                    self._sound(io.BytesIO(content.numpy().data), 0, float(index.durations[sample]))[0] if part else next(rest)._values[:length]
+                    self._sound(io.BytesIO(content.numpy().data), 0, float(index.durations[sample]))[0] if part else next(rest).buffer[:length]
                     for content, part, sample, length in zip(contents, alone, samples.tolist(), wanted.tolist(), strict=True)
                 ]
             )
@@ -189,7 +189,7 @@ class NemoAsr(ThreadedReader):
 
     def _decoded(self, files: Batch) -> Batch:
         sounds, _ = audio(files, **self._decoding())
-        sounds._ready()
+        sounds.wait()
         return sounds
 
     def _decoding(self) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class Numpy(Reader):
         made = request.finish()
         if self._target.type != "cpu":
             made = made.to_device(self._target)
-        made._sources = Sources(self._ranges.path, samples)
+        made.sources = Sources(self._ranges.path, samples)
         return (made,)
 
 

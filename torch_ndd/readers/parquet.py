@@ -207,7 +207,7 @@ class Parquet(Reader):
             request = self._start(samples)
         made = request.result()
         for one in made.values():
-            one._sources = Sources(self._source, samples)
+            one.sources = Sources(self._source, samples)
         return made
 
     def _made(self, samples: np.ndarray) -> dict[str, Batch]:

@@ -96,7 +96,7 @@ class TFRecord(Reader):
         for k, (key, feature) in enumerate(self._features.items()):
             values, lengths = request.output(k)
             made = _batch(values, lengths, feature)
-            made._sources = Sources(self._written_source, samples)
+            made.sources = Sources(self._written_source, samples)
             outputs[key] = made
         return outputs
 

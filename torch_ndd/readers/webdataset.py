@@ -220,7 +220,7 @@ class Webdataset(Reader):
                     continue
                 values, lengths = values.view(dtype), lengths // dtype.itemsize
             made = packed_batch(values, lengths)
-            made._sources = Sources(self._written_source, self._components[k, samples])
+            made.sources = Sources(self._written_source, self._components[k, samples])
             outputs.append(made)
         if bad:
             raise UnreadableSamples(bad)

@@ -81,7 +81,7 @@ def inputs_and_arguments_may_be_pending(case: Case, ragged: bool) -> None:
     with EvalMode.deferred:
         args = {name: pending(value) for name, value in case.arguments().items()}
         inputs = [pending(value) for value in case.batches(ragged)]
-        assert all(value._pending for value in (*inputs, *args.values()) if isinstance(value, Batch))
+        assert all(value.pending for value in (*inputs, *args.values()) if isinstance(value, Batch))
         result = case.function(*inputs, **args)
     assert_equal(result, case.run(ragged))
 
@@ -103,11 +103,11 @@ def inputs_are_unchanged(case: Case, ragged: bool, device: str) -> None:
     """Check that inputs and arguments keep their values."""
     (inputs, where), args = case.placed(ragged, device), case.arguments()
     given = [value for value in (*inputs, *args.values()) if isinstance(value, Batch)]
-    before = [value.cpu()._values.clone() for value in given]
+    before = [value.cpu().buffer.clone() for value in given]
     for result in as_tuple(case.function(*inputs, **args, **where)):
         result.evaluate()
     for value, copy in zip(given, before, strict=True):
-        now = value.cpu()._values
+        now = value.cpu().buffer
         assert torch.equal(now, copy), f"an input has changed to {_start(now.numpy())} from {_start(copy.numpy())}"
 
 

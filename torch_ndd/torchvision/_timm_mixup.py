@@ -76,7 +76,7 @@ class Mixup:
         """
         if not isinstance(images, Batch):
             raise TypeError(f"Mixup: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
-        if images._shapes is not None or images.layout not in ("CHW", "HWC"):
+        if images.ragged_shapes is not None or images.layout not in ("CHW", "HWC"):
             raise ValueError("Mixup: images must be a Batch CHW or HWC of equal shapes; resize or crop them first")
         size = images.batch_size
         soft = soft_labels("Mixup", labels, self.num_classes, size)
@@ -95,7 +95,7 @@ class Mixup:
     def _drawn(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return for each sample whether a box is replaced, how much of it remains, and the box: left, top, right, bottom."""
         size = images.batch_size
-        height, width = (images._values.shape[1 + (images.layout or "").index(letter)] for letter in "HW")
+        height, width = (images.buffer.shape[1 + (images.layout or "").index(letter)] for letter in "HW")
         count = 1 if self.mode == "batch" else size // 2 if self.mode == "pair" else size
         draws = Draws(count)
         both = self.mixup_alpha > 0 and self.cutmix_alpha > 0

@@ -65,13 +65,13 @@ def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) ->
     prepared = Prepared(OPERATORS["resize"], {"size": [4, 6]})
     for k in range(CALLS):
         given = images(k, (5 + k, 7), (3, 9 - k))
-        given._fixed = (None, None, 3)  # as decoders have it
+        given.shared_extents = (None, None, 3)  # as decoders have it
         calls.clear()
         made = prepared([given], {})
         assert len(calls) == (k < 3)
         same(made, ndd.resize(given, size=[4, 6]))
     empty = images(0, (5, 7), (0, 9))
-    empty._fixed = (None, None, 3)
+    empty.shared_extents = (None, None, 3)
     assert prepared([empty], {}).shape == ndd.resize(empty, size=[4, 6]).shape == [(4, 6, 3), (0, 6, 3)]
 
 
@@ -109,14 +109,14 @@ def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[s
     results = []
     for k in range(CALLS):
         given = images(0, (9 + k, 8), (7, 20 - k)) if ragged else images(0, (9, 8), (9, 8))
-        given._fixed = (None, None, 3) if ragged else None
+        given.shared_extents = (None, None, 3) if ragged else None
         calls.clear()
         results.append(prepared([given], {}, words=RNG(k).draw(7)))
         assert len(calls) == (k < 3)
         same(results[-1], ndd.random_resized_crop(given, rng=RNG(k), **constants))
     assert len({one.torch().numpy().tobytes() for one in results[2:]}) > 1
     empty = images(0, (0, 8), (7, 9))
-    empty._fixed = (None, None, 3)
+    empty.shared_extents = (None, None, 3)
     with pytest.raises(RuntimeError, match="without pixels"):
         prepared([empty], {}, words=RNG(0).draw(7))
 

@@ -239,10 +239,10 @@ def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
         except (TypeError, ValueError):  # rows of different lengths
             return None
     if isinstance(value, Operand):
-        values = value._values
+        values = value.buffer
         if not _has_rows(argument, values.shape, size) or (value._layout or "").startswith("F"):
             return None
-        return new_batch(values, None, None, value._pending, value._external)
+        return new_batch(values, None, None, value.pending, value.caller_owned)
     if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
         return None
     if isinstance(value, torch.Tensor | np.ndarray) and _has_rows(argument, value.shape, size):
@@ -317,19 +317,19 @@ def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
 
 
 def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
-    if value._values.device != CPU:
+    if value.buffer.device != CPU:
         value = value.cpu()  # type: ignore[attr-defined]
-    if argument.role is Role.shape or (isinstance(value, Batch) and value._shapes is not None) or value._external:
-        value._ready()
-    value = value._settled()
+    if argument.role is Role.shape or (isinstance(value, Batch) and value.ragged_shapes is not None) or value.caller_owned:
+        value.wait()
+    value = value.settle()
     call.read(value)
     if not isinstance(value, Batch):
-        values = value._values[None]
-    elif value._shapes is None:
-        values = value._values
+        values = value.buffer[None]
+    elif value.ragged_shapes is None:
+        values = value.buffer
     else:
         values = _even_rows(call, argument, value, has_frames)
-    if value._external:
+    if value.caller_owned:
         values = values.clone()
     marked = (value._layout or "").startswith("F")
     per_frame = has_frames and marked
@@ -344,9 +344,9 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
 
 def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
     """Pad per-frame arguments of sequences with different lengths by their last value, which no frame reads."""
-    rows = [one._values for one in value]
+    rows = [one.buffer for one in value]
     if not rows:
-        return value._values.reshape(0, 1)
+        return value.buffer.reshape(0, 1)
     if argument.varying and not (has_frames and (value._layout or "").startswith("F")):
         return _filled_rows(argument, rows)
     longest = max(len(row) for row in rows)

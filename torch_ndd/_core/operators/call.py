@@ -131,7 +131,7 @@ class Prepared:
         on_cpu = device is None
         for k, one in enumerate(inputs):
             call.join(one, k)
-            on_cpu = on_cpu and one._values.device == CPU
+            on_cpu = on_cpu and one.buffer.device == CPU
         for key, value in arguments.items():
             call.join(value, key)
         if batch_size is not None:
@@ -173,7 +173,7 @@ def _on_target(op: Operator, call: Call, values: Sequence[Operand | None], given
         with on_decode_stream(target):
             return _results(op, call, values, given, target)
     operands = [value for value in (*values, *given.values()) if isinstance(value, Operand)]
-    with on_stream(target, [(one._values, one._pending) for one in operands], any(one._external for one in operands)):
+    with on_stream(target, [(one.buffer, one.pending) for one in operands], any(one.caller_owned for one in operands)):
         return _results(op, call, values, given, target)
 
 
@@ -227,7 +227,7 @@ def _body(
     if options.reads_values:
         for value in values:
             if value is not None:
-                value._ready()
+                value.wait()
     place = CPU if options.host_inputs else target
     if options.host_inputs:
         check_on_host(op, values)
@@ -272,7 +272,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     batches, launch = _body(op, call, values, given, target)
     if isinstance(launch, Batch):
         if target.type == "cuda" and not call.compiling and not _is_view(launch, batches[0]):
-            launch._pending = stream_work([launch._values])
+            launch.pending = stream_work([launch.buffer])
             return launch if call.is_batch else _single(launch)
         return _as_view(call, values[0], batches[0], launch)
     if isinstance(launch.out, tuple) and not launch.out:
@@ -280,12 +280,12 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
     outs = _outputs(launch, call)
     sources = UNKNOWN if call.compiling else first_sources(batches)
     for one in launch.inputs:
-        if one._pending is not None and not any(one is batch for batch in batches):
+        if one.pending is not None and not any(one is batch for batch in batches):
             call.read(one)
     batches = launch.inputs or batches
     computed = _by_formula(op, call, launch, batches, outs) if call.compiling else None
     if computed is not None:
-        outs = (new_batch(computed, outs[0]._shapes, outs[0].layout, fixed=outs[0]._fixed),)
+        outs = (new_batch(computed, outs[0].ragged_shapes, outs[0].layout, fixed=outs[0].shared_extents),)
         pending = None
     else:
         if launch.mixes:
@@ -293,7 +293,7 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         buffers = _buffers(op, batches)
         buffers += launch.args
         for out in outs:
-            buffers += out._values, out._shapes
+            buffers += out.buffer, out.ragged_shapes
         if recording.launched is not None:
             plain = len(outs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
             plain = plain and repeatable(op)
@@ -303,16 +303,16 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
         pending = _run(op, call, target, buffers, sources)
     outs = launch.views or outs
     if target != CPU and target.type == "cuda" and not call.compiling:
-        made = [out._values for out in (*outs, *launch.also) if out._values.device == target]
+        made = [out.buffer for out in (*outs, *launch.also) if out.buffer.device == target]
         pending = stream_work(made) if launch.event is None else decode_work(made, launch.event, pending)
         for out in launch.also:
-            out._pending = pending if out._values.device == target else None
+            out.pending = pending if out.buffer.device == target else None
     for out in outs:
-        out._pending = pending
+        out.pending = pending
     if sources is not UNKNOWN and not launch.mixes:
         for out in (*outs, *launch.also):
-            if out._sources is UNKNOWN and out.batch_size == call.batch_size:
-                out._sources = sources
+            if out.sources is UNKNOWN and out.batch_size == call.batch_size:
+                out.sources = sources
     if call.of_planes:
         outs = tuple(map(as_planes, outs))
     return _one_or_all([out if call.is_batch else _single(out) for out in (*outs, *launch.also)])
@@ -321,10 +321,13 @@ def _results(op: Operator, call: Call, values: Sequence[Operand | None], given: 
 def _buffers(op: Operator, batches: Sequence[Batch | None]) -> list[Any]:
     """Return the inputs as the kernel takes them: values and shapes of each."""
     if op.variadic:
-        return [[None if b is None else b._values for b in batches], [_NO_SHAPES if b is None or b._shapes is None else b._shapes for b in batches]]
+        return [
+            [None if b is None else b.buffer for b in batches],
+            [_NO_SHAPES if b is None or b.ragged_shapes is None else b.ragged_shapes for b in batches],
+        ]
     buffers: list[Any] = []
     for one in batches:
-        buffers += (None, None) if one is None else (one._values, one._shapes)
+        buffers += (None, None) if one is None else (one.buffer, one.ragged_shapes)
     buffers += [None] * (2 * (op.inputs - len(batches)))
     return buffers
 
@@ -338,14 +341,14 @@ def _by_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Batc
     formula = op.options.formula
     if formula is None or not launch.fusable:
         return None
-    ragged = any(one is not None and one._shapes is not None for one in (*batches, *outs))
+    ragged = any(one is not None and one.ragged_shapes is not None for one in (*batches, *outs))
     if ragged:
         first = batches[0]
-        if not op.options.ragged_formula or first is None or first._shapes is None or outs[0]._shapes is None:
+        if not op.options.ragged_formula or first is None or first.ragged_shapes is None or outs[0].ragged_shapes is None:
             return None
-        inputs: list[Any] = [Packed(first._values, first._shapes)]
+        inputs: list[Any] = [Packed(first.buffer, first.ragged_shapes)]
     else:
-        inputs = [None if b is None else b._values for b in batches]
+        inputs = [None if b is None else b.buffer for b in batches]
     arguments = [_number_of(call, one) for one in launch.args]
     made = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outs[0].dtype)
     return made if made is None or ragged else result(made)
@@ -420,42 +423,42 @@ _NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list
 
 def _is_view(out: Batch, batch: Batch | None) -> bool:
     """Return whether a body's result has its input's memory. It is a copy where an element would be misaligned."""
-    return batch is not None and out._values.untyped_storage().data_ptr() == batch._values.untyped_storage().data_ptr()
+    return batch is not None and out.buffer.untyped_storage().data_ptr() == batch.buffer.untyped_storage().data_ptr()
 
 
 def _as_view(call: Call, value: Operand | None, batch: Batch | None, out: Batch) -> Tensor | Batch:
     """Return a body's view of its first input's memory, as pending as the input and owned by the same caller."""
     assert value is not None
     assert batch is not None
-    external = value._external and value._values.device == batch._values.device
-    if not call.compiling and out._sources is UNKNOWN and out.batch_size == call.batch_size:
-        out._sources = batch._sources
+    external = value.caller_owned and value.buffer.device == batch.buffer.device
+    if not call.compiling and out.sources is UNKNOWN and out.batch_size == call.batch_size:
+        out.sources = batch.sources
     if call.is_batch:
-        out._pending, out._external = batch._pending, external and isinstance(value, Batch)
+        out.pending, out.caller_owned = batch.pending, external and isinstance(value, Batch)
         return out
     assert isinstance(value, Tensor)
     made = _single(out)
-    made._pending, made._sample, made._external = value._pending, value._sample, external
+    made.pending, made._sample, made.caller_owned = value.pending, value._sample, external
     return made
 
 
 def _single(out: Batch) -> Tensor:
-    if not out.batch_size and out._failures:
-        raise RuntimeError(f"{out._failures.op}: a single sample cannot be skipped: {out.errors[0].reason}")
-    values = out._values[0] if out._shapes is None else out._values.view(out._shapes[0].tolist())
-    made = new_tensor(values, out._layout, out._pending)
-    if out._sources is not UNKNOWN:
-        made._sources = out._sources
-    if out._failures:
-        made._failures = out._failures
+    if not out.batch_size and out.failures:
+        raise RuntimeError(f"{out.failures.op}: a single sample cannot be skipped: {out.errors[0].reason}")
+    values = out.buffer[0] if out.ragged_shapes is None else out.buffer.view(out.ragged_shapes[0].tolist())
+    made = new_tensor(values, out._layout, out.pending)
+    if out.sources is not UNKNOWN:
+        made.sources = out.sources
+    if out.failures:
+        made.failures = out.failures
     return made
 
 
 def first_sources(values: Sequence[Operand | None]) -> Sequence[str]:
     """Return the sources of the first value that has some."""
     for one in values:
-        if one is not None and one._sources is not UNKNOWN:
-            return one._sources
+        if one is not None and one.sources is not UNKNOWN:
+            return one.sources
     return UNKNOWN
 
 

@@ -247,7 +247,7 @@ class Recorder:
 
     def _mark(self, results: Any, number: int) -> None:
         for part, one in _parts(results).items():
-            if isinstance(one, Operand) and "_values" in one.__dict__ and not one._values.is_inference():
+            if isinstance(one, Operand) and "buffer" in one.__dict__ and not one.buffer.is_inference():
                 one._origin = Origin(self._token, Ref(number, part), _version(one), one._layout)
 
 
@@ -261,9 +261,9 @@ def _restored(value: Any, parts: dict[int, Any]) -> Any:
 
 def _version(value: Operand) -> int:
     """Return how often the values were written to. Raise :class:`Unknown` for tensors of torch.inference_mode, which do not count it."""
-    if value._values.is_inference():
+    if value.buffer.is_inference():
         raise Unknown
-    return value._values._version
+    return value.buffer._version
 
 
 def _plainly(perform: Callable[..., Any], inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -275,7 +275,7 @@ def _plainly(perform: Callable[..., Any], inputs: tuple[Any, ...], given: dict[s
 
 
 def _pending(results: Any) -> set[Pending]:
-    found = (one._pending for one in _parts(results).values() if isinstance(one, Operand))
+    found = (one.pending for one in _parts(results).values() if isinstance(one, Operand))
     return {pending for pending in found if pending is not None and not pending.stays}
 
 

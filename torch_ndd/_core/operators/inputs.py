@@ -59,8 +59,8 @@ def set_batch_size(call: Call, batch_size: Any) -> None:
 def check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
     """Raise RuntimeError unless the inputs are in host memory."""
     for value in values:
-        if value is not None and value._values.device != CPU:
-            raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value._values.device}")
+        if value is not None and value.buffer.device != CPU:
+            raise RuntimeError(f"{op.name}: the input must be in host memory, also for a GPU, but it is on {value.buffer.device}")
 
 
 def target_device(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
@@ -73,32 +73,32 @@ def target_device(op: str, values: Sequence[Operand | None], device: DeviceLike 
         return target
     target = CPU
     for value in values:
-        if value is not None and value._values.device != CPU:
-            if target != CPU and value._values.device != target:
-                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value._values.device}; move one with .gpu(index)")
-            target = value._values.device
+        if value is not None and value.buffer.device != CPU:
+            if target != CPU and value.buffer.device != target:
+                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value.buffer.device}; move one with .gpu(index)")
+            target = value.buffer.device
     return target
 
 
 def batched(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
     """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
-    call.external = call.external or value._external
-    if value._values.device != target:
+    call.external = call.external or value.caller_owned
+    if value.buffer.device != target:
         value = value.to_device(target)  # type: ignore[attr-defined]
-    if call.compiling and value._pending is not None:
-        value = value._settled()
+    if call.compiling and value.pending is not None:
+        value = value.settle()
     call.read(value)
     if isinstance(value, Batch):
         return value
-    values = value._values
+    values = value.buffer
     if call.is_batch:
-        value._ready()
+        value.wait()
         made = new_batch(_repeated(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
     else:
         made = new_batch(values[None], None, value._layout)
-    if value._sources is not UNKNOWN and not call.compiling:
-        made._sources = tuple(value._sources) * call.batch_size
-    made._pending = value._pending
+    if value.sources is not UNKNOWN and not call.compiling:
+        made.sources = tuple(value.sources) * call.batch_size
+    made.pending = value.pending
     return made
 
 
@@ -122,7 +122,7 @@ def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
         raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
     if layout == "HWC":
         warn_of_planes(op, value)
-    made = new_batch(value._values, value._shapes, layout, value._pending, value._external, value._fixed)
+    made = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
     if not torch.compiler.is_compiling():
-        made._sources = value._sources
+        made.sources = value.sources
     return made

@@ -17,27 +17,27 @@ def image_layout(layouts: tuple[str, ...], value: Batch) -> str | None:
 
 def as_images(value: Batch, layout: str) -> Batch:
     """Return planes as images of one channel over the same memory."""
-    if value._shapes is None:
-        made = new_batch(value._values.unsqueeze(-1), None, layout, value._pending, value._external)
+    if value.ragged_shapes is None:
+        made = new_batch(value.buffer.unsqueeze(-1), None, layout, value.pending, value.caller_owned)
     else:
-        shapes = torch.nn.functional.pad(value._shapes, (0, 1), value=1)
-        fixed = (*(value._fixed or (None,) * value.ndim), 1)
-        made = new_batch(value._values, shapes, layout, value._pending, value._external, fixed)
-    made._sources, made._failures = value._sources, value._failures
+        shapes = torch.nn.functional.pad(value.ragged_shapes, (0, 1), value=1)
+        fixed = (*(value.shared_extents or (None,) * value.ndim), 1)
+        made = new_batch(value.buffer, shapes, layout, value.pending, value.caller_owned, fixed)
+    made.sources, made.failures = value.sources, value.failures
     return made
 
 
 def as_planes(out: Batch) -> Batch:
     """Return images of one channel as planes over the same memory; anything else unchanged."""
     axis = (out._layout or "").find("C")
-    if axis < 0 or out._extent(axis) != 1:
+    if axis < 0 or out.shared_extent(axis) != 1:
         return out
     layout = (out._layout or "").replace("C", "")
-    if out._shapes is None:
-        made = new_batch(out._values.squeeze(1 + axis), None, layout, out._pending, out._external)
+    if out.ragged_shapes is None:
+        made = new_batch(out.buffer.squeeze(1 + axis), None, layout, out.pending, out.caller_owned)
     else:
         kept = [k for k in range(out.ndim) if k != axis]
-        fixed = None if out._fixed is None else tuple(out._fixed[k] for k in kept)
-        made = new_batch(out._values, out._shapes[:, kept], layout, out._pending, out._external, fixed)
-    made._sources, made._failures = out._sources, out._failures
+        fixed = None if out.shared_extents is None else tuple(out.shared_extents[k] for k in kept)
+        made = new_batch(out.buffer, out.ragged_shapes[:, kept], layout, out.pending, out.caller_owned, fixed)
+    made.sources, made.failures = out.sources, out.failures
     return made

@@ -98,7 +98,7 @@ class Repeated:
         """Return what a call depends on besides values and the shapes of dense batches; None for a call that is not repeated."""
         key: list[Any] = [batch_size, *names]
         for one in operands:
-            values, shapes = one._values, one._shapes
+            values, shapes = one.buffer, one.ragged_shapes
             if type(values) is not torch.Tensor:
                 return None
             key += (one._layout, values.get_device())
@@ -106,7 +106,7 @@ class Repeated:
                 if self._op.draws:
                     key.append(values.shape)  # what is made of the words depends on it
             elif self._of_any_shape and shapes.numpy().all():
-                key.append(one._fixed)
+                key.append(one.shared_extents)
             else:
                 return None
         return tuple(key)
@@ -160,45 +160,45 @@ class Repeated:
             return self._on_gpu(plan, plan.gpu, operands, inputs, words)
         given, reads, external = [], [], False
         for one in operands:
-            given.append(one._values)
-            if one._shapes is not None:
-                given.append(one._shapes)
-            if one._external:
+            given.append(one.buffer)
+            if one.ragged_shapes is not None:
+                given.append(one.ragged_shapes)
+            if one.caller_owned:
                 external = True
-            if one._pending is not None and (pending := one._unfinished()) is not None:
+            if one.pending is not None and (pending := one._unfinished()) is not None:
                 reads.append((pending, one._sample))
         if plan.words:
             assert words is not None
-            given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
-        sources = operands[0]._sources if inputs else UNKNOWN
+            given.append(words if plan.drawn is None else plan.drawn(operands[0].ragged_shapes, words))
+        sources = operands[0].sources if inputs else UNKNOWN
         if sources is UNKNOWN and inputs > 1:
-            sources = operands[1]._sources
+            sources = operands[1].sources
         out, pending = resubmit(plan.handle, given, reads, external, sources)
         if out is None:
             return None
         made = new_batch(out, None, plan.layout, pending)
         if sources is not UNKNOWN:
-            made._sources = sources
+            made.sources = sources
         return made
 
     def _on_gpu(self, plan: _Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
         given: list[torch.Tensor] = []
-        with on_stream(gpu, [(one._values, one._pending) for one in operands], any(one._external for one in operands)):
+        with on_stream(gpu, [(one.buffer, one.pending) for one in operands], any(one.caller_owned for one in operands)):
             for one in operands:
-                given.append(one._values)
-                if one._shapes is not None:
-                    given.append(one._shapes)
-                if one._pending is not None and (pending := one._unfinished()) is not None:
+                given.append(one.buffer)
+                if one.ragged_shapes is not None:
+                    given.append(one.ragged_shapes)
+                if one.pending is not None and (pending := one._unfinished()) is not None:
                     pending.wait()  # the launcher reads arguments on the host
             if plan.words:
                 assert words is not None
-                given.append(words if plan.drawn is None else plan.drawn(operands[0]._shapes, words))
-            sources = operands[0]._sources if inputs else UNKNOWN
+                given.append(words if plan.drawn is None else plan.drawn(operands[0].ragged_shapes, words))
+            sources = operands[0].sources if inputs else UNKNOWN
             out, _ = resubmit(plan.handle, given, [], False, sources)
             if out is None:
                 return None
             made = new_batch(out, None, plan.layout, stream_work([out]))
-            made._sources = sources
+            made.sources = sources
             return made
 
     def recorded(self, key: Any, operands: Sequence[Batch], names: Iterable[str], call: Callable[[], Any]) -> Any:
@@ -208,7 +208,7 @@ class Repeated:
                 self._known.clear()
             self._known.add(key)
             return call()
-        forms = [(one._values.dtype, one._values.shape if one._shapes is None else one._shapes.shape) for one in operands]
+        forms = [(one.buffer.dtype, one.buffer.shape if one.ragged_shapes is None else one.ragged_shapes.shape) for one in operands]
         of_shapes = (key, *forms)
         first = self._seen.get(of_shapes, False)  # in one step: another thread may clear it
         if first is None:
@@ -217,14 +217,14 @@ class Repeated:
         if len(self._seen) >= _MOST:
             self._seen.clear()
             self._confirmed.clear()
-        ragged = any(operand._shapes is not None for operand in operands)
+        ragged = any(operand.ragged_shapes is not None for operand in operands)
         if ragged and not all(one is not None and one.any_shape for one in launched):
             self._of_any_shape = False
             return made
         found = _template(launched, made, operands, names)
         self._seen[of_shapes] = found and found.lightened()
         if isinstance(first, _Template) and found is not None:
-            if found.agrees(first) and (plan := _planned(found, operands, made._values, launched[0], self._confirmed.get(key))) is not None:
+            if found.agrees(first) and (plan := _planned(found, operands, made.buffer, launched[0], self._confirmed.get(key))) is not None:
                 self._confirmed[key] = plan
             self._seen[of_shapes] = None
         return made
@@ -243,18 +243,18 @@ def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, 
     any_size: list[int] = []
     for k, one in enumerate(operands):
         given.append(2 * k)
-        any_size.append(one._shapes is not None)
-        if one._shapes is not None:
+        any_size.append(one.ragged_shapes is not None)
+        if one.ragged_shapes is not None:
             given.append(2 * k + 1)
             any_size.append(False)
     for place, k in template.places:
         places.append((place, given.index(k)))
         operand = operands[k >> 1]
-        arguments[place] = operand._shapes if k & 1 else operand._values
+        arguments[place] = operand.ragged_shapes if k & 1 else operand.buffer
     if template.words is not None and words is not None:
         places.append((template.words, len(given)))
         any_size.append(False)
-        arguments[template.words] = words if template.drawn is None else template.drawn(operands[0]._shapes, words)
+        arguments[template.words] = words if template.drawn is None else template.drawn(operands[0].ragged_shapes, words)
     numbers = [number for pair in places for number in pair]
     handle = native.planned(template.kernel, arguments, numbers, any_size, None if other is None else other.handle)
     if handle is None:
@@ -265,11 +265,11 @@ def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, 
 
 def _template(launched: list[Launched | None], made: Any, operands: Sequence[Batch], names: Iterable[str]) -> _Template | None:
     one = launched[0] if len(launched) == 1 else None
-    if one is None or type(made) is not Batch or made._values is not one.arguments[-2] or made._shapes is not None:
+    if one is None or type(made) is not Batch or made.buffer is not one.arguments[-2] or made.ragged_shapes is not None:
         return None
     if any((one.op.arguments.get(name) or one.op.positional[name]).role is not Role.per_sample for name in names):
         return None  # the body reads the values
-    tensors = [tensor for operand in operands for tensor in (operand._values, operand._shapes)]
+    tensors = [tensor for operand in operands for tensor in (operand.buffer, operand.ragged_shapes)]
     arguments: list[Any] = [*one.arguments]
     places: list[tuple[int, int]] = []
     drawn = None
@@ -292,4 +292,4 @@ def _template(launched: list[Launched | None], made: Any, operands: Sequence[Bat
         arguments[place] = None
     if {k for _, k in places} != {k for k, tensor in enumerate(tensors) if tensor is not None} or (one.words is None) != (drawn is None):
         return None  # something was computed of them, or drawn otherwise
-    return _Template(one.op.kernel, arguments, places, drawn, made._values.shape, made._values.dtype, made._layout, one.op.draws, one.drawn)
+    return _Template(one.op.kernel, arguments, places, drawn, made.buffer.shape, made.buffer.dtype, made._layout, one.op.draws, one.drawn)

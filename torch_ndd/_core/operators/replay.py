@@ -127,8 +127,8 @@ def on_batch(function: Callable[..., Any], batch: Batch, *args: Any, **kwargs: A
     [[1, 0, 3, 2], [1, 0, 3, 2]]
     """
     # With the caches cold, as a program has them, each call of a Python function takes 0.5 to 1 us here.
-    values = batch._values
-    if type(batch) is not Batch or batch._shapes is not None or not _repeats(values):
+    values = batch.buffer
+    if type(batch) is not Batch or batch.ragged_shapes is not None or not _repeats(values):
         return function(batch, *args, **kwargs)
     if args or kwargs:
         try:
@@ -142,20 +142,20 @@ def on_batch(function: Callable[..., Any], batch: Batch, *args: Any, **kwargs: A
         if key in _plans or not _plain(values):
             return function(batch, *args, **kwargs)
         made, launched = _recorded(function, batch, args, kwargs)
-        if launched is not None and type(made) is Batch and made._values is launched.arguments[-2] and launched.arguments[0] is values:
-            _keep(key, launched, made._values.shape, made._layout)
+        if launched is not None and type(made) is Batch and made.buffer is launched.arguments[-2] and launched.arguments[0] is values:
+            _keep(key, launched, made.buffer.shape, made._layout)
         else:
             _keep(key, None)
         return made
-    if batch._pending is None or (pending := batch._unfinished()) is None:
-        out, pending = resubmit_one(plan.handle, values, batch._external, batch._sources)
+    if batch.pending is None or (pending := batch._unfinished()) is None:
+        out, pending = resubmit_one(plan.handle, values, batch.caller_owned, batch.sources)
     else:
-        out, pending = resubmit(plan.handle, [values], ((pending, batch._sample),), batch._external, batch._sources)
+        out, pending = resubmit(plan.handle, [values], ((pending, batch._sample),), batch.caller_owned, batch.sources)
     if out is None:
         return function(batch, *args, **kwargs)
     made = new_batch(out, None, plan.layout, pending)
-    if batch._sources is not UNKNOWN:
-        made._sources = batch._sources
+    if batch.sources is not UNKNOWN:
+        made.sources = batch.sources
     return made
 
 

@@ -17,7 +17,7 @@ def warn_of_planes(op: str, value: Batch) -> None:
     """Warn of an image without a layout that is taken as ``HWC`` and looks like ``CHW``: 3 rows and many channels."""
     if "planes" in _warned or torch.compiler.is_compiling():
         return
-    shape = value._values.shape[1:] if value._shapes is None else value._shapes[0].tolist() if len(value._shapes) else ()
+    shape = value.buffer.shape[1:] if value.ragged_shapes is None else value.ragged_shapes[0].tolist() if len(value.ragged_shapes) else ()
     if len(shape) != 3 or shape[0] != 3 or shape[2] < _MANY:
         return
     _warned.add("planes")

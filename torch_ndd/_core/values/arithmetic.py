@@ -155,12 +155,12 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         if one is None:
             return _refused(operation, operands, values)
     first = values[0]
-    target = first._values.device
+    target = first.buffer.device
     for one in values:
-        if one._values.device != target:
+        if one.buffer.device != target:
             values, target = _on_one_device(operation, operands, values)
             break
-    found = plan(operation, [one._values.dtype for one in values])
+    found = plan(operation, [one.buffer.dtype for one in values])
     like, layout, ragged, external = first, None, False, False
     for one in values:
         if type(like) is Operand:
@@ -169,10 +169,10 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             layout = _common_layout(operation, layout, one._layout)
         if one._is_batch:
             like = one
-            ragged = ragged or one._shapes is not None
-        external = external or one._external
+            ragged = ragged or one.ragged_shapes is not None
+        external = external or one.caller_owned
     # Inductor stores bools one at a time: x < 100 takes 20 ms where the kernel takes 0.3.
-    if compiling and not ragged and found.formula is not None and not (found.out is torch.bool and on_cpu(values[0]._values)):
+    if compiling and not ragged and found.formula is not None and not (found.out is torch.bool and on_cpu(values[0].buffer)):
         made = result(found.formula(*_aligned(values)))
         return like._result(made if like._is_batch else made[None], None, layout, None, None)
 
@@ -184,7 +184,7 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     if compiling:
         _kernel(*arguments)
         return like._result(out, shapes, layout, None, fixed)
-    if (sources := like._sources) is UNKNOWN and like is not first:
+    if (sources := like.sources) is UNKNOWN and like is not first:
         sources = _sources_of(values, like._is_batch)
     if target == CPU:
         reads = [(pending, one._sample) for one in values if (pending := one._unfinished()) is not None]
@@ -195,13 +195,13 @@ def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         pending = run(_kernel, arguments, [(one, SAME_SAMPLE) for one in values], out)
     made = like._result(out, shapes, layout, pending, fixed)
     if sources is not UNKNOWN:
-        made._sources = sources
+        made.sources = sources
     return made
 
 
 def _sources_of(values: Sequence[Any], of_batch: bool) -> Sequence[str]:
     """Return the sources of the first operand that has some: of one that is a batch if the result is one."""
-    return next((one._sources for one in values if one._sources is not UNKNOWN and one._is_batch == of_batch), UNKNOWN)
+    return next((one.sources for one in values if one.sources is not UNKNOWN and one._is_batch == of_batch), UNKNOWN)
 
 
 def _forget_fused(pending: Pending, reads: Sequence[Pending]) -> None:
@@ -220,9 +220,9 @@ def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
     buffers: list[torch.Tensor | None] = []
     for value in values:
         if value._is_batch:
-            buffers += value._values, value._shapes
+            buffers += value.buffer, value.ragged_shapes
         else:
-            buffers += value._values[None] if value._row is None else value._row, None
+            buffers += value.buffer[None] if value._row is None else value._row, None
     return buffers + [None] * (6 - len(buffers))
 
 
@@ -233,7 +233,7 @@ _numbers: dict[tuple[type, Any], Operand] = {}
 def _operand(value: Any, compiling: bool) -> Any:
     """Return a value as an operand; None if it is not numeric."""
     if isinstance(value, Operand):
-        return value._settled() if compiling else value
+        return value.settle() if compiling else value
     kind = type(value)
     if kind in _DTYPES:
         if compiling:
@@ -246,7 +246,7 @@ def _operand(value: Any, compiling: bool) -> Any:
             if len(_numbers) > 1000:
                 _numbers.clear()
             made = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
-            made._row = made._values[None]
+            made._row = made.buffer[None]
         return made
     if value is None:
         raise ValueError("arithmetic: None is no operand")
@@ -281,9 +281,9 @@ def _refused(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> 
 
 def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
     """Move numbers and lists to the device of the other operands."""
-    target = next(one._values.device for one in values if one._values.device.type != "cpu")
+    target = next(one.buffer.device for one in values if one.buffer.device.type != "cpu")
     for given, made in zip(operands, values, strict=True):
-        if made._values.device != target and not isinstance(given, int | float | list | tuple | range):
+        if made.buffer.device != target and not isinstance(given, int | float | list | tuple | range):
             raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
     return [_placed(given, made, target) for given, made in zip(operands, values, strict=True)], target
 
@@ -291,17 +291,17 @@ def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any
 def _placed(given: Any, made: Any, target: torch.device) -> Any:
     if type(made) is not Operand:
         return made.to_device(target)
-    return _number_on_gpu(given, made, target) if type(given) in _DTYPES else _constant(made._values.to(target))
+    return _number_on_gpu(given, made, target) if type(given) in _DTYPES else _constant(made.buffer.to(target))
 
 
 def _number_on_gpu(number: Any, made: Operand, target: torch.device) -> Operand:
     """Return a number in a GPU's memory, where it stays: for a copy from the host the host would wait, and a CUDA graph cannot have one."""
     if torch.compiler.is_compiling():
-        return _constant(torch.full((), number, dtype=made._values.dtype, device=target))
+        return _constant(torch.full((), number, dtype=made.buffer.dtype, device=target))
     if (found := made._on_gpus.get(target)) is not None:
         return found
     with on_stream(target):
-        values = torch.full((), number, dtype=made._values.dtype, device=target)
+        values = torch.full((), number, dtype=made.buffer.dtype, device=target)
         found = Operand(values, None, stream_work([values]), False)
         found._row = values[None]
     if not torch.cuda.is_current_stream_capturing():  # memory of a graph is the graph's
@@ -321,7 +321,7 @@ def _broadcast_shape(operation: str, values: Sequence[Any]) -> list[int]:
     """Return the shape of the result's buffer: the number of samples, and the broadcast shape of dense samples."""
     size, extents = None, ()
     for one in values:
-        shape = one._values.shape
+        shape = one.buffer.shape
         if one._is_batch:
             if size is not None and size != shape[0]:
                 raise _wrong_size(operation, size, shape[0])
@@ -349,13 +349,13 @@ def _broadcast_extents(operation: str, left: Sequence[int], right: Sequence[int]
 def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tuple[torch.Tensor, torch.Tensor | None, Fixed | None]:
     """Return the buffer of a result, the shapes of its samples and what they share."""
     batches = [one for one in values if one._is_batch]
-    size, device = batches[0].batch_size, batches[0]._values.device
+    size, device = batches[0].batch_size, batches[0].buffer.device
     for one in batches:
         if one.batch_size != size:
             raise _wrong_size(operation, size, one.batch_size)
-    if len(batches) == 1 and all(one is batches[0] or not one._values.shape for one in values):
+    if len(batches) == 1 and all(one is batches[0] or not one.buffer.shape for one in values):
         one = batches[0]
-        return output(native.empty, one._values.shape, found.out, device), one._shapes, one._fixed
+        return output(native.empty, one.buffer.shape, found.out, device), one.ragged_shapes, one.shared_extents
     ndim = max(one.ndim for one in values)
     rows = [_rows(one, size, ndim) for one in values]
     shapes = rows[0]
@@ -375,7 +375,7 @@ def _fixed(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:
     """Return the extents that all samples of a result share: where those of all operands are known, or one that is not 1."""
     made: list[int | None] = [1] * ndim
     for one in values:
-        known = one._values.shape if not one._is_batch else one._values.shape[1:] if one._shapes is None else one._fixed
+        known = one.buffer.shape if not one._is_batch else one.buffer.shape[1:] if one.ragged_shapes is None else one.shared_extents
         for axis in range(ndim):
             extent = None if known is None else 1 if axis < ndim - one.ndim else known[axis - ndim]
             if made[axis] == 1 or (made[axis] is None and extent not in (None, 1)):
@@ -385,9 +385,9 @@ def _fixed(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:
 
 def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:
     """Return the shapes of the samples, int64 (size, ndim), with ones prepended."""
-    if value._is_batch and value._shapes is not None:
-        return torch.nn.functional.pad(value._shapes, (ndim - value._shapes.shape[1], 0), value=1)
-    shape = value._values.shape[1:] if value._is_batch else value._values.shape
+    if value._is_batch and value.ragged_shapes is not None:
+        return torch.nn.functional.pad(value.ragged_shapes, (ndim - value.ragged_shapes.shape[1], 0), value=1)
+    shape = value.buffer.shape[1:] if value._is_batch else value.buffer.shape
     return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64).expand(size, ndim)
 
 
@@ -396,7 +396,7 @@ def _aligned(values: Sequence[Any]) -> list[torch.Tensor]:
     ndim = max(one.ndim for one in values)
     aligned = []
     for one in values:
-        tensor = one._values
+        tensor = one.buffer
         if one._is_batch and one.ndim < ndim:
             tensor = tensor.reshape(tensor.shape[0], *(1,) * (ndim - one.ndim), *tensor.shape[1:])
         aligned.append(tensor)

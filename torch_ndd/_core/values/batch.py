@@ -61,8 +61,8 @@ class Batch(SampleBuffer):
 
         After ``images = decoders.image(files, on_error="skip")`` the labels of the images are ``labels.select(images.kept)``.
         """
-        self._ready()
-        return self._failures.kept() if self._failures else list(range(self.batch_size))
+        self.wait()
+        return self.failures.kept() if self.failures else list(range(self.batch_size))
 
     @property
     def tensors(self) -> "Samples[Batch]":
@@ -98,7 +98,7 @@ class Batch(SampleBuffer):
         return self._nth(sample_index(key, self.batch_size))
 
     def _selected(self, keys: Sequence[int]) -> "Batch":
-        self = self._settled()
+        self = self.settle()
         size = self.batch_size
         if isinstance(keys, range) and keys == range(size):
             return self
@@ -106,37 +106,37 @@ class Batch(SampleBuffer):
             keys = range(0)
         if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
             first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
-            if self._shapes is None:
-                made = new_batch(self._values[first:last], None, self._layout, pending, self._external)
+            if self.ragged_shapes is None:
+                made = new_batch(self.buffer[first:last], None, self._layout, pending, self.caller_owned)
             else:
                 begins = self._offsets()
-                values = self._values[begins[first] : begins[last]]
-                made = new_batch(values, self._shapes[first:last], self._layout, pending, self._external, self._fixed).densified()
+                values = self.buffer[begins[first] : begins[last]]
+                made = new_batch(values, self.ragged_shapes[first:last], self._layout, pending, self.caller_owned, self.shared_extents).densified()
         else:
             index = torch.tensor(keys, dtype=torch.int64)
-            if self._shapes is None:
-                made = new_batch(output(empty, [len(keys), *self._values.shape[1:]], self._values.dtype, self._values.device), None, self._layout)
+            if self.ragged_shapes is None:
+                made = new_batch(output(empty, [len(keys), *self.buffer.shape[1:]], self.buffer.dtype, self.buffer.device), None, self._layout)
             else:
-                made = output(empty_packed, self._shapes[index], self._values.dtype, self._values.device, self._layout, self._fixed)
+                made = output(empty_packed, self.ragged_shapes[index], self.buffer.dtype, self.buffer.device, self._layout, self.shared_extents)
             self._take(index, *whole(self.ndim), made)
-        made._sources = chosen(self._sources, keys)
+        made.sources = chosen(self.sources, keys)
         return made
 
     def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
         """Fill ``out`` with parts of samples."""
-        arguments = (self._values, self._shapes, index, starts, steps, out._values, out._shapes)
-        out._pending = run(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out._values)
+        arguments = (self.buffer, self.ragged_shapes, index, starts, steps, out.buffer, out.ragged_shapes)
+        out.pending = run(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out.buffer)
 
     def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Batch":
         return new_batch(values, shapes, layout, pending, fixed=fixed)
 
     def _over(self, values: TorchTensor) -> "Batch":
-        return new_batch(values, self._shapes, self._layout, fixed=self._fixed)
+        return new_batch(values, self.ragged_shapes, self._layout, fixed=self.shared_extents)
 
     def _copied(self) -> "Batch":
-        self = self._settled()
-        values = self._values
-        if self._pending is None:
+        self = self.settle()
+        values = self.buffer
+        if self.pending is None:
             return self._with(empty(values.shape, values.dtype, values.device).copy_(values), None)
         made = self._with(output(empty, values.shape, values.dtype, values.device), None)
         self._take(None, *whole(self.ndim), made)
@@ -144,31 +144,31 @@ class Batch(SampleBuffer):
 
     def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
         """Return the same samples in other memory."""
-        made = new_batch(values, self._shapes, self._layout, pending, external, self._fixed)
-        made._sources, made._failures = self._sources, self._failures
+        made = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
+        made.sources, made.failures = self.sources, self.failures
         return made
 
     def _nth(self, i: int) -> Tensor:
-        if torch.compiler.is_compiling() and self._shapes is None:
-            return new_tensor(self._settled()._values[i], self._layout)
+        if torch.compiler.is_compiling() and self.ragged_shapes is None:
+            return new_tensor(self.settle().buffer[i], self._layout)
         samples = self._samples
         if samples is None:
             samples = list[Tensor | None]([None] * self.batch_size)
             self._samples = samples
         made = samples[i]
         if made is None:
-            values = self._values[i] if self._shapes is None else self._part(i).view(self._shapes[i].tolist())
-            made = samples[i] = new_tensor(values, self._layout, self._pending, i, self._external)
-            if self._sources is not UNKNOWN:
-                made._sources = self._sources[i : i + 1]
+            values = self.buffer[i] if self.ragged_shapes is None else self._part(i).view(self.ragged_shapes[i].tolist())
+            made = samples[i] = new_tensor(values, self._layout, self.pending, i, self.caller_owned)
+            if self.sources is not UNKNOWN:
+                made.sources = self.sources[i : i + 1]
         return made
 
     def densified(self) -> "Batch":
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
-        shapes = self._shapes
+        shapes = self.ragged_shapes
         if shapes is not None and len(shapes) and ((rows := shapes.numpy()) == rows[0]).all():
-            made = new_batch(self._values.view(len(shapes), *shapes[0].tolist()), None, self._layout, self._pending, self._external)
-            made._sources = self._sources
+            made = new_batch(self.buffer.view(len(shapes), *shapes[0].tolist()), None, self._layout, self.pending, self.caller_owned)
+            made.sources = self.sources
             return made
         return self
 
@@ -210,12 +210,12 @@ class Batch(SampleBuffer):
     def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
         if takes_all(keys):
             return self
-        self = self._settled()
+        self = self.settle()
         varying = has_varying(keys, self.batch_size)
         keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
         layout = layout_left(self._layout, keys)
-        values = self._values
-        if self._shapes is None and not varying:
+        values = self.buffer
+        if self.ragged_shapes is None and not varying:
             try:
                 part = window(values.shape[1:], keys)
             except IndexError as error:
@@ -223,20 +223,20 @@ class Batch(SampleBuffer):
             view = part.view(values, 1)
             if view is not None and torch.compiler.is_compiling():
                 return new_batch(view.contiguous(), None, layout)
-            if view is not None and view.is_contiguous() and not self._external:
-                made = new_batch(view, None, layout, self._pending)
+            if view is not None and view.is_contiguous() and not self.caller_owned:
+                made = new_batch(view, None, layout, self.pending)
             else:
                 made = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
                 self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
         else:
             try:
-                starts, steps, extents = windows(self._extents(), with_numbers(keys))
+                starts, steps, extents = windows(self.sample_shapes(), with_numbers(keys))
             except IndexError as error:
-                raise IndexError(with_source(str(error), self._sources)) from None
-            fixed = left(tuple(values.shape[1:]) if self._shapes is None else self._fixed, keys)
+                raise IndexError(with_source(str(error), self.sources)) from None
+            fixed = left(tuple(values.shape[1:]) if self.ragged_shapes is None else self.shared_extents, keys)
             made = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
             self._take(None, starts, steps, made)
-        made._sources = self._sources
+        made.sources = self.sources
         return made
 
     def _parts_of(self, whole: Tensor, keys: tuple[Any, ...]) -> "Batch":
@@ -246,10 +246,10 @@ class Batch(SampleBuffer):
         keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
         shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
         starts, steps, extents = windows(shapes, with_numbers(keys))
-        made = output(empty_packed, extents, whole.dtype, whole._values.device, layout_left(whole.layout, keys), left(whole.shape, keys))
+        made = output(empty_packed, extents, whole.dtype, whole.buffer.device, layout_left(whole.layout, keys), left(whole.shape, keys))
         index = torch.zeros(size, dtype=torch.int64)
-        arguments = (whole._values[None], None, index, starts, steps, made._values, made._shapes)
-        made._pending = run(take, arguments, [(whole, whole._sample)], made._values)
+        arguments = (whole.buffer[None], None, index, starts, steps, made.buffer, made.ragged_shapes)
+        made.pending = run(take, arguments, [(whole, whole._sample)], made.buffer)
         return made
 
     # --- elsewhere ---
@@ -278,10 +278,10 @@ class Batch(SampleBuffer):
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
         """Return this batch on a device: itself if it is already there and no copy is forced."""
         target = torch_device(device)
-        if target == self._values.device:
+        if target == self.buffer.device:
             return self._copied() if force_copy else self
-        self = self._settled()
-        values, pending = moved(self._values, self._pending, self._external, target)
+        self = self.settle()
+        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
         return self._with(values, pending)
 
     def cpu(self) -> "Batch":
@@ -293,15 +293,15 @@ class Batch(SampleBuffer):
         return self.to_device(Device("gpu", index))
 
     def __copy__(self) -> "Batch":
-        return self._with(self._values, self._pending, self._external)
+        return self._with(self.buffer, self.pending, self.caller_owned)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
         return self._copied().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
-        shapes = None if self._shapes is None else own_memory(self._shapes)
-        sources = tuple(self._sources)
-        return {"values": own_memory(self._ready()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self._fixed}
+        shapes = None if self.ragged_shapes is None else own_memory(self.ragged_shapes)
+        sources = tuple(self.sources)
+        return {"values": own_memory(self.wait()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self.shared_extents}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         values, sources = saved_values("Batch", state)
@@ -310,8 +310,8 @@ class Batch(SampleBuffer):
         if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
             raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
         Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
-        self._shapes, self._samples, self._sources = shapes, None, sources
-        self._fixed = None if shapes is None else confirmed(fixed, shapes.tolist())
+        self.ragged_shapes, self._samples, self.sources = shapes, None, sources
+        self.shared_extents = None if shapes is None else confirmed(fixed, shapes.tolist())
 
     def __repr__(self) -> str:
         return of_batch(self)
@@ -342,25 +342,25 @@ def new_batch(
 ) -> Batch:
     """Create a Batch over values and shapes that are valid; ``fixed`` is what ragged samples share."""
     made = Batch.__new__(Batch)
-    made._values = values
-    made._shapes = shapes
-    made._fixed = fixed
+    made.buffer = values
+    made.ragged_shapes = shapes
+    made.shared_extents = fixed
     made._layout = layout
-    made._pending = pending
-    made._external = external
+    made.pending = pending
+    made.caller_owned = external
     made._samples = None
     return made
 
 
 def repeated(sample: Tensor, batch_size: int) -> Batch:
     """Return a batch of this many copies of a sample."""
-    sample = sample._settled()
-    made = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample._values.device), None, sample.layout)
+    sample = sample.settle()
+    made = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample.buffer.device), None, sample.layout)
     index = torch.zeros(batch_size, dtype=torch.int64)
-    arguments = (sample._values[None], None, index, *whole(sample.ndim), made._values, None)
-    made._pending = run(take, arguments, [(sample, sample._sample)], made._values)
-    if sample._sources is not UNKNOWN:
-        made._sources = tuple(sample._sources) * batch_size
+    arguments = (sample.buffer[None], None, index, *whole(sample.ndim), made.buffer, None)
+    made.pending = run(take, arguments, [(sample, sample._sample)], made.buffer)
+    if sample.sources is not UNKNOWN:
+        made.sources = tuple(sample.sources) * batch_size
     return made
 
 
@@ -400,7 +400,7 @@ def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, lay
     """Create a Batch with its own memory. See :func:`as_batch`."""
     tensors = unwrap(tensors)
     made = _made(tensors, dtype, device, layout, share=False)
-    return made._copied() if made._external or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
+    return made._copied() if made.caller_owned or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
 
 
 def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
@@ -448,7 +448,7 @@ def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | Non
     values, shapes, layout, pending, external, fixed, sources = collected(samples, dtype, device, layout, share)
     made = new_batch(values, shapes, layout, pending, external, fixed)
     if sources is not UNKNOWN:
-        made._sources = sources
+        made.sources = sources
     return made
 
 
@@ -469,8 +469,8 @@ import_with(_from_nvidia)
 
 def _split(array: Tensor) -> Batch:
     """Return the batch of an array's parts along its first dimension."""
-    pending = array._pending if array._pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
-    return new_batch(array._values, None, (array.layout or "N")[1:] or None, pending, array._external)
+    pending = array.pending if array.pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+    return new_batch(array.buffer, None, (array.layout or "N")[1:] or None, pending, array.caller_owned)
 
 
 def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
@@ -478,11 +478,11 @@ def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | N
         made = made.to_device(device)
     wanted = made.dtype if dtype is None else types.to_dtype(dtype)
     if wanted != made.dtype:
-        made = made._settled()
-        made = made._with(*converted(made, made._values, made._shapes, SAME_SAMPLE, wanted))
+        made = made.settle()
+        made = made._with(*converted(made, made.buffer, made.ragged_shapes, SAME_SAMPLE, wanted))
     if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
-        made = made._with(made._values, made._pending, made._external)  # torch 2.11 cannot trace copy.copy
+        made = made._with(made.buffer, made.pending, made.caller_owned)  # torch 2.11 cannot trace copy.copy
         made._layout = layout or None
-        if made._shapes is not None and not torch.compiler.is_compiling():
-            made._fixed = joined(made._fixed, lasting(made._shapes.tolist(), made._layout))
+        if made.ragged_shapes is not None and not torch.compiler.is_compiling():
+            made.shared_extents = joined(made.shared_extents, lasting(made.ragged_shapes.tolist(), made._layout))
     return made

@@ -27,7 +27,7 @@ def is_array(data: Any) -> bool:
 
 def fence(source: Operand, sample: int) -> Pending | None:
     """Return the pending work of ``source``, or of one of its samples, as that of a single sample: readers wait for all of it."""
-    pending = source._pending
+    pending = source.pending
     if pending is None or pending.stays or torch.compiler.is_compiling():
         return pending
     nothing = torch.empty((1, 0), dtype=torch.uint8)
@@ -45,7 +45,7 @@ def collected(
     made = made or _converted(samples, dtype, device)
     first = made[0]
     layout = check_layout("batch", next((one.layout for one in made if one.layout), None) if layout is None else layout, first.ndim)
-    parts = [one._values for one in made]
+    parts = [one.buffer for one in made]
     sources = UNKNOWN if torch.compiler.is_compiling() else _sources_of(made)
     fixed = None
     if all(part.shape == parts[0].shape for part in parts):
@@ -54,20 +54,20 @@ def collected(
         extents = [part.shape for part in parts]
         shapes, fixed = torch.tensor(extents, dtype=torch.int64), lasting(extents, layout)
         shape = [volume(shapes, first.itemsize)]
-    if share and not torch.compiler.is_compiling() and all(one._pending is None for one in made) and _adjoining(parts):
+    if share and not torch.compiler.is_compiling() and all(one.pending is None for one in made) and _adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
-        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one._external for one in made), fixed, sources
+        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one.caller_owned for one in made), fixed, sources
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
         return out, shapes, layout, run(pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed, sources
-    torch.cat([one._ready().reshape(-1) for one in made], out=out.view(-1))
+    torch.cat([one.wait().reshape(-1) for one in made], out=out.view(-1))
     return out, shapes, layout, None, False, fixed, sources
 
 
 def _sources_of(samples: list[Tensor]) -> Sequence[str]:
-    if all(one._sources is UNKNOWN for one in samples):
+    if all(one.sources is UNKNOWN for one in samples):
         return UNKNOWN
-    return tuple([one._sources[0] if one._sources else "" for one in samples])
+    return tuple([one.sources[0] if one.sources else "" for one in samples])
 
 
 def _imported(samples: list[Any]) -> list[Tensor] | None:
@@ -77,7 +77,7 @@ def _imported(samples: list[Any]) -> list[Tensor] | None:
         return None
     take_in = from_numpy if kinds == {np.ndarray} else from_torch
     made = [new_tensor(values, external=external) for values, external in map(take_in, samples)]
-    alike = {(one._values.dtype, one._values.dim(), one._values.device) for one in made}
+    alike = {(one.buffer.dtype, one.buffer.dim(), one.buffer.device) for one in made}
     return made if len(alike) == 1 else None
 
 

@@ -104,12 +104,12 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
     Each source has the index of the sample that is read, or ``SAME_SAMPLE`` or ``ALL_SAMPLES``.
     """
     sources = list(sources)
-    external = any(source._external for source, _ in sources)
+    external = any(source.caller_owned for source, _ in sources)
     if torch.compiler.is_compiling():
         kernel(*arguments)
         return None
     if out.device.type != "cpu":
-        used = [(source._values, source._pending) for source, _ in sources]
+        used = [(source.buffer, source.pending) for source, _ in sources]
         with on_stream(out.device, used, external):
             for _, pending in used:
                 if pending is not None:

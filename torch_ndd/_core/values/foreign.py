@@ -80,7 +80,7 @@ def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     """Convert numbers and nested lists to int32, uint32 if necessary, float32 or bool, or as ``wide`` as in NumPy. Raise OverflowError beyond."""
     if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
         if any(_on_gpu(one) for one in data):
-            return torch.stack([one._ready() if isinstance(one, Operand) else torch.as_tensor(one) for one in data])
+            return torch.stack([one.wait() if isinstance(one, Operand) else torch.as_tensor(one) for one in data])
         if any(isinstance(one, Operand) and one._is_batch for one in data):
             raise TypeError(f"Unexpected element type Batch in a list: {_FROM_BATCH}")
         data = [np.asarray(one) if isinstance(one, Operand) else one for one in data]
@@ -113,7 +113,7 @@ def _shown(data: Any) -> str:
 
 
 def _on_gpu(one: Any) -> bool:
-    values = one._values if isinstance(one, Operand) else one
+    values = one.buffer if isinstance(one, Operand) else one
     return isinstance(values, torch.Tensor) and values.device.type != "cpu"
 
 

@@ -44,9 +44,9 @@ def of_values(value: Any) -> str:
         ("device", value.device),
     ]
     below = ""
-    if value._values.numel() * value._values.itemsize <= _MOST_BYTES and (not batch or value.batch_size):
+    if value.buffer.numel() * value.buffer.itemsize <= _MOST_BYTES and (not batch or value.batch_size):
         try:
             below = image(show(value.select(range(min(value.batch_size, _MOST_SAMPLES))) if batch else value))
         except (ImportError, TypeError, ValueError, RuntimeError):  # no Pillow, or nothing that can be drawn
-            below = f"<pre>{html.escape(repr(value))}</pre>" if value._values.numel() <= 1000 else ""
+            below = f"<pre>{html.escape(repr(value))}</pre>" if value.buffer.numel() <= 1000 else ""
     return table(type(value).__name__, rows, below)

@@ -121,7 +121,7 @@ def with_numbers(keys: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the keys with int64 tensors (N,) in place of Batches."""
 
     def numbers(key: Any) -> Any:
-        return key.cpu()._ready().reshape(-1).to(torch.int64) if is_varying(key) else key
+        return key.cpu().wait().reshape(-1).to(torch.int64) if is_varying(key) else key
 
     return tuple(slice(numbers(k.start), numbers(k.stop), numbers(k.step)) if isinstance(k, slice) else numbers(k) for k in keys)
 

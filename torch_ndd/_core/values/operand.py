@@ -49,46 +49,46 @@ class Operand:
 
     _is_batch: ClassVar[bool] = False
 
-    _values: TorchTensor
+    buffer: TorchTensor
     _layout: str | None
-    _pending: Pending | None
-    _external: bool
+    pending: Pending | None
+    caller_owned: bool
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
-    _sources: Sequence[str] = UNKNOWN  # of each sample
-    _failures: Failures | None = None  # of the decoder that made this
+    sources: Sequence[str] = UNKNOWN  # of each sample
+    failures: Failures | None = None  # of the decoder that made this
     _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
     _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # of such a number: the same there
     _origin: Any = None  # used by capture.py
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, external: bool) -> None:
-        self._values = values
+        self.buffer = values
         self._layout = layout
-        self._pending = pending
-        self._external = external
+        self.pending = pending
+        self.caller_owned = external
 
-    def _ready(self) -> torch.Tensor:
+    def wait(self) -> torch.Tensor:
         """Wait for the values and return them. Raise the error of the call that should have produced them."""
-        pending = self._pending  # another thread may set it to None meanwhile
+        pending = self.pending  # another thread may set it to None meanwhile
         if pending is not None:
             if torch.compiler.is_compiling():
                 waited = torch.ops.ndd.behind if pending.stays else torch.ops.ndd.waited_for
-                return waited.default(self._values, pending.handle)
+                return waited.default(self.buffer, pending.handle)
             pending.wait()
             if not pending.stays:
-                self._pending = None
-        return self._values
+                self.pending = None
+        return self.buffer
 
     def _unfinished(self) -> Pending | None:
         """Return the work that a CPU kernel reading this depends on; None if it has ended. A CUDA stream waits here."""
-        pending = self._pending
+        pending = self.pending
         if pending is None:
             return None
         if pending.stays:
             pending.wait()
             return None
         if pending.done():
-            self._pending = None
+            self.pending = None
             return None
         return pending
 
@@ -101,11 +101,11 @@ class Operand:
         """Return the samples of a batch as one."""
         raise NotImplementedError
 
-    def _settled(self) -> Self:
+    def settle(self) -> Self:
         """Return this operand or, while a graph is traced, its values after waiting if they were pending as an input of the graph."""
-        if self._pending is None or not torch.compiler.is_compiling():
+        if self.pending is None or not torch.compiler.is_compiling():
             return self
-        return self._over(self._ready())
+        return self._over(self.wait())
 
     def _over(self, values: TorchTensor) -> Self:
         """Return the same shapes over other values."""
@@ -113,7 +113,7 @@ class Operand:
 
     def _shared(self) -> torch.Tensor:
         """Wait for the values and return them to a caller who may write to them."""
-        values = self._ready()
+        values = self.wait()
         if not torch.compiler.is_compiling():
             if loop.recorder is not None and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
@@ -123,7 +123,7 @@ class Operand:
 
     def evaluate(self) -> Self:
         """Wait for the values, and raise the errors on the way to them."""
-        self._ready()
+        self.wait()
         return self
 
     @property
@@ -132,18 +132,18 @@ class Operand:
 
         They belong to the decoder's own result; operators do not pass them on.
         """
-        self._ready()
-        return self._failures.list() if self._failures else []
+        self.wait()
+        return self.failures.list() if self.failures else []
 
     @property
     def dtype(self) -> torch.dtype:
         """Element type."""
-        return self._values.dtype
+        return self.buffer.dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions of a sample."""
-        return self._values.dim()
+        return self.buffer.dim()
 
     @property
     def layout(self) -> str | None:
@@ -153,5 +153,5 @@ class Operand:
     @property
     def device(self) -> Device:
         """Device of the values."""
-        device = self._values.device
+        device = self.buffer.device
         return Device("cpu") if device.type == "cpu" else Device("gpu", device.index)

@@ -59,7 +59,7 @@ class BatchAdapter(TensorAdapter):
 def printable(value: Any) -> np.ndarray:
     """Return the contents of a Tensor in NumPy's format; NumPy lacks bfloat16."""
     one = value.cpu()
-    return one._ready().float().numpy() if one.dtype == torch.bfloat16 else np.asarray(one)
+    return one.wait().float().numpy() if one.dtype == torch.bfloat16 else np.asarray(one)
 
 
 def of_tensor(value: Any) -> str:

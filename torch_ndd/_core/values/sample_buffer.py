@@ -31,59 +31,59 @@ class SampleBuffer(Arithmetic):
     """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise one after the other."""
 
     _is_batch = True
-    _shapes: TorchTensor | None  # int64 on the CPU (N, ndim), or None if the buffer is dense
-    _fixed: Fixed | None  # of a ragged batch: see extents.py
+    ragged_shapes: TorchTensor | None  # int64 on the CPU (N, ndim), or None if the buffer is dense
+    shared_extents: Fixed | None  # of a ragged batch: see extents.py
 
     @property
     def batch_size(self) -> int:
         """Number of samples."""
-        return (self._values if self._shapes is None else self._shapes).shape[0]
+        return (self.buffer if self.ragged_shapes is None else self.ragged_shapes).shape[0]
 
     @property
     def shape(self) -> list[tuple[int, ...]]:
         """Shape of every sample; known before the values."""
-        if self._shapes is None:
-            return [tuple(self._values.shape[1:])] * self._values.shape[0]
-        rows = [tuple(row) for row in self._shapes.tolist()]
-        if self._fixed is not None and torch.compiler.is_compiling():  # a graph that knows a number need not read it
-            rows = [tuple(n if known is None else known for n, known in zip(row, self._fixed, strict=True)) for row in rows]
+        if self.ragged_shapes is None:
+            return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
+        rows = [tuple(row) for row in self.ragged_shapes.tolist()]
+        if self.shared_extents is not None and torch.compiler.is_compiling():  # a graph that knows a number need not read it
+            rows = [tuple(n if known is None else known for n, known in zip(row, self.shared_extents, strict=True)) for row in rows]
         return rows
 
     @property
     def ndim(self) -> int:
         """Number of dimensions of a sample."""
-        return self._values.dim() - 1 if self._shapes is None else self._shapes.shape[1]
+        return self.buffer.dim() - 1 if self.ragged_shapes is None else self.ragged_shapes.shape[1]
 
-    def _extent(self, axis: int) -> int | None:
+    def shared_extent(self, axis: int) -> int | None:
         """Return the extent that all samples share along an axis, or None if they differ, or if it is unknown before a compiled graph runs."""
-        if self._shapes is None:
-            return self._values.shape[1:][axis]
-        if self._fixed is not None and (extent := self._fixed[axis]) is not None:
+        if self.ragged_shapes is None:
+            return self.buffer.shape[1:][axis]
+        if self.shared_extents is not None and (extent := self.shared_extents[axis]) is not None:
             return extent
-        if torch.compiler.is_compiling() or not len(self._shapes):
+        if torch.compiler.is_compiling() or not len(self.ragged_shapes):
             return None
-        column = self._shapes.numpy()[:, axis]
+        column = self.ragged_shapes.numpy()[:, axis]
         return int(column[0]) if (column == column[0]).all() else None
 
     def _frames(self) -> "int | TorchTensor":
         """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample."""
-        return self._values.shape[1] if self._shapes is None else self._shapes[:, 0]
+        return self.buffer.shape[1] if self.ragged_shapes is None else self.ragged_shapes[:, 0]
 
-    def _extents(self) -> TorchTensor:
+    def sample_shapes(self) -> TorchTensor:
         """Return the shapes of the samples, int64 (N, ndim), dense or not."""
-        if self._shapes is not None:
-            return self._shapes
-        return torch.tensor([self._values.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self._values.shape[0], -1)
+        if self.ragged_shapes is not None:
+            return self.ragged_shapes
+        return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
 
     def _part(self, i: int) -> TorchTensor:
         begin, end = self._offsets()[i : i + 2]
-        return self._values[begin:end]
+        return self.buffer[begin:end]
 
     def _offsets(self) -> list[int]:
-        assert self._shapes is not None
+        assert self.ragged_shapes is not None
         offsets = self.__dict__.get("_begins")
         if offsets is None:
-            offsets = self.__dict__["_begins"] = [0, *self._shapes.prod(1).cumsum(0).tolist()]
+            offsets = self.__dict__["_begins"] = [0, *self.ragged_shapes.prod(1).cumsum(0).tolist()]
         return offsets
 
     def torch(self, copy: bool | None = None, pad: bool = False) -> TorchTensor:
@@ -93,29 +93,29 @@ class SampleBuffer(Arithmetic):
             copy: True always copies; False raises ValueError if a copy is needed.
             pad: Pad samples of different shapes with zeros (:meth:`padded` also returns their lengths); without it they raise ValueError.
         """
-        if self._shapes is not None and copy is False:
+        if self.ragged_shapes is not None and copy is False:
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
         values = self._shared()  # raises the error of the call that made this batch, not of the padding
-        if self._shapes is not None:
-            return self._stacked(pad, lazily=False)._ready()
-        return values.clone() if copy and values is self._values else values
+        if self.ragged_shapes is not None:
+            return self._stacked(pad, lazily=False).wait()
+        return values.clone() if copy and values is self.buffer else values
 
     def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
         """Return all samples as one Tensor. If that is impossible, raise ValueError, when the result is used or, not ``lazily``, at once."""
-        self = self._settled()
+        self = self.settle()
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
-        if self._shapes is None:
-            return new_tensor(self._values, layout, self._pending, ALL_SAMPLES, self._external)
+        if self.ragged_shapes is None:
+            return new_tensor(self.buffer, layout, self.pending, ALL_SAMPLES, self.caller_owned)
         if not pad and self.batch_size:
             error = ValueError(
                 f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True fills the samples up with zeros, .padded() tells their "
                 "lengths as well, .nested() keeps them as they are"
             )
-            if not lazily or self._external or torch.compiler.is_compiling():
+            if not lazily or self.caller_owned or torch.compiler.is_compiling():
                 raise error
             return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
-        out = output(empty, [self.batch_size, *ragged.largest(self._shapes)], self._values.dtype, self._values.device)
-        pending = run(_stack_padded, (self._values, self._shapes, value, out, None), [(self, SAME_SAMPLE)], out)
+        out = output(empty, [self.batch_size, *ragged.largest(self.ragged_shapes)], self.buffer.dtype, self.buffer.device)
+        pending = run(_stack_padded, (self.buffer, self.ragged_shapes, value, out, None), [(self, SAME_SAMPLE)], out)
         return new_tensor(out, layout, pending, ALL_SAMPLES)
 
     def padded(self, value: float = 0) -> Padded:
@@ -135,7 +135,7 @@ class SampleBuffer(Arithmetic):
         """
         if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
             raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
-        values, extents, device = self._stacked(True, float(value)), self._extents(), self._values.device
+        values, extents, device = self._stacked(True, float(value)), self.sample_shapes(), self.buffer.device
         mask = ragged.mask(extents, values.shape).to(device)
         return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
 
@@ -148,4 +148,4 @@ class SampleBuffer(Arithmetic):
         >>> batch([[1, 2], [3]]).nested().unbind()
         (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
         """
-        return ragged.nested(self._shared(), self._shapes, self.ndim)
+        return ragged.nested(self._shared(), self.ragged_shapes, self.ndim)

@@ -47,35 +47,35 @@ class Tensor(Arithmetic):
         if data is not given and data._is_batch:
             data = data._stacked(lazily=False)
         if isinstance(data, Tensor):
-            data = data._settled()
-            Operand.__init__(self, data._values, data._layout, data._pending, data._external)
+            data = data.settle()
+            Operand.__init__(self, data.buffer, data._layout, data.pending, data.caller_owned)
             self._sample = data._sample
-            self._sources = data._sources
+            self.sources = data.sources
         else:
             values, external = foreign.imported(data, wide=dtype is not None)
             Operand.__init__(self, values, None, None, external)
             self._sample = 0
         if dtype is not None:
             self._convert(types.to_dtype(dtype), foreign.is_python(data))
-        if device is not None and (target := torch_device(device)) != self._values.device:
-            self._values, self._pending = moved(self._values, self._pending, self._external, target)
-            self._external = False
-        if copy and (self._external or isinstance(data, Tensor)):
+        if device is not None and (target := torch_device(device)) != self.buffer.device:
+            self.buffer, self.pending = moved(self.buffer, self.pending, self.caller_owned, target)
+            self.caller_owned = False
+        if copy and (self.caller_owned or isinstance(data, Tensor)):
             made = self._copied()
-            self._values, self._pending, self._sample, self._external = made._values, made._pending, 0, False
+            self.buffer, self.pending, self._sample, self.caller_owned = made.buffer, made.pending, 0, False
         if layout is not None:
             self._layout = layout
-        self._layout = check_layout("tensor", self._layout, self._values.dim())
+        self._layout = check_layout("tensor", self._layout, self.buffer.dim())
 
     def _convert(self, dtype: torch.dtype, python: bool) -> None:
         """Convert Python numbers like NumPy, anything else like ``cast``."""
-        if dtype == self._values.dtype:
+        if dtype == self.buffer.dtype:
             return
         if python:
-            self._values = truncated(self._values, dtype)
+            self.buffer = truncated(self.buffer, dtype)
             return
-        out, pending = converted(self, self._values[None], None, self._sample, dtype)
-        self._values, self._pending, self._sample, self._external = out[0], pending, 0, False
+        out, pending = converted(self, self.buffer[None], None, self._sample, dtype)
+        self.buffer, self.pending, self._sample, self.caller_owned = out[0], pending, 0, False
 
     def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Tensor":
         del shapes, fixed
@@ -85,48 +85,48 @@ class Tensor(Arithmetic):
         return new_tensor(values, self._layout)
 
     def _copied(self) -> "Tensor":
-        self = self._settled()
-        values = self._values
+        self = self.settle()
+        values = self.buffer
         shape, pending = [1, *values.shape], None
-        if self._pending is None:
+        if self.pending is None:
             out = native.empty(shape, values.dtype, values.device).copy_(values)
         else:
             out = output(native.empty, shape, values.dtype, values.device)
             pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
         made = new_tensor(out[0], self._layout, pending)
-        made._sources = self._sources
+        made.sources = self.sources
         return made
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents; known before the values."""
-        return tuple(self._values.shape)
+        return tuple(self.buffer.shape)
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self._values.dim()
+        return self.buffer.dim()
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._values.numel()
+        return self.buffer.numel()
 
     @property
     def itemsize(self) -> int:
         """Bytes per element."""
-        return self._values.element_size()
+        return self.buffer.element_size()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self._values.numel() * self._values.element_size()
+        return self.buffer.numel() * self.buffer.element_size()
 
     def item(self) -> Any:
         """Return the only element as a Python number. Raise ValueError if there are several."""
         if self.size != 1:
             raise ValueError(f"Tensor has {self.size} elements, expected 1")
-        return self._ready().item()
+        return self.wait().item()
 
     def torch(self, copy: bool = False) -> TorchTensor:
         """Return the values as a torch tensor, which shares memory with this one unless ``copy``."""
@@ -136,12 +136,12 @@ class Tensor(Arithmetic):
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
         """Return this tensor on a device: itself if it is already there and no copy is forced."""
         target = torch_device(device)
-        if target == self._values.device:
+        if target == self.buffer.device:
             return self._copied() if force_copy else self
-        self = self._settled()
-        values, pending = moved(self._values, self._pending, self._external, target)
+        self = self.settle()
+        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
         made = new_tensor(values, self._layout, pending)
-        made._sources = self._sources
+        made.sources = self.sources
         return made
 
     def cpu(self) -> "Tensor":
@@ -164,21 +164,21 @@ class Tensor(Arithmetic):
         for one in bounds(keys):
             if is_varying(one):
                 return one._parts_of(self, keys)
-        self = self._settled()
+        self = self.settle()
         keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
-        part, layout = window(self._values.shape, keys), layout_left(self._layout, keys)
-        view = part.view(self._values)
+        part, layout = window(self.buffer.shape, keys), layout_left(self._layout, keys)
+        view = part.view(self.buffer)
         if torch.compiler.is_compiling() and view is not None:
             return new_tensor(view.contiguous(), layout)
-        if view is not None and view.is_contiguous() and not self._external:
-            made = new_tensor(view, layout, self._pending, self._sample)
+        if view is not None and view.is_contiguous() and not self.caller_owned:
+            made = new_tensor(view, layout, self.pending, self._sample)
         else:
-            out = output(native.empty, [1, *part.extents], self._values.dtype, self._values.device)
+            out = output(native.empty, [1, *part.extents], self.buffer.dtype, self.buffer.device)
             starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
-            pending = run(take, (self._values[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
+            pending = run(take, (self.buffer[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
             made = new_tensor(out[0], layout, pending)
-        if self._sources is not UNKNOWN:
-            made._sources = self._sources
+        if self.sources is not UNKNOWN:
+            made.sources = self.sources
         return made
 
     def __len__(self) -> int:
@@ -237,28 +237,28 @@ class Tensor(Arithmetic):
         return self._shared().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        kind, index = self._values.__dlpack_device__()
+        kind, index = self.buffer.__dlpack_device__()
         return int(kind), int(index)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self._values.device.type != "cuda":
+        if self.buffer.device.type != "cuda":
             raise AttributeError("a Tensor in host memory has no __cuda_array_interface__")
         return self._shared().__cuda_array_interface__  # type: ignore[return-value]
 
     def __copy__(self) -> "Tensor":
-        made = new_tensor(self._values, self._layout, self._pending, self._sample, self._external)
-        made._sources = self._sources
+        made = new_tensor(self.buffer, self._layout, self.pending, self._sample, self.caller_owned)
+        made.sources = self.sources
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         return self._copied().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"values": own_memory(self._ready()), "layout": self._layout, "sources": tuple(self._sources)}
+        return {"values": own_memory(self.wait()), "layout": self._layout, "sources": tuple(self.sources)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        values, self._sources = saved_values("Tensor", state)
+        values, self.sources = saved_values("Tensor", state)
         Operand.__init__(self, values, check_layout("Tensor", state["layout"], values.dim()), None, False)
         self._sample = 0
 
@@ -277,7 +277,7 @@ class Unusable(Tensor):
     _known: tuple[torch.dtype, int, Device]
 
     @property
-    def _values(self) -> TorchTensor:  # type: ignore[override]
+    def buffer(self) -> TorchTensor:  # type: ignore[override]
         raise type(self._error)(f"{self._error}{self._called_at}") from self._error
 
     @property
@@ -304,7 +304,7 @@ def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None
     site = caller()
     made._error, made._called_at = error.with_traceback(traceback_of(site)), called_at(site)
     made._known = (dtype, ndim, device)
-    made._layout, made._pending, made._external, made._sample = layout, None, False, 0
+    made._layout, made.pending, made.caller_owned, made._sample = layout, None, False, 0
     return made
 
 
@@ -334,10 +334,10 @@ def converted(
 def new_tensor(values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, external: bool = False) -> Tensor:
     """Create a Tensor over values that are valid."""
     made = Tensor.__new__(Tensor)
-    made._values = values
+    made.buffer = values
     made._layout = layout
-    made._pending = pending
-    made._external = external
+    made.pending = pending
+    made.caller_owned = external
     made._sample = sample
     return made
 
@@ -369,7 +369,7 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
     """
     data = unwrap(data)
     made = as_tensor(data, dtype, device, layout, pad)
-    if made._external or isinstance(data, Operand):
+    if made.caller_owned or isinstance(data, Operand):
         return made._copied()
     if current_mode() >= EvalMode.sync_cpu:
         made.evaluate()

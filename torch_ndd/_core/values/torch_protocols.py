@@ -13,7 +13,7 @@ from .tensor import Tensor, new_tensor
 
 
 def _flatten_batch(value: Batch) -> tuple[list[Any], Any]:
-    return [value._ready(), value._shapes], (value.layout, value._fixed)
+    return [value.wait(), value.ragged_shapes], (value.layout, value.shared_extents)
 
 
 def _unflatten_batch(children: Iterable[Any], context: Any) -> Batch:
@@ -39,6 +39,6 @@ def _collate(samples: Sequence[Any], *, collate_fn_map: Any = None) -> Batch:
 
 
 _register(Batch, _flatten_batch, _unflatten_batch, _load_batch)
-_register(Tensor, lambda value: ([value._ready()], value.layout), lambda children, layout: new_tensor(next(iter(children)), layout))
+_register(Tensor, lambda value: ([value.wait()], value.layout), lambda children, layout: new_tensor(next(iter(children)), layout))
 torch.serialization.add_safe_globals([Tensor, Batch])  # for torch.load(weights_only=True)
 default_collate_fn_map[Tensor] = _collate

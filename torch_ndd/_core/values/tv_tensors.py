@@ -56,8 +56,8 @@ class Typed(Batch, metaclass=_Kind):
 
     def plain(self) -> Batch:
         """Return the same values as a Batch without a meaning."""
-        made = new_batch(self._values, self._shapes, self._layout, self._pending, self._external, self._fixed)
-        made._sources, made._failures = self._sources, self._failures
+        made = new_batch(self.buffer, self.ragged_shapes, self._layout, self.pending, self.caller_owned, self.shared_extents)
+        made.sources, made.failures = self.sources, self.failures
         return made
 
     def _picked(self, keys: Sequence[int]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class BoundingBoxes(_OnCanvas):
             raise ValueError(f"BoundingBoxes: clamping_mode must be None, hard or soft, got {clamping_mode!r}")
         self.clamping_mode = clamping_mode
         columns = box_columns(self.format)
-        if self.ndim != 2 or self._extent(1) not in (columns, None):
+        if self.ndim != 2 or self.shared_extent(1) not in (columns, None):
             raise ValueError(f"BoundingBoxes: {self.format.name} boxes have the shape (n, {columns}), got {self.shape[:1]}")
         if is_rotated_bounding_format(self.format) and not self.dtype.is_floating_point:
             raise ValueError(f"BoundingBoxes: rotated boxes must be floating-point numbers, got {self.dtype}")
@@ -185,7 +185,7 @@ class KeyPoints(_OnCanvas):
 
     def __init__(self, data: Any, *, canvas_size: Any) -> None:
         super().__init__(data)
-        if self.ndim < 1 or self._extent(-1) not in (2, None):
+        if self.ndim < 1 or self.shared_extent(-1) not in (2, None):
             raise ValueError(f"KeyPoints: points have the shape (..., 2), got {self.shape[:1]}")
         self.canvas_size = canvas_sizes("KeyPoints", canvas_size, self.batch_size)
 
@@ -227,7 +227,7 @@ def _register(kind: type[Typed]) -> None:
         meaning = {**_meaning(value)}
         if "canvas_size" in meaning:
             meaning["canvas_size"] = tuple(meaning["canvas_size"])
-        return [value._ready(), value._shapes], (value.layout, value._fixed, tuple(meaning.items()))
+        return [value.wait(), value.ragged_shapes], (value.layout, value.shared_extents, tuple(meaning.items()))
 
     def unflatten(children: Any, context: Any) -> Any:
         (values, shapes), (layout, fixed, meaning) = children, context

@@ -228,7 +228,7 @@ class Stopwatch:
         self._worked_before, self._images_before = worked(self.number), images_asked(self.number)
         self._others_before: float | None = None  # what others had worked when the loop began
         self._spans: deque[Span] = deque(maxlen=_MOST_SPANS)
-        self._sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MOST_SOURCES)
+        self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MOST_SOURCES)
         self._decoding: set[int] = set()  # addresses of what this call of fn has had decoded
         self._decoded_again = self._scaled = 0
 
@@ -260,7 +260,7 @@ class Stopwatch:
 
     def note_sources(self, epoch: int, sources: Sequence[str]) -> None:
         """Note where the samples of a batch come from."""
-        self._sources.append((epoch, sources))
+        self.sources.append((epoch, sources))
 
     def begin_loop(self) -> None:
         """Note that a loop begins: what others work from now on, they do while the loader is in use."""
@@ -340,7 +340,7 @@ class Stopwatch:
 
     def repeats(self) -> float:
         """Return how many samples of an epoch come from one file."""
-        names = [(epoch, name) for epoch, sources in list(self._sources) for name in sources]
+        names = [(epoch, name) for epoch, sources in list(self.sources) for name in sources]
         return len(names) / len(set(names)) if names else 1.0
 
 

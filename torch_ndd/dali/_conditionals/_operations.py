@@ -65,28 +65,28 @@ def interleaved(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
 
     One launch copies all of them, whatever their shapes.
     """
-    layout, dtype, device = first.layout, first.dtype, first._values.device
+    layout, dtype, device = first.layout, first.dtype, first.buffer.device
     shapes = np.empty((len(truth), first.ndim), np.int64)
     for side, one in ((truth, first), (~truth, second)):
-        shapes[side] = one._extents().numpy()
+        shapes[side] = one.sample_shapes().numpy()
     out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, lasting(shapes.tolist(), layout))
     sides = iter(_samples(first)), iter(_samples(second))
     parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
     if device.type == "cpu":
-        out._pending = run(pack, (parts, out._values, out._shapes), [(first, ALL_SAMPLES), (second, ALL_SAMPLES)], out._values)
+        out.pending = run(pack, (parts, out.buffer, out.ragged_shapes), [(first, ALL_SAMPLES), (second, ALL_SAMPLES)], out.buffer)
     else:
-        first._ready()
-        second._ready()
-        torch.cat([one.reshape(-1) for one in parts], out=out._values.view(-1))
-    if first._sources and second._sources:
-        names = iter(first._sources), iter(second._sources)
-        out._sources = tuple(next(names[0] if which else names[1]) for which in truth.tolist())
+        first.wait()
+        second.wait()
+        torch.cat([one.reshape(-1) for one in parts], out=out.buffer.view(-1))
+    if first.sources and second.sources:
+        names = iter(first.sources), iter(second.sources)
+        out.sources = tuple(next(names[0] if which else names[1]) for which in truth.tolist())
     return out
 
 
 def _samples(batch: Batch) -> Sequence[torch.Tensor]:
     """Return the values of the samples."""
-    return batch._values.unbind(0) if batch._shapes is None else batch._values.split(batch._shapes.prod(1).tolist())
+    return batch.buffer.unbind(0) if batch.ragged_shapes is None else batch.buffer.split(batch.ragged_shapes.prod(1).tolist())
 
 
 class _Not(Operation):

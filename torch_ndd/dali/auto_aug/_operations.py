@@ -108,7 +108,7 @@ def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]
 
 def _by_channels(title: str, images: Batch, steps: list[list[AppliedStep]], fill_value: Any, interp_type: Any) -> Batch:
     """Return the images after their steps; images of different numbers of channels are not called together."""
-    if not images.batch_size or images._extent(-1) is not None:
+    if not images.batch_size or images.shared_extent(-1) is not None:
         return applied(title, images, steps, None, None, fill_value, 0, interp_type)[0]
     groups: dict[int, list[int]] = {}
     for k, shape in enumerate(images.shape):

@@ -119,9 +119,9 @@ class _Mixing(Batched):
         """Return the labels as a tensor (N,) or (N, classes)."""
         labels = given
         if isinstance(given, Batch):
-            if given._shapes is not None:
+            if given.ragged_shapes is not None:
                 raise ValueError(f"{self._name}: all labels of a Batch must have the same shape, got {given.shape}")
-            labels = given._ready()
+            labels = given.wait()
             if labels.dim() == 2 and labels.shape[1] == 1 and not labels.dtype.is_floating_point:
                 labels = labels[:, 0]
         if not isinstance(labels, torch.Tensor):
@@ -137,7 +137,7 @@ class _Mixing(Batched):
     def _images(self, inpt: Any, batch_size: int) -> Batch:
         """Return all images as one Batch."""
         if isinstance(inpt, Batch):
-            if inpt._shapes is not None:
+            if inpt.ragged_shapes is not None:
                 raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {inpt.shape[:4]}")
             return as_images(self._name, inpt)
         wanted = 5 if isinstance(inpt, single.Video) else 4
@@ -150,7 +150,7 @@ class _Mixing(Batched):
     def _again(self, made: Batch, inpt: Any) -> Any:
         """Return images as what they were."""
         if isinstance(inpt, Batch):
-            plain = as_batch(made, layout=inpt._layout)
+            plain = as_batch(made, layout=inpt.layout)
             return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
         values = made.torch()
         return values if is_pure_tensor(inpt) else tv_tensors.wrap(values, like=inpt)

@@ -303,8 +303,8 @@ class AugMix(_Policy, reference.AugMix):
         mix = images * batch_of(both[:, 0].to(torch.float32))
         for k in range(self.mixture_width):
             mix = mix + self._chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
-        values = mix._ready().to(images.dtype)
-        made = new_batch(values, images._shapes, plain._layout, fixed=images._fixed)
+        values = mix.wait().to(images.dtype)
+        made = new_batch(values, images.ragged_shapes, plain.layout, fixed=images.shared_extents)
         return image.over(made) if tv_tensors.is_typed(image) else made
 
     def _of_one(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:

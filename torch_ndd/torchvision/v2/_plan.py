@@ -246,7 +246,7 @@ class Normalized:
         made = crop_mirror_normalize(
             images, mirror=mirror, mean=self._mean, std=self._std, output_layout=None if self.planar or layout.endswith("CHW") else layout
         )
-        made._sources = images._sources
+        made.sources = images.sources
         return made
 
     def _one_by_one(self, sample: Any) -> Any:

@@ -37,7 +37,7 @@ class _OnImages:
 
 def extents(images: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """Return heights and widths, int64 (N,)."""
-    layout, table = images.layout or "", images._extents()
+    layout, table = images.layout or "", images.sample_shapes()
     return table[:, layout.index("H")], table[:, layout.index("W")]
 
 
@@ -212,7 +212,7 @@ class RandomErasing(_OnImages):
         acts = acts & fits.any(1)
         h, w = (torch.where(acts, one.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for one in (h, w))
         top, left = draws.integers(0, height - h + 1), draws.integers(0, width - w + 1)
-        in_place = self._overwrites and takes(images) and not images._external
+        in_place = self._overwrites and takes(images) and not images.caller_owned
         if in_place and self.mode == "const":
             fill_windows(images, torch.stack((top, left, h, w), 1), [0.0])
             return images
@@ -221,7 +221,7 @@ class RandomErasing(_OnImages):
             return images
         if self.mode == "pixel":
             return self._noise(images, top, left, h, w)
-        channels = images._extent((images.layout or "").index("C"))
+        channels = images.shared_extent((images.layout or "").index("C"))
         fill: Any = 0.0
         if self.mode == "rand":
             fill = normal(shape=[channels], batch_size=images.batch_size)
@@ -229,7 +229,7 @@ class RandomErasing(_OnImages):
         return erase(images, anchor=pairs[0], shape=pairs[1], axis_names="HW", fill_value=fill)
 
     def _noise(self, images: Batch, top: torch.Tensor, left: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Batch:
-        channels = images._extent((images.layout or "").index("C")) or 1
+        channels = images.shared_extent((images.layout or "").index("C")) or 1
         sizes = (channels * h * w).tolist()
         values = normal(shape=[max(1, sum(sizes))]).torch()
         parts = torch.split(values[: sum(sizes)], sizes)

@@ -190,9 +190,9 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
             made[~params["is_within_crop_area"]] = 0
             return made
         boxes: Any = made
-        values = boxes._ready().clone()
+        values = boxes.wait().clone()
         values.reshape(-1, tv_tensors.box_columns(boxes.format))[~params["is_within_crop_area"]] = 0
-        return boxes.over(new_batch(values, boxes._shapes, boxes._layout))
+        return boxes.over(new_batch(values, boxes.ragged_shapes, boxes.layout))
 
 
 def _scaled(extent: Any, factors: np.ndarray) -> np.ndarray:

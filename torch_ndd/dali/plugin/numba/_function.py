@@ -56,7 +56,7 @@ class NumbaOperation(Operation):
 
     def _shapes(self, inputs: list[Batch]) -> list[np.ndarray]:
         """Return the shapes of the outputs, int64 (samples, dimensions)."""
-        given = [np.ascontiguousarray(one._extents().numpy()) for one in inputs]
+        given = [np.ascontiguousarray(one.sample_shapes().numpy()) for one in inputs]
         if self._setup is None:
             return [shapes.copy() for shapes in given[: len(self.out_types)]]
         made = [np.zeros((inputs[0].batch_size, ndim), np.int64) for ndim in self.outs_ndim]

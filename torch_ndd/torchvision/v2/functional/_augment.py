@@ -112,7 +112,7 @@ def jpeg(image: Any, quality: Any) -> Any:
 def _compressed(images: Batch, quality: Any) -> Batch:
     check_channels("jpeg", images)
     made = number("jpeg", "quality", quality, images.batch_size)
-    layout = images._layout or ""
+    layout = images.layout or ""
     last = layout.replace("C", "") + "C"
     pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
     gray = extent(images, "C") == 1

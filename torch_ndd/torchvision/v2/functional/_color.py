@@ -241,7 +241,7 @@ def _posterized(images: Batch, bits: Any) -> Batch:
     if not images.dtype.is_floating_point and not isinstance(made, torch.Tensor) and made >= types_bits(images.dtype):
         return images
     if _wide(images):
-        return _over(images, images._ready() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
+        return _over(images, images.wait() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
     return quantized(images, bits=given(made))
 
 
@@ -276,7 +276,7 @@ def _wide(images: Batch) -> bool:
 
 
 def _over(images: Batch, values: torch.Tensor) -> Batch:
-    return new_batch(values, images._shapes, images._layout, fixed=images._fixed)
+    return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
 
 def _solarized(images: Batch, threshold: Any) -> Batch:
@@ -285,7 +285,7 @@ def _solarized(images: Batch, threshold: Any) -> Batch:
     if not holds(fits):
         raise TypeError(f"solarize: {first_failure(fits)}threshold must not be above {largest(images.dtype)}, got {limit}")
     if _wide(images):
-        return _over(images, torch.where(images._ready() >= _for_values(limit, images), images._ready() ^ largest(images.dtype), images._ready()))
+        return _over(images, torch.where(images.wait() >= _for_values(limit, images), images.wait() ^ largest(images.dtype), images.wait()))
     return solarized(images, threshold=given(limit))
 
 
@@ -293,13 +293,13 @@ def _for_values(column: Any, images: Batch) -> Any:
     """Return a number for every value of a Batch."""
     if not isinstance(column, torch.Tensor):
         return column
-    if images._shapes is None:
+    if images.ragged_shapes is None:
         return column.reshape(-1, *[1] * images.ndim)
-    return torch.repeat_interleave(column, images._shapes.prod(1))
+    return torch.repeat_interleave(column, images.ragged_shapes.prod(1))
 
 
 def _inverted(images: Batch) -> Batch:
-    return _over(images, images._ready() ^ largest(images.dtype)) if _wide(images) else inverted(images)
+    return _over(images, images.wait() ^ largest(images.dtype)) if _wide(images) else inverted(images)
 
 
 solarize_image, solarize_video = on_images(solarize, _solarized)

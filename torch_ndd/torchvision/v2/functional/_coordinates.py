@@ -124,16 +124,16 @@ def _converted(values: torch.Tensor, old: BoundingBoxFormat | None, new: Boundin
 
 def of_batch(inpt: Any) -> Rows:
     """Return the rows of a Batch of boxes or points."""
-    values = inpt._ready()
+    values = inpt.wait()
     sizes = torch.tensor(inpt.canvas_size, dtype=torch.int64).reshape(-1, 2)
     format, columns = getattr(inpt, "format", None), 2
     if format is not None:
         columns = tv_tensors.box_columns(format)
-    if inpt._shapes is None:
+    if inpt.ragged_shapes is None:
         per_sample = values[0:1].numel() // columns
         counts = torch.full((inpt.batch_size,), per_sample, dtype=torch.int64)
     else:
-        counts = inpt._shapes.prod(1) // columns
+        counts = inpt.ragged_shapes.prod(1) // columns
     return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), _owners(counts), format, getattr(inpt, "clamping_mode", None))
 
 
@@ -147,7 +147,7 @@ def _owners(counts: torch.Tensor) -> torch.Tensor:
 def to_batch(made: Rows, inpt: Any, **changed: Any) -> Any:
     """Return rows as a Batch like that they come from."""
     height, width = (one.tolist() if isinstance(one, torch.Tensor) and one.dim() else [int(one)] * inpt.batch_size for one in made.canvas)
-    values = new_batch(made.values.reshape(inpt._values.shape), inpt._shapes, inpt._layout, fixed=inpt._fixed)
+    values = new_batch(made.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
     return inpt.over(values, canvas_size=[(int(h), int(w)) for h, w in zip(height, width, strict=True)], **changed)
 
 

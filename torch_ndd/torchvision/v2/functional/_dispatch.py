@@ -232,7 +232,7 @@ def _like(made: Any, inpt: Batch) -> Any:
     if tv_tensors.is_typed(inpt):
         return inpt.over(made)
     if inpt.layout is None and made.layout is not None:
-        return new_batch(made._values, made._shapes, None, made._pending, made._external, made._fixed)
+        return new_batch(made.buffer, made.ragged_shapes, None, made.pending, made.caller_owned, made.shared_extents)
     return made
 
 
@@ -271,27 +271,27 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
     if ndim == 3:
         if layout == "CHW":
             return masks, lambda made: made
-        planes = new_batch(masks._values, masks._shapes, "CHW", masks._pending, masks._external, masks._fixed)
-        return planes, lambda made: new_batch(made._values, made._shapes, layout, made._pending, made._external, made._fixed)
-    if masks._shapes is None:
-        shape = masks._values.shape
-        planes = new_batch(masks._values.reshape(shape[0], -1, *shape[-2:]), None, "CHW", masks._pending, masks._external)
+        planes = new_batch(masks.buffer, masks.ragged_shapes, "CHW", masks.pending, masks.caller_owned, masks.shared_extents)
+        return planes, lambda made: new_batch(made.buffer, made.ragged_shapes, layout, made.pending, made.caller_owned, made.shared_extents)
+    if masks.ragged_shapes is None:
+        shape = masks.buffer.shape
+        planes = new_batch(masks.buffer.reshape(shape[0], -1, *shape[-2:]), None, "CHW", masks.pending, masks.caller_owned)
     else:
-        rows = masks._shapes
+        rows = masks.ragged_shapes
         count = rows[:, :-2].prod(1, keepdim=True)
-        planes = new_batch(masks._values, torch.cat([count, rows[:, -2:]], 1), "CHW", masks._pending, masks._external)
+        planes = new_batch(masks.buffer, torch.cat([count, rows[:, -2:]], 1), "CHW", masks.pending, masks.caller_owned)
 
     def back(made: Batch) -> Batch:
-        if made._shapes is None:
-            if masks._shapes is None:
-                values = made._values.reshape(*masks._values.shape[:-2], *made._values.shape[-2:])
-                return new_batch(values, None, layout, made._pending, made._external)
-            extents = torch.tensor([made._values.shape[1:]]).expand(len(masks._shapes), -1)
+        if made.ragged_shapes is None:
+            if masks.ragged_shapes is None:
+                values = made.buffer.reshape(*masks.buffer.shape[:-2], *made.buffer.shape[-2:])
+                return new_batch(values, None, layout, made.pending, made.caller_owned)
+            extents = torch.tensor([made.buffer.shape[1:]]).expand(len(masks.ragged_shapes), -1)
         else:
-            extents = made._shapes
-        rows = masks._extents()
+            extents = made.ragged_shapes
+        rows = masks.sample_shapes()
         shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
-        return new_batch(made._values.reshape(-1), shapes, layout, made._pending, made._external).densified()
+        return new_batch(made.buffer.reshape(-1), shapes, layout, made.pending, made.caller_owned).densified()
 
     return planes, back
 
@@ -302,8 +302,8 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
 def extent(images: Batch, letter: str) -> Any:
     """Return an extent: a number if the samples share it, else int64 (N,)."""
     axis = (images.layout or "").index(letter)
-    known = images._extent(axis)
-    return known if known is not None else images._shapes[:, axis]  # type: ignore[index]
+    known = images.shared_extent(axis)
+    return known if known is not None else images.ragged_shapes[:, axis]  # type: ignore[index]
 
 
 def size_of(images: Batch) -> tuple[Any, Any]:
@@ -337,7 +337,7 @@ def fills(value: Any, images: Batch, op: str) -> list[float] | None:
         return [float(value)]
     if not isinstance(value, list | tuple):
         raise ValueError(f"{op}: fill should be a number, or a list or tuple of numbers, got {value!r}")
-    channels = images._extent((images.layout or "").index("C"))
+    channels = images.shared_extent((images.layout or "").index("C"))
     if len(value) > 1 and channels is not None and len(value) != channels:
         raise ValueError(f"{op}: fill has {len(value)} values, but there are {channels} channels")
     return [float(one) for one in value]

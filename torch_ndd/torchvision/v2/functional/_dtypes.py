@@ -43,11 +43,13 @@ def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
     if dtype.is_floating_point and (old.is_floating_point or (not scale and old in _BITS)):
         return cast(images, dtype=dtype)  # both convert alike
     if scale and dtype is torch.float32 and old in (torch.uint8, torch.int8, torch.int16):
-        flat = new_batch(images._values, images._shapes, _WITHOUT_CHANNELS[images.ndim], images._pending, images._external, images._fixed)
+        flat = new_batch(
+            images.buffer, images.ragged_shapes, _WITHOUT_CHANNELS[images.ndim], images.pending, images.caller_owned, images.shared_extents
+        )
         made = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
-        return new_batch(made._values, made._shapes, images._layout, made._pending, fixed=images._fixed)
-    values = converted_values(images._ready(), dtype) if scale else images._ready().to(dtype)
-    return new_batch(values, images._shapes, images._layout, fixed=images._fixed)
+        return new_batch(made.buffer, made.ragged_shapes, images.layout, made.pending, fixed=images.shared_extents)
+    values = converted_values(images.wait(), dtype) if scale else images.wait().to(dtype)
+    return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
 
 _WITHOUT_CHANNELS = {3: "HWC", 4: "FHWC"}  # where it does not matter which axis is the channels

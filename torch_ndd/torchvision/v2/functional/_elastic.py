@@ -68,7 +68,7 @@ def _shapes(displacement: Batch, count: int) -> list[Any]:
 
 def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
     """Return how far pixels are moved along x and y, as two tensors or Batches (height, width), in pixels."""
-    layout = images._layout or ""
+    layout = images.layout or ""
     at = layout.index("H"), layout.index("W")
     sizes = [(shape[at[0]], shape[at[1]]) for shape in images.shape]
     if isinstance(displacement, Batch):

@@ -173,8 +173,8 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     if floats or clip:
         made = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
         return cast(math.clamp(made, 0.0, 1.0), dtype=images.dtype) if floats and clip else made
-    values = images._ready() + normal(images, mean=center, stddev=width, dtype=torch.float32)._ready().to(torch.int16)
-    return new_batch(values.to(torch.uint8), images._shapes, images._layout, fixed=images._fixed)  # wraps around, which no operator does
+    values = images.wait() + normal(images, mean=center, stddev=width, dtype=torch.float32).wait().to(torch.int16)
+    return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around, which no operator does
 
 
 gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _noisy, pil=False)

@@ -134,8 +134,8 @@ def size_columns(leaf: Any) -> tuple[Any, Any]:
         sizes = torch.tensor(leaf.canvas_size, dtype=torch.int64).reshape(-1, 2)
         return sizes[:, 0], sizes[:, 1]
     if tv_tensors.is_batch_of(tv_tensors.Mask, leaf):
-        extents = [leaf._extent(axis) for axis in (-2, -1)]
-        return tuple(leaf._extents()[:, axis] if known is None else known for axis, known in zip((-2, -1), extents, strict=True))  # type: ignore[return-value]
+        extents = [leaf.shared_extent(axis) for axis in (-2, -1)]
+        return tuple(leaf.sample_shapes()[:, axis] if known is None else known for axis, known in zip((-2, -1), extents, strict=True))  # type: ignore[return-value]
     if isinstance(leaf, Batch):
         return size_of(as_images("get_size", leaf))
     height, width = get_size(leaf)
@@ -177,11 +177,11 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     rows = of_batch(inpt)
     values = reference.convert_bounding_box_format(rows.values, inpt.format, format)
     columns = tv_tensors.box_columns(format)
-    if inpt._shapes is None:
-        made = new_batch(values.reshape(inpt.batch_size, -1, columns), None, inpt._layout)
+    if inpt.ragged_shapes is None:
+        made = new_batch(values.reshape(inpt.batch_size, -1, columns), None, inpt.layout)
     else:
-        shapes = torch.stack([inpt._shapes[:, 0], torch.full_like(inpt._shapes[:, 0], columns)], 1)
-        made = new_batch(values.reshape(-1), shapes, inpt._layout)
+        shapes = torch.stack([inpt.ragged_shapes[:, 0], torch.full_like(inpt.ragged_shapes[:, 0], columns)], 1)
+        made = new_batch(values.reshape(-1), shapes, inpt.layout)
     return inpt.over(made, format=format)
 
 
@@ -265,9 +265,11 @@ def valid_points(inpt: Any) -> torch.Tensor:
     valid = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     if inpt.ndim < 3:
         return valid
-    if inpt._shapes is None:
-        return valid.reshape(inpt._values.shape[0] * inpt._values.shape[1], -1).all(1)
-    made = [part.reshape(shape[0], -1).all(1) for part, shape in zip(valid.split((inpt._shapes.prod(1) // 2).tolist()), inpt.shape, strict=True)]
+    if inpt.ragged_shapes is None:
+        return valid.reshape(inpt.buffer.shape[0] * inpt.buffer.shape[1], -1).all(1)
+    made = [
+        part.reshape(shape[0], -1).all(1) for part, shape in zip(valid.split((inpt.ragged_shapes.prod(1) // 2).tolist()), inpt.shape, strict=True)
+    ]
     return torch.cat(made)
 
 
@@ -324,7 +326,7 @@ def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
 
 
 def _masks(inpt: Batch, valid: torch.Tensor) -> Batch:
-    if inpt._shapes is None:
+    if inpt.ragged_shapes is None:
         return batch_of(valid.reshape(inpt.batch_size, -1))
     return as_batch(list(valid.split([shape[0] for shape in inpt.shape])))
 
