@@ -78,7 +78,7 @@ def test_names_that_exist(example: Path, tmp_path: Path, run: Run) -> None:
     program = (
         "from torch_ndd.extension import operator, T\n@operator(kernel=None)\ndef resize(input: T, /, *, batch_size=None, device=None) -> T: ..."
     )
-    assert "operator: resize exists already, in torch_ndd.ops.resize" in run(tmp_path, program).errors
+    assert "operator: resize exists already, in torch_ndd.ops.geometry.resize" in run(tmp_path, program).errors
 
 
 def test_a_cell_may_run_again(example: Path, run: Run) -> None:

@@ -20,7 +20,7 @@ from test_operators import CASES
 import torch_ndd as ndd
 from torch_ndd import Batch
 from torch_ndd._core.operators.operator import OPERATORS
-from torch_ndd.ops._crop_window import CROP_LAYOUTS
+from torch_ndd.ops.geometry._crop_window import CROP_LAYOUTS
 from torch_ndd.testing._properties import values
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("new_compiler")]

@@ -4,8 +4,8 @@
 from ._core.context.rng import RNG as RNG
 from ._core.context.rng import get_default_rng as get_default_rng
 from ._core.context.rng import set_seed as set_seed
-from .ops.random import beta as beta
-from .ops.random import choice as choice
-from .ops.random import coin_flip as coin_flip
-from .ops.random import normal as normal
-from .ops.random import uniform as uniform
+from .ops.random.distributions import beta as beta
+from .ops.random.distributions import choice as choice
+from .ops.random.distributions import coin_flip as coin_flip
+from .ops.random.distributions import normal as normal
+from .ops.random.distributions import uniform as uniform

@@ -8,7 +8,7 @@ import torch
 from _cases import Case, Each, images
 
 import torch_ndd as ndd
-from torch_ndd.ops._random_crop import Range, random_crop_windows
+from torch_ndd.ops.geometry._random_crop import Range, random_crop_windows
 
 CASES = [
     Case("random_resized_crop", "uint8", images("HWC", "uint8"), {"size": [8, 9]}, "HWC", tolerance=1),

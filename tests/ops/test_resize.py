@@ -11,7 +11,7 @@ from _resampling import FILTERS, RADIUS, reference, weights
 
 import torch_ndd as ndd
 from torch_ndd import types
-from torch_ndd.ops._resize_plan import plan_resize
+from torch_ndd.ops.geometry._resize_plan import plan_resize
 
 
 def expected(

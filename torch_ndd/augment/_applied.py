@@ -10,8 +10,8 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor
-from ..ops.shape import copy
-from ..ops.warp import warp_affine, warp_perspective
+from ..ops.geometry.warp import warp_affine, warp_perspective
+from ..ops.shape.reshape import copy
 from ._augmentations import Augmentation
 from ._given import as_given, with_channels
 

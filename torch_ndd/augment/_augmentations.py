@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from .._core.values.batch import Batch, as_batch, new_batch
-from ..ops import math, reductions
-from ..ops.color import brightness, posterize, saturation
-from ..ops.filters import sharpness
-from ..ops.generic import cast
-from ..ops.histogram import autocontrast, equalize
-from ..ops.levels import invert, solarize
+from ..ops import reductions
+from ..ops.color.adjust import brightness, posterize, saturation
+from ..ops.color.histogram import autocontrast, equalize
+from ..ops.color.levels import invert, solarize
+from ..ops.filters.convolution import sharpness
+from ..ops.generic.convert import cast
+from ..ops.math import functions as math
 
 Matrix: TypeAlias = Sequence[Sequence[float]] | np.ndarray
 

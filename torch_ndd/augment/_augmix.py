@@ -12,8 +12,8 @@ import torch
 from .. import types
 from .._core.operators.operator import T
 from .._core.values.batch import Batch, new_batch
-from ..ops.generic import cast
-from ..ops.random import beta
+from ..ops.generic.convert import cast
+from ..ops.random.distributions import beta
 from ._applied import Step, applied
 from ._augmentations import RAND_AUGMENT, Augmentation, chosen
 from ._given import images_of, numbers, one_per_sample, results, uncompiled

@@ -9,9 +9,9 @@ import torch
 from .. import types
 from .._core.operators.operator import T
 from .._core.values.batch import Batch, as_batch, new_batch
-from ..ops.filters import gaussian_blur
-from ..ops.random import uniform
-from ..ops.warp import remap
+from ..ops.filters.convolution import gaussian_blur
+from ..ops.geometry.warp import remap
+from ..ops.random.distributions import uniform
 from ._given import as_given, check_rng, images_of, masks_of, results, uncompiled, with_channels
 
 

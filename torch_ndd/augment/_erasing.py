@@ -13,9 +13,9 @@ from .._core.operators.operator import T
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor, as_tensor
-from ..ops.fill import zeros_like
-from ..ops.paste import erase
-from ..ops.random import normal
+from ..ops.geometry.paste import erase
+from ..ops.random.distributions import normal
+from ..ops.shape.fill import zeros_like
 from ._given import numbers, uncompiled
 
 _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")

@@ -13,8 +13,8 @@ from .._core.native.dynamo import disable
 from .._core.values.batch import Batch, as_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor, as_tensor
-from ..ops.random import uniform
-from ..ops.shape import expand_dims, squeeze
+from ..ops.random.distributions import uniform
+from ..ops.shape.reshape import expand_dims, squeeze
 
 F = TypeVar("F", bound=Callable[..., Any])
 

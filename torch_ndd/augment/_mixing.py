@@ -11,11 +11,11 @@ from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.operand import Operand
 from .._core.values.pipeline_values import unwrap
-from ..ops._blend_batch import blend_batch, takes
-from ..ops.generic import cast
-from ..ops.paste import multi_paste
-from ..ops.permute import batch_permutation, permute_batch
-from ..ops.random import beta
+from ..ops.generic._blend_batch import blend_batch, takes
+from ..ops.generic.convert import cast
+from ..ops.geometry.paste import multi_paste
+from ..ops.random.distributions import beta
+from ..ops.random.permute import batch_permutation, permute_batch
 from ._given import check_rng, numbers, uncompiled
 
 

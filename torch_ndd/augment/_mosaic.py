@@ -10,10 +10,10 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.pipeline_values import unwrap
-from ..ops.join import cat
-from ..ops.paste import multi_paste
-from ..ops.permute import batch_permutation, permute_batch
-from ..ops.resize import resize
+from ..ops.geometry.paste import multi_paste
+from ..ops.geometry.resize import resize
+from ..ops.random.permute import batch_permutation, permute_batch
+from ..ops.shape.join import cat
 from ._given import as_given, belonging, boxes_of, images_of, masks_of, numbers, uncompiled, with_channels
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of the canvas: whether below, whether to the right

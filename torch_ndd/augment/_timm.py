@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from .._core.values.batch import Batch, as_batch
-from ..ops.color import posterize
-from ..ops.color_jitter import color_jitter
-from ..ops.filters import gaussian_blur, sharpness
-from ..ops.generic import cast
-from ..ops.histogram import equalize
+from ..ops.color.adjust import posterize
+from ..ops.color.histogram import equalize
+from ..ops.color.jitter import color_jitter
+from ..ops.filters.convolution import gaussian_blur, sharpness
+from ..ops.generic.convert import cast
 from ._augmentations import Augmentation, Matrix, inverted, inverted_from, lightened, rotation_matrix, shear_x_matrix, shear_y_matrix, stretched
 from ._steps import Operation
 from ._tables import POLICIES

@@ -14,7 +14,7 @@ from .._core.operators.call import Prepared
 from .._core.operators.definition import Operator
 from .._core.values import arithmetic as core_arithmetic
 from .._core.values.batch import Batch, new_batch
-from ..ops.shape import expand_dims
+from ..ops.shape.reshape import expand_dims
 from ._errors import wrapped
 from ._graph import Graph, Node, Operation, Step
 

@@ -17,7 +17,7 @@ from .._core.work.bad_samples import Failures
 from .._core.work.cuda_work import recorded
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
-from ..ops._crop_window import CropWindow
+from ..ops.geometry._crop_window import CropWindow
 from . import _jpeg2000, _library, _scale
 from ._cache import CacheArguments, reduced_shapes
 

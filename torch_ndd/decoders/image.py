@@ -7,7 +7,7 @@ import torch
 
 from .. import types
 from .._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T
-from ..ops._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
+from ..ops.geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ._cache import Cache, CacheArguments
 from ._decode import FILLS, DecodeArguments, Target, decode
 from ._files import decoder

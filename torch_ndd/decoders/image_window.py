@@ -7,8 +7,8 @@ import torch
 
 from .. import types
 from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T
-from ..ops._crop_window import CropArguments, CropWindow, crop_window
-from ..ops.slice import SliceArguments, slice_window
+from ..ops.geometry._crop_window import CropArguments, CropWindow, crop_window
+from ..ops.geometry.slice import SliceArguments, slice_window
 from ._cache import Cache, CacheArguments
 from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
 from ._files import decoder

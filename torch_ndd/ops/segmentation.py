@@ -9,9 +9,9 @@ import torch
 from .._core import native
 from .._core.operators.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
 from .._core.values.batch import Batch, empty_batch, empty_packed
-from ._boxes import on_host
 from ._columns import extents_of
 from ._outputs import columns_of
+from .detection._boxes import on_host
 
 _FORMATS = native.numbers("random_object_bbox.Format")
 _MOST_DIMENSIONS = 6

@@ -13,7 +13,7 @@ from .._core.values.tensor import as_tensor
 from ..decoders import _scale
 from ..decoders.image import image
 from ..decoders.peek import peek_image_shape
-from ..ops.resize import resize
+from ..ops.geometry.resize import resize
 
 _LEAST_ROOM = 1 << 16
 

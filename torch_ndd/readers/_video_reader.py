@@ -16,7 +16,7 @@ from .._core.work.bad_samples import BadSample
 from ..decoders._video import Video as OpenVideo
 from ..decoders._video import codec, padded_frames, reason
 from ..io._urls import is_url
-from ..ops.color_space import color_space_conversion
+from ..ops.color.space import color_space_conversion
 from ._options import DecodingOptions
 from ._threads import Array, ThreadedReader
 from ._video_index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from .. import types
 from .._core.context.device import DeviceLike
 from .._core.values.batch import Batch
-from ..ops.resize import resize
+from ..ops.geometry.resize import resize
 from ._video_index import Limits
 from ._video_reader import SequenceOptions, VideoReader
 

@@ -17,7 +17,7 @@ from .._core.context.rng import set_seed
 from .._core.operators.arguments import Role
 from .._core.operators.replay import recorded
 from .._core.values.batch import Batch, as_batch, batch
-from ..ops.generic import cast
+from ..ops.generic.convert import cast
 from ._cases import Case, as_tuple
 
 

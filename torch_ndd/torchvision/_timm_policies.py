@@ -13,7 +13,7 @@ from ..augment._applied import Step, applied
 from ..augment._augmix import mixed_chains
 from ..augment._steps import Operation, chosen_steps, sequence_steps
 from ..augment._timm import AUG_MIX_NAMES, DECREASING, INCREASING, LARGEST, SETS, TABLES, UnknownText, deviation_of, named, parsed, table
-from ..ops.shape import transpose
+from ..ops.shape.reshape import transpose
 from ._sample import flatten, is_explicit_image, unflatten
 
 GRAY = (128.0, 128.0, 128.0)

@@ -17,8 +17,8 @@ from .._core.process.files import open_regular
 from .._core.values.batch import Batch
 from ..decoders.image import image as decode
 from ..io._folders import is_hidden, subfolders, walk
-from ..ops.generic import cast
-from ..ops.shape import squeeze
+from ..ops.generic.convert import cast
+from ..ops.shape.reshape import squeeze
 from ..readers._choice import OfTorch, dataset_reader, with_order
 from ..readers._items import together
 from ..readers._selected import Selected

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The window that crop, slice, pad, paste and crop_mirror_normalize copy, as torch_ndd/ops/_crop_window.py gives it.
+// The window that crop, slice, pad, paste and crop_mirror_normalize copy, as torch_ndd/ops/geometry/_crop_window.py gives it.
 #pragma once
 
 #include <cstdint>

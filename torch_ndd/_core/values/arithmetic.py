@@ -136,7 +136,7 @@ class Arithmetic(Operand):
 
 
 def arithmetic(operation: str, *operands: Any) -> Any:
-    """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.arithmetic.arithmetic`."""
+    """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
     compiling = torch.compiler.is_compiling()
     if not compiling and (recorder := loop.recorder) is not None:
         return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)

@@ -14,8 +14,8 @@ from ...augment._applied import Step as AppliedStep
 from ...augment._applied import applied
 from ...augment._augmentations import FOUND_IMAGE_NET, RAND_AUGMENT, Augmentation
 from ...augment._given import numbers
-from ...ops.filters import filter as correlate
-from ...ops.generic import cast
+from ...ops.filters.convolution import filter as correlate
+from ...ops.generic.convert import cast
 from .. import types
 from .._graph import Operation, Step
 from .._operators import OperatorOperation

@@ -12,7 +12,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ...augment._mixing import blended, mixed_labels, pasted
-from ...ops.generic import cast
+from ...ops.generic.convert import cast
 from ...random import normal
 from .. import tv_tensors
 from .._draws import Draws, to_int

@@ -11,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, new_batch
-from ...ops._byte_steps import KINDS, NUMBERS, takes, with_steps
+from ...ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of

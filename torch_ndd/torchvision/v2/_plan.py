@@ -14,9 +14,9 @@ from ..._core.values.batch import Batch, as_batch, new_batch
 from ...decoders.image import image as decode
 from ...decoders.image_window import image_slice
 from ...decoders.peek import peek_image_shape
-from ...ops._fill_windows import fill_windows, takes
-from ...ops.crop import crop_mirror_normalize
-from ...ops.shape import transpose
+from ...ops.geometry._fill_windows import fill_windows, takes
+from ...ops.geometry.crop import crop_mirror_normalize
+from ...ops.shape.reshape import transpose
 from .._draws import Draws
 from .._sample import check_type, flatten, kind_of, unflatten
 from ._zoomed_crop import without_canvases

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ..._core.values.batch import Batch, as_batch, new_batch
-from ...ops._fill_windows import fill_windows, noise_windows, takes
-from ...ops.paste import erase
-from ...ops.random import normal
+from ...ops.geometry._fill_windows import fill_windows, noise_windows, takes
+from ...ops.geometry.paste import erase
+from ...ops.random.distributions import normal
 from .._draws import Draws, rounded
 from .._sample import flatten, is_explicit_image, unflatten
 from . import functional

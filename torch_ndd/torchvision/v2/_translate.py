@@ -12,7 +12,7 @@ from torchvision import tv_tensors as single
 
 from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, as_batch
-from ...ops.shape import transpose
+from ...ops.shape.reshape import transpose
 from .._parameters import parameters_of
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
 from . import _classes as v2

@@ -11,7 +11,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, new_batch
 from ...augment._elastic import smooth_planes
-from ...ops.join import stack
+from ...ops.shape.join import stack
 from .. import tv_tensors
 from .._draws import Column, Draws, real, rounded, to_int
 from .._numbers import batch_of

@@ -7,10 +7,10 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, as_batch, batch
-from ....ops.join import cat
-from ....ops.jpeg import jpeg_compression_distortion
-from ....ops.paste import erase as filled
-from ....ops.shape import transpose
+from ....ops.color.jpeg import jpeg_compression_distortion
+from ....ops.geometry.paste import erase as filled
+from ....ops.shape.join import cat
+from ....ops.shape.reshape import transpose
 from ... import tv_tensors
 from ..._numbers import Number, batch_of, given, number
 from ._color import check_channels

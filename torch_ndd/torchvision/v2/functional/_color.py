@@ -7,15 +7,15 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, new_batch
-from ....ops.color import posterize as quantized
-from ....ops.color_jitter import color_jitter, grayscale
-from ....ops.filters import sharpness
-from ....ops.histogram import autocontrast as stretched
-from ....ops.histogram import equalize as equalized
-from ....ops.levels import gamma as curved
-from ....ops.levels import invert as inverted
-from ....ops.levels import solarize as solarized
-from ....ops.permute import permute_channels as permuted
+from ....ops.color.adjust import posterize as quantized
+from ....ops.color.histogram import autocontrast as stretched
+from ....ops.color.histogram import equalize as equalized
+from ....ops.color.jitter import color_jitter, grayscale
+from ....ops.color.levels import gamma as curved
+from ....ops.color.levels import invert as inverted
+from ....ops.color.levels import solarize as solarized
+from ....ops.filters.convolution import sharpness
+from ....ops.random.permute import permute_channels as permuted
 from ... import tv_tensors
 from ..._numbers import batch_of, first_failure, given, holds, number
 from ..._sample import kind_of

@@ -10,7 +10,7 @@ from torchvision.transforms.v2 import functional as reference
 
 from ...._core.values.batch import Batch, as_batch
 from ...._core.values.tensor import Tensor as NddTensor
-from ....ops.shape import transpose
+from ....ops.shape.reshape import transpose
 from ... import tv_tensors
 from ._dispatch import as_images
 from ._dtypes import converted

@@ -12,8 +12,8 @@ from torchvision.tv_tensors import BoundingBoxFormat
 from .... import types
 from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
-from ....ops.flip import flip
-from ....ops.slice import slice as cut
+from ....ops.geometry.flip import flip
+from ....ops.geometry.slice import slice as cut
 from ..._draws import rounded
 from ..._numbers import Number, first_failure, holds, number
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates

@@ -7,8 +7,8 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, new_batch
-from ....ops.color import brightness
-from ....ops.generic import cast
+from ....ops.color.adjust import brightness
+from ....ops.generic.convert import cast
 from ... import tv_tensors
 from ._dispatch import add_kernel, dispatched, on_images
 

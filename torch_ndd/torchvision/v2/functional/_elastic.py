@@ -12,7 +12,7 @@ from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
 from ....experimental import remap
-from ....ops.generic import cast
+from ....ops.generic.convert import cast
 from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import blended_fills, dispatched, on_images, on_masks

@@ -9,10 +9,11 @@ import torch
 
 from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import as_tensor
-from ....ops import math, noise
-from ....ops.crop import crop_mirror_normalize
-from ....ops.filters import gaussian_blur as blurred
-from ....ops.generic import cast
+from ....ops import noise
+from ....ops.filters.convolution import gaussian_blur as blurred
+from ....ops.generic.convert import cast
+from ....ops.geometry.crop import crop_mirror_normalize
+from ....ops.math import functions as math
 from ....random import normal
 from ..._numbers import first_failure, given, holds, number, numbers
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows, size_of

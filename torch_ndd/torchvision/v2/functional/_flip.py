@@ -8,7 +8,7 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
-from ....ops.flip import flip
+from ....ops.geometry.flip import flip
 from ... import tv_tensors
 from ..._numbers import given
 from ._coordinates import Rows, of_batch, of_tensor, on_coordinates, to_batch

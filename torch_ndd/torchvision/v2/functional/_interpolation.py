@@ -9,7 +9,7 @@ from torchvision.transforms import InterpolationMode as InterpolationMode
 
 from .... import types
 from ...._core.values.batch import Batch
-from ....ops.generic import cast
+from ....ops.generic.convert import cast
 
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 

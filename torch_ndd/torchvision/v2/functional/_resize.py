@@ -9,8 +9,8 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
-from ....ops.resize import resize as resample
-from ....ops.resize import resize_crop_mirror
+from ....ops.geometry.resize import resize as resample
+from ....ops.geometry.resize import resize_crop_mirror
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers

@@ -11,7 +11,7 @@ from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
-from ....ops.warp import warp_affine
+from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
 from ._dispatch import blended_fills, dispatched, on_images, on_masks, rows, size_of

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spectra, mel scales, decibels, resampling and masks of sound."""

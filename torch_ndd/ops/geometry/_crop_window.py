@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The position of a crop window: its start and extents from sizes, relative positions and the policy for windows that leave the image."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._core.values.batch import Batch
+from .._columns import (
+    Column,
+    at_sample,
+    choose,
+    extents_of,
+    first_failure,
+    float32,
+    holds,
+    in_sample,
+    larger,
+    nearest,
+    nearest_even,
+    real,
+    rows,
+    shown,
+    smaller,
+    whole,
+)
+
+POLICIES = ("error", "pad", "trim_to_shape")
+ROUNDING = ("round", "truncate", "half_to_even")
+CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
+
+
+class CropWindow(NamedTuple):
+    """A window in samples: its start and extent along each axis."""
+
+    start: tuple[Column, ...]
+    extent: tuple[Column, ...]
+    rows: torch.Tensor  # the starts, int64 (1 or N, axes)
+
+    def is_whole(self, input: Batch) -> bool:
+        """Return whether this is known to be all of every sample."""
+        pairs = zip(self.extent, input.buffer.shape[1:], strict=False)
+        return input.ragged_shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
+
+
+class CropArguments(NamedTuple):
+    """The common arguments of crop and crop_mirror_normalize: each a number, a sequence or a tensor (rows, columns)."""
+
+    crop: Any
+    crop_d: Any
+    crop_h: Any
+    crop_w: Any
+    crop_pos_x: Any
+    crop_pos_y: Any
+    crop_pos_z: Any
+    rounding: str
+    out_of_bounds_policy: str
+
+
+def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
+    """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
+
+    >>> from torch_ndd._core.values.batch import as_batch
+    >>> images = as_batch(torch.zeros(1, 480, 640, 3), layout="HWC")
+    >>> window = crop_window("crop", images, CropArguments((100, 200), None, None, None, 0.5, 1.0, 0.5, "round", "error"))
+    >>> window.start, window.extent
+    ((380, 220, 0), (100, 200, 3))
+    """
+    layout = input.layout or ""
+    if isinstance(arguments.crop, list):
+        if any(isinstance(size, tuple) for size in arguments.crop):
+            raise RuntimeError(
+                f"{op}: argument 'crop' takes height and width, or depth, height and width; got {arguments.crop}; sizes for each sample are a Batch: "
+                "wrap them in ndd.batch(...)"
+            )
+        arguments = arguments._replace(crop=tuple(arguments.crop))
+    extents = extents_of(input)
+    plain = input.ragged_shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
+    return (_plain_window if plain else window_in)(op, layout, extents, arguments)
+
+
+def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
+    policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
+    if policy not in POLICIES:
+        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    if rounding not in ROUNDING:
+        raise RuntimeError(f"{op}: rounding={rounding!r} is not one of {', '.join(ROUNDING)}")
+    sizes = _sizes(op, arguments)
+    start: list[Column] = []
+    extent: list[Column] = []
+    for letter, length in zip(layout, extents, strict=True):
+        # The third number of a window is the depth, or the frames if there is no depth.
+        axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter, "")
+        if not axis:
+            begin, size = 0, length
+        else:
+            given = sizes.get(axis)
+            size = length if given is None else choose(given > 0, whole(given), length)
+            name = f"crop_pos_{axis}"
+            position = _one_column(op, name, getattr(arguments, name))
+            inside = (position >= 0) & (position <= 1)
+            if not holds(inside):
+                raise RuntimeError(f"{op}: {in_sample(inside)}{name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
+            room = position * real(length - size)
+            begin = nearest(room) if rounding == "round" else whole(room) if rounding == "truncate" else nearest_even(room)
+        if axis and policy == "trim_to_shape":
+            begin, size = trimmed(begin, size, length)
+        elif axis and policy == "error":
+            _check_inside(op, letter, axis, begin, size, length)
+        start.append(begin)
+        extent.append(size)
+    return CropWindow(tuple(start), tuple(extent), rows(start))
+
+
+_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # a dense batch asks repeatedly
+
+
+def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
+    """Return start and extent of the part of a window that lies inside."""
+    last = smaller(begin + size, length)
+    begin = smaller(larger(begin, 0), length)
+    return begin, larger(last - begin, 0)
+
+
+def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
+    """Return the given sizes by axis; a size that is not positive means the whole axis."""
+    separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
+    given = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
+    if arguments.crop is not None:
+        if given:
+            raise RuntimeError(f"{op}: crop cannot be combined with {given[0]}")
+        columns = _columns(op, "crop", arguments.crop)
+        if len(columns) not in (2, 3):
+            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {shown(arguments.crop)}")
+        return dict(zip("zyx"[-len(columns) :], columns, strict=True))
+    if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
+        raise RuntimeError(f"{op}: {given[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
+    return {axis: _one_column(op, f"crop_{'dhw'['zyx'.index(axis)]}", value) for axis, value in separate.items() if value is not None}
+
+
+def _columns(op: str, name: str, value: Any) -> list[Column]:
+    """Convert numbers, or tensors (rows,), to double, rounded to float32: 0.3 of 5 pixels is then more than a half, as in DALI."""
+    if isinstance(value, torch.Tensor):
+        columns: list[Column] = list((value.flatten(1) if value.dim() > 1 else value[:, None]).to(torch.float32).to(torch.float64).unbind(1))
+    else:
+        columns = [float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
+    for finite in ((c == c) & (abs(c) < 2.0**31) for c in columns):
+        if not holds(finite):
+            raise RuntimeError(f"{op}: {in_sample(finite)}{name} must be finite and less than 2**31, got {shown(value)}")
+    return columns
+
+
+def _one_column(op: str, name: str, value: Any) -> Column:
+    columns = _columns(op, name, value)
+    if len(columns) != 1:
+        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {shown(value)}")
+    return columns[0]
+
+
+def _check_inside(op: str, letter: str, axis: str, begin: Column, size: Column, length: Column) -> None:
+    inside = (begin >= 0) & (begin + size <= length)
+    if holds(inside):
+        return
+    sample = first_failure(inside)
+    begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
+    raise RuntimeError(
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {letter} of extent {length} "
+        f'(arguments crop, crop_{"whd"["xyz".index(axis)]} and crop_pos_{axis}); out_of_bounds_policy="pad" or "trim_to_shape" allows it'
+    )

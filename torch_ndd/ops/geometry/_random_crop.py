@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random crop windows for all operators that crop at random for image classification."""
+
+import functools
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+
+from ..._core import native
+
+Range = Sequence[float] | float
+
+DEFAULT_AREA = (0.08, 1.0)
+DEFAULT_ASPECT_RATIO = (3 / 4, 4 / 3)
+
+_windows = native.kernel("random_crop_windows", writes=(-1,))
+
+
+def random_crop_windows(
+    shapes: torch.Tensor, words: torch.Tensor, area: Range, aspect_ratio: Range, num_attempts: int, *, ends: bool = False, op: str = "random crop"
+) -> torch.Tensor:
+    """Draw a random window of every image: int64 (N, 4) with y, x, height, width. Window i depends on ``words``, i and image i only.
+
+    An attempt draws an area, uniform in its range and relative to the image, and an aspect ratio (width / height), uniform on a logarithmic scale. It
+    fails if the window is larger than the image or if rounding moves its ratio out of range. After the last failed attempt the window is the largest
+    one that both ranges allow. Its position is uniform. An image without pixels has an empty window.
+
+    Args:
+        shapes: int64 (N, 2 or more), heights and widths first.
+        words: int64, drawn from the generator for one call.
+        area: smallest and largest area, or one number for both.
+        aspect_ratio: smallest and largest aspect ratio, or one number for both.
+        num_attempts: at least 1.
+        ends: return float32 (N, 4) instead, where a window begins and where it ends, as the kernels of resizing operators take it.
+        op: operator, for errors.
+
+    >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
+    torch.Size([1, 4])
+    """
+    arguments = checked(op, area, aspect_ratio, num_attempts)
+    out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
+    _windows(shapes.contiguous(), words, *arguments, out)
+    return out
+
+
+def checked(op: str, area: Range, aspect_ratio: Range, num_attempts: int) -> tuple[float, float, float, float, int]:
+    """Return the arguments in the kernel's form. Raise RuntimeError for an empty range or more than two numbers, ValueError for invalid numbers."""
+    check = _checked if torch.compiler.is_compiling() else _cached
+    return check(op, _numbers(op, "random_area", area), _numbers(op, "random_aspect_ratio", aspect_ratio), num_attempts)
+
+
+def _checked(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int) -> tuple[float, float, float, float, int]:
+    for argument, numbers in (("random_area", areas), ("random_aspect_ratio", ratios)):
+        if not 1 <= len(numbers) <= 2:
+            raise RuntimeError(f"{op}: {argument} must be a number or two, got {len(numbers)}")
+        if not all(math.isfinite(x) for x in numbers):
+            raise ValueError(f"{op}: {argument} must be finite, got {numbers}")
+        if numbers[0] > numbers[-1]:
+            raise RuntimeError(f"{op}: {argument} is an empty range: {numbers[0]:g} to {numbers[1]:g}")
+    if areas[0] < 0 or areas[-1] <= 0:
+        raise ValueError(f"{op}: random_area must be positive, got {areas}")
+    if ratios[0] <= 0:
+        raise ValueError(f"{op}: random_aspect_ratio must be positive, got {ratios}")
+    if not 1 <= num_attempts < 2**31:
+        raise ValueError(f"{op}: num_attempts must be at least 1 and less than 2**31, got {num_attempts}")
+    return areas[0], areas[-1], ratios[0], ratios[-1], num_attempts
+
+
+_cached = functools.lru_cache(maxsize=64)(_checked)
+
+
+def _numbers(op: str, argument: str, given: Range) -> tuple[float, ...]:
+    if not isinstance(given, tuple) and isinstance(given, Real):
+        return (float(given),)
+    try:
+        return tuple(map(float, given))  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op}: {argument} must be a number or two, got {given!r}") from None

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``slice`` and ``pad``: windows given by their limits, and padding to a size."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from ..._core.values.batch import Batch, empty_batch
+from .._axes import axes_of_samples, named_axes, usual_layout
+from .._columns import (
+    Column,
+    at_sample,
+    choose,
+    column_list,
+    extents_of,
+    first_failure,
+    float32,
+    holds,
+    in_sample,
+    larger,
+    nearest,
+    real,
+    rows,
+    shown,
+    whole,
+)
+from .._outputs import check_per_channel, output_type
+from ._crop_window import POLICIES, CropWindow, trimmed
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
+
+
+class _Limit(NamedTuple):
+    """An argument for the start or the end of a window."""
+
+    name: str
+    value: Any  # a number, a tuple of them, or a tensor (rows, columns)
+    relative: bool  # to the extents
+
+    def columns(self, op: str, lengths: Sequence[Column]) -> list[Column]:
+        """Return the limit in elements, one column per axis."""
+        values = column_list(self.value)
+        if len(values) == 1:
+            values = values * len(lengths)
+        if len(values) != len(lengths):
+            raise RuntimeError(f"{op}: argument {self.name!r} must have {len(lengths)} values, one for each axis; got {shown(self.value)}")
+        if any(isinstance(value, tuple) for value in values):
+            raise TypeError(f"{op}: argument {self.name!r} takes numbers, got {shown(self.value)}")
+        made = []
+        for value, length in zip(values, lengths, strict=True):
+            column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
+            if isinstance(value, float):
+                column = float32(value)
+            finite = (column == column) & (abs(column) < 2.0**53)
+            if not holds(finite):
+                raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {shown(self.value)}")
+            made.append(column * real(length) if self.relative else column)
+        return made
+
+
+def _is_integral(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.dtype in _INTEGERS
+    return all(isinstance(v, int) and not isinstance(v, bool) for v in column_list(value))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _limits(op: str, begins: Sequence[_Limit], ends: Sequence[_Limit]) -> tuple[_Limit | None, _Limit | None]:
+    begins, ends = [one for one in begins if one.value is not None], [one for one in ends if one.value is not None]
+    for given in (begins, ends):
+        if len(given) > 1:
+            raise RuntimeError(f"{op}: {' and '.join(one.name for one in given)} are mutually exclusive")
+    return begins[0] if begins else None, ends[0] if ends else None
+
+
+def _window(
+    op: str, layout: str, extents: tuple[Column, ...], axes: tuple[int, ...], begin: _Limit | None, end: _Limit | None, policy: str
+) -> CropWindow:
+    lengths = [extents[axis] for axis in axes]
+    starts = begin.columns(op, lengths) if begin else [0.0] * len(axes)
+    stops = end.columns(op, lengths) if end else [real(length) for length in lengths]
+    is_shape = end is not None and end.name.endswith("shape")
+    start: list[Column] = [0] * len(extents)
+    extent: list[Column] = list(extents)
+    for axis, length, first, last in zip(axes, lengths, starts, stops, strict=True):
+        if is_shape and end:
+            if not holds(last >= 0):
+                raise RuntimeError(f"{op}: {in_sample(last >= 0)}argument {end.name!r} must not be negative, got {shown(end.value)}")
+            last = first + last
+        at, size = nearest(first), nearest(last) - nearest(first)
+        if not holds(size >= 0):
+            sample = first_failure(size >= 0)
+            ends = at_sample(at, sample), at_sample(at + size, sample)
+            raise RuntimeError(f"{op}: sample {sample}: along axis {axis} the window ends at {ends[1]}, before its start at {ends[0]}")
+        if policy == "trim_to_shape":
+            at, size = trimmed(at, size, length)
+        elif policy == "error":
+            _check_inside(op, layout[axis] if layout else str(axis), at, size, length)
+        start[axis], extent[axis] = at, size
+    return CropWindow(tuple(start), tuple(extent), rows(start))
+
+
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks repeatedly
+
+
+def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:
+    inside = (begin >= 0) & (begin + size <= length)
+    if holds(inside):
+        return
+    sample = first_failure(inside)
+    begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
+    raise RuntimeError(
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {axis} of extent {length}; "
+        f'out_of_bounds_policy="pad" or "trim_to_shape" allows it'
+    )
+
+
+def _of_sample(limit: _Limit | None, sample: int) -> _Limit | None:
+    if limit is None or not isinstance(limit.value, torch.Tensor):
+        return limit
+    return limit._replace(value=limit.value[sample if len(limit.value) > 1 else 0].unsqueeze(0))
+
+
+def _stacked(windows: Sequence[CropWindow]) -> CropWindow:
+    """Return one window per sample as columns."""
+    extents = torch.cat([rows(window.extent) for window in windows])
+    starts = torch.cat([window.rows for window in windows])
+    return CropWindow(starts.unbind(1), extents.unbind(1), starts)
+
+
+class SliceArguments(NamedTuple):
+    """The window arguments of ``slice``: each a number, a sequence or a tensor (rows, columns)."""
+
+    anchor: Any
+    shape_input: Any
+    normalized_anchor: bool
+    normalized_shape: bool
+    start: Any
+    rel_start: Any
+    end: Any
+    rel_end: Any
+    shape: Any
+    rel_shape: Any
+    axes: Any
+    axis_names: str | None
+
+
+def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> CropWindow:
+    """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
+
+    >>> from torch_ndd._core.values.batch import as_batch
+    >>> arguments = SliceArguments(None, None, True, True, [100, 20], None, None, None, [300, 200], None, None, None)
+    >>> slice_window("slice", as_batch(torch.zeros(1, 480, 640, 3), layout="HWC"), arguments, "error").start
+    (20, 100, 0)
+    """
+    begin, stop = _limits(
+        op,
+        (_Limit("start", _hashable(given.start), False), _Limit("rel_start", _hashable(given.rel_start), True)),
+        (
+            _Limit("end", _hashable(given.end), False),
+            _Limit("rel_end", _hashable(given.rel_end), True),
+            _Limit("shape", _hashable(given.shape), False),
+            _Limit("rel_shape", _hashable(given.rel_shape), True),
+        ),
+    )
+    anchor, shape_input = given.anchor, given.shape_input
+    if anchor is not None or shape_input is not None:
+        if begin or stop:
+            raise RuntimeError(f"{op}: {(begin or stop or _Limit('', 0, False)).name} cannot be combined with anchor and shape by position")
+        if anchor is None or shape_input is None:
+            raise RuntimeError(f"{op}: anchor and shape must be given together")
+        if _is_integral(anchor) != _is_integral(shape_input):
+            raise RuntimeError(f"{op}: Anchor and shape should have the same type: both in elements, or both floating-point")
+        absolute = _is_integral(anchor)
+        begin = _Limit("anchor", _hashable(anchor), given.normalized_anchor and not absolute)
+        stop = _Limit("shape", _hashable(shape_input), given.normalized_shape and not absolute)
+    if begin is None and stop is None:
+        raise RuntimeError(f"{op}: give start, end or shape by name, or anchor and shape by position")
+
+    layout, axes, axis_names = usual_layout(arrays), given.axes, given.axis_names
+    chosen = axes_of_samples(op, axes, axis_names, layout, arrays.ndim)
+    if chosen is None:
+        chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
+    extents = extents_of(arrays)
+    values = [limit.value for limit in (begin, stop) if limit]
+    if len(chosen) > 1:
+        table = rows(extents).tolist()
+        windows = [
+            _window(op, layout, tuple(table[i if len(table) > 1 else 0]), chosen[i], _of_sample(begin, i), _of_sample(stop, i), policy)
+            for i in range(len(chosen))
+        ]
+        return _stacked(windows)
+    if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
+        return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
+    return _window(op, layout, extents, chosen[0], begin, stop, policy)
+
+
+@operator()
+def slice(
+    data: T,
+    anchor: ShapeArg[Sequence[float]] | None = None,
+    shape_input: ShapeArg[Sequence[float]] | None = None,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    axes: ShapeArg[Sequence[int]] | None = None,
+    axis_names: str | None = None,
+    dtype: torch.dtype | None = None,
+    end: ShapeArg[Sequence[int]] | None = None,
+    fill_values: PerSample[Sequence[float]] = 0.0,
+    image_type: Hint[Any] = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    out_of_bounds_policy: str = "error",
+    output_dtype: Any = None,
+    rel_end: ShapeArg[Sequence[float]] | None = None,
+    rel_shape: ShapeArg[Sequence[float]] | None = None,
+    rel_start: ShapeArg[Sequence[float]] | None = None,
+    shape: ShapeArg[Sequence[int]] | None = None,
+    start: ShapeArg[Sequence[int]] | None = None,
+) -> T:
+    """Slice out a window between two positions: ``out = data[round(start) : round(end)]`` along some axes.
+
+    The window starts at ``start`` or ``rel_start``, by default 0, and its end is given by one of ``end``, ``rel_end``, ``shape`` and ``rel_shape``,
+    by default the end of the axis. Alternatively, ``anchor`` and ``shape_input`` may be given as positional arguments.
+
+    Args:
+        data: any type and number of dimensions.
+        anchor, shape_input: start and shape of the window: integers in elements, floating-point numbers relative to the extents.
+        normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in elements.
+        start, end, shape: in elements, one number per axis or one for all.
+        rel_start, rel_end, rel_shape: relative to the extents of the sample.
+        axes: the axes of these numbers; negative axes count from the end. ``[]``: all.
+        axis_names: the axes as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
+        out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" with ``fill_values``, or "trim_to_shape".
+        fill_values: one number, or one per channel (``C`` in the layout).
+        dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
+        output_dtype: old name of ``dtype``.
+        image_type: ignored.
+
+    Raises:
+        RuntimeError: a window that leaves the array or ends before it starts, arguments that exclude each other, axes out of range, an unknown
+            policy.
+
+    >>> slice(torch.arange(12).reshape(3, 4), start=[1, 0], shape=[2, 2], axes=[1, 0]).torch()
+    tensor([[1, 2],
+            [5, 6]])
+    >>> slice(torch.arange(10), [0.5], [0.2], axes=[0]).torch()
+    tensor([5, 6])
+    """
+    op, arrays, policy = "slice", data, out_of_bounds_policy
+    assert isinstance(arrays, Batch)
+    if policy not in POLICIES:
+        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    if arrays.ndim == 0:
+        raise RuntimeError(f"{op}: a number has no axes to cut a window from")
+    named = start, rel_start, end, rel_end, shape, rel_shape
+    arguments = SliceArguments(anchor, shape_input, normalized_anchor, normalized_shape, *named, axes, axis_names)
+    layout = usual_layout(arrays)
+    window = slice_window(op, arrays, arguments, policy)
+    pad = policy == "pad"
+    if pad:
+        check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
+    wanted = output_type(op, dtype, output_dtype) or arrays.dtype
+    out = empty_batch(arrays.batch_size, window.extent, wanted, arrays.buffer.device, arrays.layout)
+    return launch(out, (window.rows, fill_values, pad, layout))
+
+
+@operator()
+def pad(
+    input: T,
+    /,
+    *,
+    batch_size: int | None = None,
+    device: DeviceLike | None = None,
+    align: ShapeArg[Sequence[int]] | None = None,
+    axes: ShapeArg[Sequence[int]] | None = None,
+    axis_names: str | None = None,
+    fill_value: PerSample[float] = 0.0,
+    shape: ShapeArg[Sequence[int]] | None = None,
+) -> T:
+    """Pad samples at their ends: to the largest extents in the batch, to a given shape, to multiples of a number.
+
+    Args:
+        input: any type and number of dimensions.
+        fill_value: value to append.
+        shape: the smallest extents, one per axis or one for all; larger samples are unchanged. 0 or less: the largest in the batch.
+        align: round extents up to multiples of this, one number per axis or one for all.
+        axes: the axes to pad, by default all; negative axes count from the end.
+        axis_names: the axes as letters of the layout.
+
+    Raises:
+        RuntimeError: axes out of range, ``axes`` and ``axis_names`` together, an ``align`` below 1, or a number of values other than that of the
+            axes.
+
+    >>> from torch_ndd import batch
+    >>> pad(batch([[1, 2, 3], [4]]), fill_value=-1).torch().tolist()
+    [[1, 2, 3], [4, -1, -1]]
+    """
+    arrays = input
+    assert isinstance(arrays, Batch)
+    if arrays.ndim == 0:
+        raise RuntimeError("pad: a number has no axes to fill up")
+    chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
+    extents = _padded(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
+    out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
+    return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
+
+
+def _padded(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
+    def columns(name: str, value: Any) -> list[Column]:
+        return [whole(column) for column in _Limit(name, _hashable(value), False).columns("pad", [1] * len(axes))]
+
+    padded: list[Column] = list(extents)
+    least = columns("shape", shape) if shape is not None else [0] * len(axes)
+    multiple = columns("align", align) if align is not None else [1] * len(axes)
+    for axis, size, step in zip(axes, least, multiple, strict=True):
+        if not holds(step > 0):
+            raise RuntimeError(f"pad: {in_sample(step > 0)}Values of `align` argument must be positive, got {shown(align)}")
+        extent = padded[axis]
+        most = extent
+        if largest is not None:
+            most = largest[axis]
+        elif isinstance(extent, torch.Tensor) and len(extent):
+            most = extent.amax().expand(len(extent))
+        wanted = larger(extent, choose(size > 0, size, most))
+        padded[axis] = (wanted + step - 1) // step * step
+    return padded
+
+
+def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, align: Any) -> list[Column]:
+    """Pad samples that each have their own axes."""
+    table = rows(extents_of(arrays)).expand(len(axes), arrays.ndim)
+    largest = table.amax(0).tolist()
+
+    def of_sample(value: Any, i: int) -> Any:
+        return value[i if len(value) > 1 else 0].unsqueeze(0) if isinstance(value, torch.Tensor) else value
+
+    made = [_padded(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
+    return list(torch.cat([rows(one) for one in made]).unbind(1))
+
+
+def _nowhere(ndim: int) -> torch.Tensor:
+    """Return the start of windows that begin where the samples do."""
+    return torch.zeros((1, ndim), dtype=torch.int64) if torch.compiler.is_compiling() else _kept_nowhere(ndim)
+
+
+@functools.cache
+def _kept_nowhere(ndim: int) -> torch.Tensor:
+    return torch.zeros((1, ndim), dtype=torch.int64)
