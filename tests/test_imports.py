@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the modules of the package import each other: without cycles, downward only, and nothing private of another package.
+"""How the modules of the package use each other: without cycles, downward only, and nothing private of another package.
 
 Imports are read from the sources, those inside functions and under ``if TYPE_CHECKING`` as well: an import that is moved into a function because of a
 cycle is still found here. Put what two modules need into one below both, or give it as an argument.
@@ -19,7 +19,12 @@ ROOT = Path(ndd.__file__).parent
 LAYERS = (
     ("_core.process.files", "_core.suggestions", "_core.version", "show"),
     ("types",),
-    ("_core",),
+    ("_core", "_core.native"),
+    ("_core.process",),
+    ("_core.context",),
+    ("_core.work",),
+    ("_core.values",),
+    ("_core.operators",),
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
@@ -132,11 +137,9 @@ def _way(edges: dict[str, dict[str, Import]], start: str, end: str) -> list[Impo
 
 
 def layer(module: str) -> int:
-    """Return the number of a module's layer."""
-    for k, names in enumerate(LAYERS):
-        if module in names:
-            return k
-    return next(k for k, names in enumerate(LAYERS) if module.partition(".")[0] in names)
+    """Return the number of a module's layer: that of the longest name that it begins with."""
+    parts = module.split(".")
+    return next(k for end in range(len(parts), 0, -1) for k, names in enumerate(LAYERS) if ".".join(parts[:end]) in names)
 
 
 MODULES = sources(ROOT)
@@ -168,6 +171,59 @@ def test_nothing_private_of_another_package() -> None:
     private = [one for one in all_imports() if one.name is not None and one.name.startswith("_") and not one.name.startswith("__")]
     found = [f"{one}: {one.name}" for one in private if package(one.importer) != package(one.imported)]
     assert not found, report("names with an underscore from another package:", found)
+
+
+# Methods of named tuples, torch's count of writes to a tensor, and the exit of a process.
+PUBLIC = {"_replace", "_fields", "_version", "_exit"}
+# What loaders know of the reader that they drive.
+READER = {
+    *("_advice", "_checked_state", "_finish", "_go_to", "_index", "_length_left", "_lock", "_max_batch_size", "_next_item", "_num_shards", "_pass"),
+    *("_place", "_scan", "_selected", "_shard_id", "_start", "_steps"),
+}
+
+
+def private_attributes(package: dict[str, Path]) -> Iterator[str]:
+    """Yield accesses to attributes with an underscore of objects whose classes are in another package."""
+
+    def folder(module: str) -> str:
+        return module.partition(".")[0] if "." in module or package[module].name == "__init__.py" else ""
+
+    trees = {module: ast.parse(path.read_text()) for module, path in package.items()}
+    names: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names.setdefault(node.name, set()).add(folder(module))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.setdefault(node.attr, set()).add(folder(module))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.setdefault(node.id, set()).add(folder(module))
+    for module, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+                continue
+            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            places = names.get(node.attr, set())
+            if not own and places and folder(module) not in places and node.attr not in PUBLIC | READER:
+                yield f"{module} uses {ast.unparse(node)}, of {' or '.join(sorted(places))} (line {node.lineno})"
+
+
+def test_no_private_attribute_of_another_package() -> None:
+    found = list(private_attributes(MODULES))
+    assert not found, report("attributes with an underscore of another package:", found)
+
+
+def test_a_private_attribute_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "torch_ndd"
+    for name, text in (
+        ("a/__init__", ""),
+        ("a/x", "class A:\n    def __init__(self):\n        self._secret = 1\n"),
+        ("b", "def f(a):\n    return a._secret\n"),
+    ):
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert list(private_attributes(sources(package))) == ["b uses a._secret, of a (line 2)"]
 
 
 def test_a_cycle_is_found(tmp_path: Path) -> None:

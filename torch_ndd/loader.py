@@ -261,7 +261,7 @@ class DataLoader:
             watch.note_sources(epoch, _sources(outputs))
             # One stream for all batches: torch's allocator keeps the memory of each stream apart.
             stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
-            context = EvalContext(thread_pool=caller._pool, device_id=caller.device_id, cuda_stream=stream)
+            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
             with watch.calling(), mode, context, using_rng(generator):
                 functions = [fn for fn in (self._before, self.fn) if fn is not None]
                 result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and not functions) else outputs

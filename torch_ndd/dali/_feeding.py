@@ -86,7 +86,7 @@ def _whole(title: str, data: Any) -> Tensor:
         raise IndexError(f"{title}: {_SAMPLES}; got an array without dimensions")
     if made.layout is not None:  # that of the whole, not of a sample
         made = copy.copy(made)
-        made._layout = None
+        made.relabel(None)
     return made
 
 

@@ -25,7 +25,7 @@ def is_capsule(data: Any) -> bool:
 
 def from_capsule(capsule: Any) -> Tensor:
     """Return the memory of a DLPack capsule, which can be used once. Memory that must not be written to is copied."""
-    read_only = foreign._is_read_only(capsule)
+    read_only = foreign.is_read_only(capsule)
     try:
         values, shared = foreign.from_torch(torch.from_dlpack(capsule))
     except (RuntimeError, BufferError) as error:
@@ -62,7 +62,7 @@ class Memory(PipelineValue):
         """Change the layout; an empty one removes it. Raise ValueError unless it has a letter for each dimension."""
         operand = self._operand()
         made = copy.copy(operand)
-        made._layout = check_layout(f"{self._name()}.set_layout", layout, operand.ndim)
+        made.relabel(check_layout(f"{self._name()}.set_layout", layout, operand.ndim))
         self._replace(made)
 
     def data_ptr(self) -> int:
@@ -173,7 +173,7 @@ class OneTensor(Memory):
         if gone:
             made = copy.copy(self._value)
             made.buffer = self._value.buffer.view([extent for axis, extent in enumerate(shape) if axis not in gone])
-            made._layout = "".join(letter for axis, letter in enumerate(layout or "") if axis not in gone) or None
+            made.relabel("".join(letter for axis, letter in enumerate(layout or "") if axis not in gone) or None)
             self._value = made
         return bool(gone)
 
@@ -203,7 +203,7 @@ class OneTensor(Memory):
 def laid_out(name: str, value: Tensor, layout: str | None) -> Tensor:
     """Return the same memory with a layout, or without one."""
     made = copy.copy(value)
-    made._layout = check_layout(name, layout, value.ndim)
+    made.relabel(check_layout(name, layout, value.ndim))
     return made
 
 

@@ -132,7 +132,7 @@ class _TensorList(Memory):
         Raises:
             RuntimeError: the samples have different shapes.
         """
-        return self._one._of(self._uniform("as_tensor")._stacked())
+        return self._one._of(self._uniform("as_tensor").stack())
 
     def _uniform(self, method: str) -> Batch:
         batch = self._batch.densified()

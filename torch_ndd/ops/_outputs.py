@@ -42,7 +42,7 @@ def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
     """Return the number of frames of the output if ``given`` is marked per frame and the input has no frames. None if nothing changes."""
     if given is None or (input.layout or "").startswith("F") or not (given.layout or "").startswith("F"):
         return None
-    return given._frames()
+    return given.frame_counts()
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:

@@ -186,7 +186,7 @@ class ToTorch(_Following):
         if output_stream is None:
             self._stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
         else:
-            self._stream = (output_stream if isinstance(output_stream, Stream) else Stream(stream=output_stream))._torch
+            self._stream = (output_stream if isinstance(output_stream, Stream) else Stream(stream=output_stream)).torch
 
     def next(self) -> tuple[torch.Tensor, ...]:
         """Return the next tensors."""

@@ -309,7 +309,7 @@ class Reader(IterableDataset):
 
     def _first(self, outputs: Any) -> Any:
         """Return the first sample of the outputs."""
-        return {name: one._nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one._nth(0) for one in outputs)
+        return {name: one.nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one.nth(0) for one in outputs)
 
     def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
         """Return the oldest batch, the position after it, and how many samples replaced bad ones."""

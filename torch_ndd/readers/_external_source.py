@@ -383,7 +383,7 @@ def _own(made: Any) -> Any:
     """Copy the outputs into memory of their own."""
     if isinstance(made, tuple):
         return tuple(_own(one) for one in made)
-    return made._copied() if made.caller_owned else made
+    return made.copy_values() if made.caller_owned else made
 
 
 class _CallableSource(Iterator[Any]):

@@ -323,7 +323,7 @@ def _parts(value: Any) -> list[Any]:
 def first_sample(value: Any) -> Any:
     """Return the first sample of a structure of Batches."""
     if isinstance(value, Batch):
-        return value._nth(0)
+        return value.nth(0)
     return mapped(first_sample, value) if _parts(value) else value[0]
 
 

@@ -148,7 +148,7 @@ class Dataset(ThreadedReader):
             self._executor, self._process = Workers(count, self._op, self), os.getpid()
         if self._context is not None and self._processes is None:  # also where Ctrl-C has interrupted their start
             try:
-                self._processes = Processes(self._context, self._executor._max_workers, self._dataset, self._collate is not None, self)
+                self._processes = Processes(self._context, self._executor.max_workers, self._dataset, self._collate is not None, self)
             except TypeError as error:
                 raise TypeError(f"{self._op}: {error}") from error.__cause__
         return self._executor
@@ -193,7 +193,7 @@ class Dataset(ThreadedReader):
         return first_sample(outputs)
 
     def _advice(self) -> tuple[str, str]:
-        workers = self._executor._max_workers if self._executor is not None else 1
+        workers = self._executor.max_workers if self._executor is not None else 1
         cores = self._activity.cores()
         if self._processes is not None:
             advice = "give it more processes (num_workers), or let it return paths, whose files are read and decoded by native threads"

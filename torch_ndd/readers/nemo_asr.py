@@ -284,7 +284,7 @@ def _contents(source: str | io.BytesIO) -> np.ndarray:
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
-    return [one._nth(row).torch() for one in outputs]
+    return [one.nth(row).torch() for one in outputs]
 
 
 class _Index:

@@ -198,7 +198,7 @@ class Webdataset(Reader):
         return self._ranges.start(np.ascontiguousarray(numbers))
 
     def _first(self, outputs: Any) -> Any:
-        return tuple(one[0] if isinstance(one, list) else one._nth(0) for one in outputs)
+        return tuple(one[0] if isinstance(one, list) else one.nth(0) for one in outputs)
 
     def _finish(self, request: Any, samples: np.ndarray) -> Any:
         refuse(self._damaged, samples)

@@ -131,7 +131,7 @@ def merged(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: 
     for indices, part in parts:
         canvas = getattr(part, "canvas_size", None)
         for k, i in enumerate(indices):
-            samples[i] = part._nth(k)
+            samples[i] = part.nth(k)
             sizes[i] = canvas[k] if canvas is not None else None
     made = as_batch(samples, layout=first.layout)
     if tv_tensors.is_typed(first):

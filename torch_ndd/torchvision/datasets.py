@@ -293,7 +293,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
-        file, boxes, labels, *masks, ids = (one._nth(0).torch() for one in reader._finish(reader._start(number), number))
+        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader._finish(reader._start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:

@@ -82,6 +82,11 @@ class EvalContext:
         return self._device.device_id
 
     @property
+    def own_pool(self) -> ThreadPool | None:
+        """The thread pool that this context was given; None if it uses the default one."""
+        return self._pool
+
+    @property
     def thread_pool(self) -> ThreadPool:
         """The CPU threads."""
         return default_pool(self.device_id) if self._pool is None else self._pool

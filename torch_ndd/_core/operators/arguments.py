@@ -336,7 +336,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
     if not argument.vector and not has_frames and marked:
         raise RuntimeError(f"{call.name}: argument {argument.name!r} is for the frames of a sequence, but input 0 has none")
     if per_frame:
-        call.agree(f"argument {argument.name!r}", value._frames() if isinstance(value, Batch) else values.shape[1])
+        call.agree(f"argument {argument.name!r}", value.frame_counts() if isinstance(value, Batch) else values.shape[1])
     if per_frame and argument.vector and values.dim() == 2:
         values = values[..., None]  # (rows, frames, 1): one number for all elements, as opposed to one per element
     return _rows(call, argument, values.contiguous(), per_frame)

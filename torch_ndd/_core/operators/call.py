@@ -359,7 +359,7 @@ def _count_frames(op: Operator, call: Call, inputs: Sequence[Batch | None]) -> b
     call.fixed = not op.options.per_frame
     for k, one in enumerate(inputs):
         if one is not None and (one._layout or "").startswith("F") and (call.frames is None or op.options.per_frame):
-            call.agree(f"input {k}", one._frames())
+            call.agree(f"input {k}", one.frame_counts())
     return call.frames is not None
 
 

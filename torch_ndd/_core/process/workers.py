@@ -125,7 +125,7 @@ class Workers(Executor):
     """
 
     def __init__(self, threads: int, name: str, owner: Any = None, begin: Callable[[], Any] | None = None) -> None:
-        self._max_workers, self._name, self._begin = threads, name, begin
+        self.max_workers, self._name, self._begin = threads, name, begin
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()  # None ends a thread, which passes it on to the next
         self._lock = new_lock()
         self._threads: set[threading.Thread] = set()  # those that take calls: a thread adds itself, where no signal interrupts it
@@ -145,7 +145,7 @@ class Workers(Executor):
             if not ended:
                 self._open += 1
                 self._queue.put(call)
-            needs_thread = len(self._threads) < min(self._max_workers, self._open)
+            needs_thread = len(self._threads) < min(self.max_workers, self._open)
         if ended:
             if not ending or threading.current_thread() is not threading.main_thread():
                 raise RuntimeError(f"{self._name}: the program ends" if ending else f"{self._name}: its threads have ended")
@@ -156,9 +156,9 @@ class Workers(Executor):
 
     def resize(self, threads: int) -> None:
         """Set the number of threads. What was submitted stays scheduled, and surplus threads end after their current call."""
-        if threads != self._max_workers:
+        if threads != self.max_workers:
             with self._lock:
-                self._max_workers = threads
+                self.max_workers = threads
                 for _ in range(len(self._threads) - threads):  # wakes those that wait
                     self._open += 1
                     self._queue.put(_Call(int))
@@ -189,7 +189,7 @@ class Workers(Executor):
         try:
             thread.start()
         except (RuntimeError, MemoryError):
-            _tell(len(self._threads), self._max_workers)
+            _tell(len(self._threads), self.max_workers)
             self._serve_here()
 
     def _serve(self) -> None:
@@ -233,7 +233,7 @@ class Workers(Executor):
     def _take_place(self) -> bool:
         """Make the calling thread one of these, unless there are enough: more are started when Ctrl-C interrupts a start."""
         with self._lock:
-            if len(self._threads) >= self._max_workers:
+            if len(self._threads) >= self.max_workers:
                 return False
             self._threads.add(threading.current_thread())
             return True
@@ -242,7 +242,7 @@ class Workers(Executor):
         """Count a call that has ended. Return whether the calling thread is surplus, and then is none of these any more."""
         with self._lock:
             self._open -= 1
-            if len(self._threads) <= self._max_workers:
+            if len(self._threads) <= self.max_workers:
                 return False
             self._threads.discard(threading.current_thread())
             return True

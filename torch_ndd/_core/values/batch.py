@@ -92,12 +92,12 @@ class Batch(SampleBuffer):
         if key is Ellipsis:
             return self
         if isinstance(key, slice):
-            return self._selected(range(self.batch_size)[key])
+            return self.select_samples(range(self.batch_size)[key])
         if isinstance(key, Sequence) or (isinstance(key, np.ndarray) and key.ndim):
-            return self._selected([sample_index(k, self.batch_size) for k in key])
-        return self._nth(sample_index(key, self.batch_size))
+            return self.select_samples([sample_index(k, self.batch_size) for k in key])
+        return self.nth(sample_index(key, self.batch_size))
 
-    def _selected(self, keys: Sequence[int]) -> "Batch":
+    def select_samples(self, keys: Sequence[int]) -> "Batch":
         self = self.settle()
         size = self.batch_size
         if isinstance(keys, range) and keys == range(size):
@@ -133,22 +133,22 @@ class Batch(SampleBuffer):
     def _over(self, values: TorchTensor) -> "Batch":
         return new_batch(values, self.ragged_shapes, self._layout, fixed=self.shared_extents)
 
-    def _copied(self) -> "Batch":
+    def copy_values(self) -> "Batch":
         self = self.settle()
         values = self.buffer
         if self.pending is None:
-            return self._with(empty(values.shape, values.dtype, values.device).copy_(values), None)
-        made = self._with(output(empty, values.shape, values.dtype, values.device), None)
+            return self.with_buffer(empty(values.shape, values.dtype, values.device).copy_(values), None)
+        made = self.with_buffer(output(empty, values.shape, values.dtype, values.device), None)
         self._take(None, *whole(self.ndim), made)
         return made
 
-    def _with(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
         """Return the same samples in other memory."""
         made = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
         made.sources, made.failures = self.sources, self.failures
         return made
 
-    def _nth(self, i: int) -> Tensor:
+    def nth(self, i: int) -> Tensor:
         if torch.compiler.is_compiling() and self.ragged_shapes is None:
             return new_tensor(self.settle().buffer[i], self._layout)
         samples = self._samples
@@ -157,7 +157,7 @@ class Batch(SampleBuffer):
             self._samples = samples
         made = samples[i]
         if made is None:
-            values = self.buffer[i] if self.ragged_shapes is None else self._part(i).view(self.ragged_shapes[i].tolist())
+            values = self.buffer[i] if self.ragged_shapes is None else self.part(i).view(self.ragged_shapes[i].tolist())
             made = samples[i] = new_tensor(values, self._layout, self.pending, i, self.caller_owned)
             if self.sources is not UNKNOWN:
                 made.sources = self.sources[i : i + 1]
@@ -192,18 +192,18 @@ class Batch(SampleBuffer):
         return int(float(self))
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self._nth(i) for i in range(self.batch_size))
+        return (self.nth(i) for i in range(self.batch_size))
 
     # --- export: samples of different shapes raise ValueError ---
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self._stacked(lazily=False).__array__(dtype, copy)
+        return self.stack(lazily=False).__array__(dtype, copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._stacked(lazily=False).__dlpack__(**options)
+        return self.stack(lazily=False).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._stacked(lazily=False).__dlpack_device__()
+        return self.stack(lazily=False).__dlpack_device__()
 
     # --- parts of samples ---
 
@@ -279,10 +279,10 @@ class Batch(SampleBuffer):
         """Return this batch on a device: itself if it is already there and no copy is forced."""
         target = torch_device(device)
         if target == self.buffer.device:
-            return self._copied() if force_copy else self
+            return self.copy_values() if force_copy else self
         self = self.settle()
         values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
-        return self._with(values, pending)
+        return self.with_buffer(values, pending)
 
     def cpu(self) -> "Batch":
         """Return this batch in host memory."""
@@ -293,10 +293,10 @@ class Batch(SampleBuffer):
         return self.to_device(Device("gpu", index))
 
     def __copy__(self) -> "Batch":
-        return self._with(self.buffer, self.pending, self.caller_owned)
+        return self.with_buffer(self.buffer, self.pending, self.caller_owned)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
-        return self._copied().evaluate()
+        return self.copy_values().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
         shapes = None if self.ragged_shapes is None else own_memory(self.ragged_shapes)
@@ -400,7 +400,7 @@ def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, lay
     """Create a Batch with its own memory. See :func:`as_batch`."""
     tensors = unwrap(tensors)
     made = _made(tensors, dtype, device, layout, share=False)
-    return made._copied() if made.caller_owned or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
+    return made.copy_values() if made.caller_owned or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
 
 
 def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
@@ -479,9 +479,9 @@ def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | N
     wanted = made.dtype if dtype is None else types.to_dtype(dtype)
     if wanted != made.dtype:
         made = made.settle()
-        made = made._with(*converted(made, made.buffer, made.ragged_shapes, SAME_SAMPLE, wanted))
+        made = made.with_buffer(*converted(made, made.buffer, made.ragged_shapes, SAME_SAMPLE, wanted))
     if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
-        made = made._with(made.buffer, made.pending, made.caller_owned)  # torch 2.11 cannot trace copy.copy
+        made = made.with_buffer(made.buffer, made.pending, made.caller_owned)  # torch 2.11 cannot trace copy.copy
         made._layout = layout or None
         if made.ragged_shapes is not None and not torch.compiler.is_compiling():
             made.shared_extents = joined(made.shared_extents, lasting(made.ragged_shapes.tolist(), made._layout))

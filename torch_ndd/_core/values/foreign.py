@@ -168,7 +168,7 @@ def _from_dlpack(data: Any, kind: int) -> tuple[torch.Tensor, bool]:
         except TypeError:
             if not kept:
                 raise
-    read_only = _is_read_only(capsule)
+    read_only = is_read_only(capsule)
     return torch.from_dlpack(capsule), read_only
 
 
@@ -191,6 +191,6 @@ _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
-def _is_read_only(capsule: Any) -> bool:
+def is_read_only(capsule: Any) -> bool:
     name = b"dltensor_versioned"
     return bool(_is_valid(capsule, name)) and bool(_Versioned.from_address(_pointer(capsule, name)).flags & _READ_ONLY)

@@ -97,7 +97,7 @@ class Operand:
         del shapes, fixed
         return Operand(values[0], layout, pending, False)
 
-    def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> "Operand":
+    def stack(self, pad: bool = False, value: float = 0, lazily: bool = True) -> "Operand":
         """Return the samples of a batch as one."""
         raise NotImplementedError
 
@@ -144,6 +144,10 @@ class Operand:
     def ndim(self) -> int:
         """Number of dimensions of a sample."""
         return self.buffer.dim()
+
+    def relabel(self, layout: str | None) -> None:
+        """Set the layout of a value that the program does not have yet."""
+        self._layout = layout
 
     @property
     def layout(self) -> str | None:

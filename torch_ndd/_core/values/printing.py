@@ -53,7 +53,7 @@ class BatchAdapter(TensorAdapter):
         return obj.batch_size
 
     def to_numpy(self, obj: Any, edgeitems: int | None = None) -> Any:
-        return [printable(obj._nth(i)) for i in shown(range(obj.batch_size), edgeitems)]
+        return [printable(obj.nth(i)) for i in shown(range(obj.batch_size), edgeitems)]
 
 
 def printable(value: Any) -> np.ndarray:

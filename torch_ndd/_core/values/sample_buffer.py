@@ -65,7 +65,7 @@ class SampleBuffer(Arithmetic):
         column = self.ragged_shapes.numpy()[:, axis]
         return int(column[0]) if (column == column[0]).all() else None
 
-    def _frames(self) -> "int | TorchTensor":
+    def frame_counts(self) -> "int | TorchTensor":
         """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample."""
         return self.buffer.shape[1] if self.ragged_shapes is None else self.ragged_shapes[:, 0]
 
@@ -75,7 +75,7 @@ class SampleBuffer(Arithmetic):
             return self.ragged_shapes
         return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
 
-    def _part(self, i: int) -> TorchTensor:
+    def part(self, i: int) -> TorchTensor:
         begin, end = self._offsets()[i : i + 2]
         return self.buffer[begin:end]
 
@@ -97,10 +97,10 @@ class SampleBuffer(Arithmetic):
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
         values = self._shared()  # raises the error of the call that made this batch, not of the padding
         if self.ragged_shapes is not None:
-            return self._stacked(pad, lazily=False).wait()
+            return self.stack(pad, lazily=False).wait()
         return values.clone() if copy and values is self.buffer else values
 
-    def _stacked(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
+    def stack(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
         """Return all samples as one Tensor. If that is impossible, raise ValueError, when the result is used or, not ``lazily``, at once."""
         self = self.settle()
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
@@ -135,7 +135,7 @@ class SampleBuffer(Arithmetic):
         """
         if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
             raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
-        values, extents, device = self._stacked(True, float(value)), self.sample_shapes(), self.buffer.device
+        values, extents, device = self.stack(True, float(value)), self.sample_shapes(), self.buffer.device
         mask = ragged.mask(extents, values.shape).to(device)
         return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
 

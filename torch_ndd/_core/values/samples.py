@@ -20,10 +20,10 @@ class Owner(Protocol):
 
     @property
     def batch_size(self) -> int: ...
-    def _nth(self, i: int) -> Tensor: ...
-    def _selected(self, keys: Sequence[int]) -> Self: ...
+    def nth(self, i: int) -> Tensor: ...
+    def select_samples(self, keys: Sequence[int]) -> Self: ...
     def _sliced(self, keys: tuple[Any, ...]) -> Self: ...
-    def _copied(self) -> Self: ...
+    def copy_values(self) -> Self: ...
 
 
 BatchT = TypeVar("BatchT", bound=Owner)
@@ -68,7 +68,7 @@ class Samples(Sequence[Tensor], Generic[BatchT]):
             return Samples(self._owner, self._indices[key])
         if isinstance(key, list) or (isinstance(key, np.ndarray) and key.ndim == 1):
             return Samples(self._owner, [self._indices[sample_index(k, len(self))] for k in key])
-        return self._owner._nth(self._indices[sample_index(key, len(self))])
+        return self._owner.nth(self._indices[sample_index(key, len(self))])
 
     def __contains__(self, value: Any) -> bool:
         return any(one is value for one in self)
@@ -83,8 +83,8 @@ class Samples(Sequence[Tensor], Generic[BatchT]):
 
     def as_batch(self, copy: bool = False) -> BatchT:
         """Return these samples as a Batch: the batch itself if they are all of it. With ``copy`` in new memory."""
-        made = self._owner._selected(self._indices)
-        return made._copied() if copy else made
+        made = self._owner.select_samples(self._indices)
+        return made.copy_values() if copy else made
 
     def __repr__(self) -> str:
         return f"<{len(self)} of the {self._owner.batch_size} samples of a Batch>"

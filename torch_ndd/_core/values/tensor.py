@@ -45,7 +45,7 @@ class Tensor(Arithmetic):
             raise ValueError("Tensor: data must be given")
         given, data = data, unwrap(data)
         if data is not given and data._is_batch:
-            data = data._stacked(lazily=False)
+            data = data.stack(lazily=False)
         if isinstance(data, Tensor):
             data = data.settle()
             Operand.__init__(self, data.buffer, data._layout, data.pending, data.caller_owned)
@@ -61,7 +61,7 @@ class Tensor(Arithmetic):
             self.buffer, self.pending = moved(self.buffer, self.pending, self.caller_owned, target)
             self.caller_owned = False
         if copy and (self.caller_owned or isinstance(data, Tensor)):
-            made = self._copied()
+            made = self.copy_values()
             self.buffer, self.pending, self._sample, self.caller_owned = made.buffer, made.pending, 0, False
         if layout is not None:
             self._layout = layout
@@ -84,7 +84,7 @@ class Tensor(Arithmetic):
     def _over(self, values: TorchTensor) -> "Tensor":
         return new_tensor(values, self._layout)
 
-    def _copied(self) -> "Tensor":
+    def copy_values(self) -> "Tensor":
         self = self.settle()
         values = self.buffer
         shape, pending = [1, *values.shape], None
@@ -137,7 +137,7 @@ class Tensor(Arithmetic):
         """Return this tensor on a device: itself if it is already there and no copy is forced."""
         target = torch_device(device)
         if target == self.buffer.device:
-            return self._copied() if force_copy else self
+            return self.copy_values() if force_copy else self
         self = self.settle()
         values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
         made = new_tensor(values, self._layout, pending)
@@ -252,7 +252,7 @@ class Tensor(Arithmetic):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
-        return self._copied().evaluate()
+        return self.copy_values().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"values": own_memory(self.wait()), "layout": self._layout, "sources": tuple(self.sources)}
@@ -370,7 +370,7 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
     data = unwrap(data)
     made = as_tensor(data, dtype, device, layout, pad)
     if made.caller_owned or isinstance(data, Operand):
-        return made._copied()
+        return made.copy_values()
     if current_mode() >= EvalMode.sync_cpu:
         made.evaluate()
     return made
@@ -392,7 +392,7 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, la
     """
     data = unwrap(data)
     if isinstance(data, Operand) and data._is_batch:
-        data = data._stacked(pad)
+        data = data.stack(pad)
         if isinstance(data, Unusable):
             return data
     return Tensor(data, dtype, device, layout)

@@ -63,11 +63,11 @@ class Typed(Batch, metaclass=_Kind):
     def _picked(self, keys: Sequence[int]) -> dict[str, Any]:
         return {}
 
-    def _selected(self, keys: Sequence[int]) -> Any:
-        return self.over(self.plain()._selected(keys), **self._picked(list(keys)))
+    def select_samples(self, keys: Sequence[int]) -> Any:
+        return self.over(self.plain().select_samples(keys), **self._picked(list(keys)))
 
-    def _with(self, values: torch.Tensor, pending: Any, external: bool = False) -> Any:
-        return self.over(super()._with(values, pending, external))
+    def with_buffer(self, values: torch.Tensor, pending: Any, external: bool = False) -> Any:
+        return self.over(super().with_buffer(values, pending, external))
 
     def densified(self) -> Any:
         """Return the same samples, as a dense buffer if their shapes turn out equal."""

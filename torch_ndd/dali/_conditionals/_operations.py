@@ -26,7 +26,7 @@ class _Split(Operation):
         values = inputs[0]
         if values.batch_size != len(truth):
             raise RuntimeError(f"{self.title}: the condition has {len(truth)} samples, but a value used in a branch has {values.batch_size}")
-        return tuple(values._selected(np.flatnonzero(truth == side).tolist()) for side in (True, False))
+        return tuple(values.select_samples(np.flatnonzero(truth == side).tolist()) for side in (True, False))
 
 
 class _Merge(Operation):

@@ -42,7 +42,7 @@ def with_steps(images: Batch, steps: torch.Tensor, interp_type: int, fill: Seque
         fill: outside of warped images; None is 0 and blends with the border.
     """
     images = images.settle()
-    made = images._with(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
+    made = images.with_buffer(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
     fills = torch.tensor(fill or [0.0], dtype=torch.float32)
     planar = images.layout == "CHW"
     arguments: tuple[Any, ...] = (

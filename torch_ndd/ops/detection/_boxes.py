@@ -94,7 +94,7 @@ class Kept:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
             made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densified()
-        made._layout = like.layout
+        made.relabel(like.layout)
         return made if device.type == "cpu" else made.to_device(device)
 
 

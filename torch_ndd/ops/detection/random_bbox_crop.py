@@ -162,7 +162,7 @@ def random_bbox_crop(
         numbered = new_batch(indices.view(count, -1) if counts is None else indices, counts)
         out.append(kept.of(indices, numbered, target))
     for one in out:
-        one._layout = None
+        one.relabel(None)
     return launch((), also=tuple(out))
 
 

@@ -130,7 +130,7 @@ class PythonOperator:
                 raise ValueError('python_function: shape="same" means the shape of the first input, but there is none')
             made = like(batches[0], dtype)
             if layout is not None:
-                made._layout = layout
+                made.relabel(layout)
             return made
         if dtype is None and not batches:
             raise TypeError("python_function: without inputs dtype= is needed")
@@ -265,7 +265,7 @@ def _per_output(name: str, value: Any, count: int) -> list[Any]:
 
 
 def _sample(value: Batch, i: int) -> torch.Tensor:
-    return value.buffer[i] if value.ragged_shapes is None else value._part(i).view(value.ragged_shapes[i].tolist())
+    return value.buffer[i] if value.ragged_shapes is None else value.part(i).view(value.ragged_shapes[i].tolist())
 
 
 def _array(values: torch.Tensor, form: str | None) -> Any:

@@ -193,7 +193,7 @@ def choice(
     letters = elements.layout
     if letters is not None:
         letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
-        out._layout = letters or None
+        out.relabel(letters or None)
     return launch(out, [p, rng])
 
 
