@@ -28,7 +28,7 @@ inline void check_cuda(cudaError_t status, const char* what) {
 
 inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }
 
-// Uninitialised memory of the current device, on the current stream: freed memory is reused in stream order.
+// Uninitialized memory of the current device, on the current stream: freed memory is reused in stream order.
 class CudaBuffer {
  public:
   explicit CudaBuffer(int64_t bytes) : tensor_(cuda_tensor(bytes, current_cuda_device())) {}

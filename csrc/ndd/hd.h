@@ -8,7 +8,7 @@
 #define NDD_HD inline __attribute__((always_inline))
 #endif
 
-// a * b + c, rounded after each step: a fused multiply-add would move a nearest neighbour that lies on the boundary of two pixels, and nvcc fuses
+// a * b + c, rounded after each step: a fused multiply-add would move a nearest neighbor that lies on the boundary of two pixels, and nvcc fuses
 // where the CPU does not. Host code is compiled with -ffp-contract=off.
 NDD_HD float mul_then_add(float a, float b, float c) {
 #ifdef __CUDA_ARCH__

@@ -2,7 +2,7 @@
 // One source for every instruction set: with_simd(f) runs f compiled for the widest one that this CPU has. The command line asks for the
 // baseline only, so the library runs on any x86-64, and on other processors the baseline is all there is (on aarch64 it has NEON).
 //
-// f must be a lambda marked NDD_ALWAYS_INLINE that copies captured pointers into __restrict locals: gcc does not vectorise loops through the closure.
+// f must be a lambda marked NDD_ALWAYS_INLINE that copies captured pointers into __restrict locals: gcc does not vectorize loops through the closure.
 #pragma once
 
 #include <utility>

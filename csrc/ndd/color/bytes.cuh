@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The colour matrix of bytes: three channels become three or one, where all runs begin at multiples of 16 bytes. A thread takes 16 neighbouring pixels, 48
+// The color matrix of bytes: three channels become three or one, where all runs begin at multiples of 16 bytes. A thread takes 16 neighboring pixels, 48
 // bytes, which the threads of a warp load in rows of 16 bytes each and exchange in shared memory: neither has conflicts between banks. The kernel of all
 // types, with 12 bytes a thread, reaches a quarter of the bandwidth of an H100: too few bytes are on their way.
 #pragma once

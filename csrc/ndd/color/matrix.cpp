@@ -80,7 +80,7 @@ bool has_vnni() {
 template <int kOut>
 __attribute__((target("avx512f,avx512bw,avx512vnni"))) int64_t transform_vnni(const FixedMatrix& matrix, int64_t pixels, const uint8_t* src,
                                                                               uint8_t* dst) {
-  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialised values in the forms without a mask
+  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialized values in the forms without a mask
   const __m512i red_green = _mm512_maskz_broadcast_i32x4(kAll, load16(kRedGreen)), blue = _mm512_maskz_broadcast_i32x4(kAll, load16(kBlue)),
                 together = _mm512_maskz_broadcast_i32x4(kAll, load16(kTogether));
   const __m512i apart = _mm512_setr_epi32(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the colour matrix driver. A warp takes tiles of 128 pixels, a thread 4 neighbours of them. Memory is accessed in rows of 4 elements a
-// thread by neighbouring threads, 4 bytes for uint8 and 16 for float32, and three channels change hands in shared memory: accesses of a thread's own
+// CUDA side of the color matrix driver. A warp takes tiles of 128 pixels, a thread 4 neighbors of them. Memory is accessed in rows of 4 elements a
+// thread by neighboring threads, 4 bytes for uint8 and 16 for float32, and three channels change hands in shared memory: accesses of a thread's own
 // 12 elements would write every 32-byte sector two or three times. For uint8 that is 18 wavefronts of the first-level cache for 768 bytes, of 37.
 #include "ndd/color/matrix.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour matrix driver: every pixel of one or three interleaved channels becomes one or three by a 3 x 4 matrix, for every pair of element types,
+// Color matrix driver: every pixel of one or three interleaved channels becomes one or three by a 3 x 4 matrix, for every pair of element types,
 // on the device of the tensors. One matrix for a sample, or one for each frame of it.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's broadcasting of a contiguous sample to the shape of a result, with neighbouring dimensions merged: most samples end with one dimension.
+// NumPy's broadcasting of a contiguous sample to the shape of a result, with neighboring dimensions merged: most samples end with one dimension.
 #pragma once
 
 #include <algorithm>

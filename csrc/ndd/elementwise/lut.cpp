@@ -118,7 +118,7 @@ template <class Entry>
 NDD_VBMI int64_t map_wide_vbmi(const uint8_t* src, int64_t count, const Entry* given, Entry* dst) {
   constexpr int kBytes = sizeof(Entry);
   static_assert(kBytes == 2 || kBytes == 4);
-  constexpr __mmask64 kAll = ~__mmask64{0};  // gcc 12 warns of uninitialised values in the forms without a mask
+  constexpr __mmask64 kAll = ~__mmask64{0};  // gcc 12 warns of uninitialized values in the forms without a mask
   TableRegisters table[kBytes];
   for (int b = 0; b < kBytes; ++b) {
     alignas(64) uint8_t bytes[kLevels];
@@ -152,7 +152,7 @@ NDD_VBMI int64_t map_wide_vbmi(const uint8_t* src, int64_t count, const Entry* g
 
 template <int kChannels>
 void count_interleaved(const uint8_t* pixels, int64_t count, uint32_t* counts) {
-  uint32_t even[kChannels][kLevels] = {}, odd[kChannels][kLevels] = {};  // neighbouring pixels are often alike
+  uint32_t even[kChannels][kLevels] = {}, odd[kChannels][kLevels] = {};  // neighboring pixels are often alike
   int64_t i = 0;
   for (; i + 2 <= count; i += 2, pixels += 2 * kChannels) {  // a VGA image takes 206 us, 320 where i % 2 chooses the histogram
     for (int c = 0; c < kChannels; ++c) ++even[c][pixels[c]];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // saturate<Out>(value): DALI's conversion. Floats are rounded half away from zero, integers that do not fit become the nearest limit, a bool
-// is whether the rounded value is not zero. Without branches, so that loops over it vectorise.
+// is whether the rounded value is not zero. Without branches, so that loops over it vectorize.
 #pragma once
 
 #include <cmath>

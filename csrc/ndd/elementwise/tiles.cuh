@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise loops of device code for types known at run time, and more than one operand. A block of threads takes tiles of 4096 elements, and a
-// thread kRows rows of 4 neighbours of a tile: 4 bytes an access for uint8, 16 for float32, by neighbouring threads, so that an access of a warp is
+// thread kRows rows of 4 neighbors of a tile: 4 bytes an access for uint8, 16 for float32, by neighboring threads, so that an access of a warp is
 // one wavefront of the first-level cache for every 128 bytes. The switch over the types is made once for all of a thread's elements of a tile, and
 // all its loads are on their way at once: 16 elements of each of 1280 threads are 20 KB a processor for uint8, 80 KB for float32 (computed).
 #pragma once
@@ -62,7 +62,7 @@ __device__ __forceinline__ T load_one(const T* from) {
 }
 
 // values[g][k] = convert(element k of row g of data). Any alignment: vectors that are not aligned are read element by element, which are as many
-// wavefronts again for each byte of an element's neighbours: 4 for uint8 where 12 are to be had.
+// wavefronts again for each byte of an element's neighbors: 4 for uint8 where 12 are to be had.
 template <class In, class T, int rows, int width, class Convert>
 __device__ __forceinline__ void load_of(const void* data, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
   constexpr int kPart = width * sizeof(In) > 16 ? 16 / sizeof(In) : width;
@@ -144,9 +144,9 @@ struct Planes {
   Divisor extent;
   uint32_t inner = 0, outer = 0;
 
-  // Calls visit(k, number) for `width` neighbours from e on: one division, then an addition and a selection for each.
+  // Calls visit(k, number) for `width` neighbors from e on: one division, then an addition and a selection for each.
   template <int width, class Visit>
-  NDD_HD void for_neighbours(int64_t e, Visit visit) const {
+  NDD_HD void for_neighbors(int64_t e, Visit visit) const {
     const auto first = static_cast<uint32_t>(e);
     const uint32_t q = extent.quotient(first);
     uint32_t r = first - q * extent.value, number = r * inner + q * outer;

@@ -78,7 +78,7 @@ __device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to)
 }
 
 // out[i] = f(in[i]) for all i, by all threads of the blocks along x. A thread takes as many elements at once as fill 16 bytes of the wider type, so
-// that neighbouring threads access neighbouring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
+// that neighboring threads access neighboring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
 // by element if it is not aligned as well (a ragged sample behind one with an odd number of bytes).
 template <class In, class Out, class F>
 __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions of random operators: log, exp and the quantile of the normal distribution, without branches, so that loops over them vectorise,
+// Elementary functions of random operators: log, exp and the quantile of the normal distribution, without branches, so that loops over them vectorize,
 // and the same bit for bit on every processor. For that they use nothing but + - * / and sqrt, and ops/random and ops/noise are compiled without
 // contraction to fused multiply-adds (CMakeLists.txt).
 #pragma once
@@ -105,12 +105,12 @@ NDD_HD double normal_of(uint32_t high, uint32_t low) {
       (static_cast<double>(static_cast<int32_t>(high)) + (static_cast<double>(static_cast<int32_t>(low >> 11)) + 0.5) * 0x1p-21) * 0x1p-32;
   const double size = q < 0.0 ? -q : q;
   const double root = sqrt(-log_of(0.5 - size));
-  const bool centre = size <= 0.425, near = root <= 5.0;
+  const bool center = size <= 0.425, near = root <= 5.0;
   const double inner = 0.180625 - q * q, middle = root - 1.6, outer = root - 5.0;  // selected, not branched to
-  const double tail = near ? middle : outer, r = centre ? inner : tail;
+  const double tail = near ? middle : outer, r = center ? inner : tail;
   const auto pick = [=](double a, double b, double c) {
     const double tails = near ? b : c;
-    return centre ? a : tails;
+    return center ? a : tails;
   };
   double n = pick(2509.0809287301226727, 7.7454501427834140764e-4, 2.01033439929228813265e-7);
   n = n * r + pick(33430.575583588128105, 2.27238449892691845833e-2, 2.71155556874348757815e-5);
@@ -129,7 +129,7 @@ NDD_HD double normal_of(uint32_t high, uint32_t low) {
   d = d * r + pick(42.313330701600911252, 2.05319162663775882187, 5.99832206555887937690e-1);
   d = d * r + 1.0;
   const double z = n / d, mirrored = -z, inside = z * q, outside = q < 0.0 ? mirrored : z;
-  return centre ? inside : outside;
+  return center ? inside : outside;
 }
 
 }  // namespace ndd

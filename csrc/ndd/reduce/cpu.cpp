@@ -101,13 +101,13 @@ DType total_dtype(Fold fold, DType in) {
   return fold == Fold::mean && lane == DType::int64 ? DType::float64 : DType::int64;
 }
 
-void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take) {
+void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centers centers, const TakeTotals& take) {
   const Input input{in, lane_dtype(fold, dtype), item_bytes(dtype), stage_of(fold, dtype)};
   switch (fold) {
     case Fold::sum:
     case Fold::mean: return fold_sums(fold == Fold::sum, shape, input, take);
     case Fold::squares: return fold_squares(shape, input, take);
-    case Fold::distances: return fold_distances(shape, input, centres, take);
+    case Fold::distances: return fold_distances(shape, input, centers, take);
     case Fold::smallest:
     case Fold::largest:
       if (dtype != DType::uint64) return fold_extremes(fold == Fold::largest, shape, input, take);
@@ -119,14 +119,14 @@ void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype,
   }
 }
 
-void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centres centres, void* out,
+void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centers centers, void* out,
                    DType out_dtype) {
   const DType type = total_dtype(fold, in_dtype);
   const bool exact = type == DType::uint64 || is_extreme(fold);
   // Whole sums are signed where the elements are.
   const DType from = fold == Fold::sum && exact && is_signed_dtype(in_dtype) ? DType::int64 : type;
   const StoreRowOf<double> store = row_storer<double>(out_dtype);
-  fold_sample(fold, shape, in, in_dtype, centres, [&](int64_t first, int64_t n, const void* totals) {
+  fold_sample(fold, shape, in, in_dtype, centers, [&](int64_t first, int64_t n, const void* totals) {
     char* const to = static_cast<char*>(out) + first * item_bytes(out_dtype);
     if (exact) return convert_run(totals, from, n, to, out_dtype);
     if (out_dtype == DType::float32) return finish_totals(finisher, totals, type, n, false, reinterpret_cast<float*>(to));

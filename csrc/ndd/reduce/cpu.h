@@ -14,7 +14,7 @@ namespace ndd::reduce {
 enum class Fold { sum, mean, squares, distances, smallest, largest };
 
 // The numbers that distances are measured from; step 0: one for all outputs.
-struct Centres {
+struct Centers {
   const double* values = nullptr;
   int64_t step = 0;
 
@@ -27,10 +27,10 @@ using TakeTotals = std::function<void(int64_t first, int64_t n, const void* tota
 // int64 or uint64 (modulo 2^64) where totals are whole, else float64; of extremes one that holds the elements.
 DType total_dtype(Fold fold, DType in);
 
-void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take);
+void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centers centers, const TakeTotals& take);
 
 // Folds one sample into an output of any type.
-void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centres centres, void* out,
+void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centers centers, void* out,
                    DType out_dtype);
 
 }  // namespace ndd::reduce

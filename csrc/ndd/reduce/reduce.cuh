@@ -18,26 +18,26 @@ struct GpuSample {
   Finisher finisher;
   const void* in;
   void* out;
-  const void* centre;  // numbers of the type `centre_type`, one or one for each output; or null
-  int64_t centres;
+  const void* center;  // numbers of the type `center_type`, one or one for each output; or null
+  int64_t centers;
   int64_t first_partial, chunks;  // where the totals of its chunks lie
   int64_t rows = 0, channels = 0;  // rows.cuh
 };
 
 struct GpuTypes {
-  DType in, out, centre;
+  DType in, out, center;
 };
 
-// A fold adds elements of type T up in a Local<T>, at most kMostTaken of them, and makes a Total of it; `centre` is a number of the output. Totals are
+// A fold adds elements of type T up in a Local<T>, at most kMaxTaken of them, and makes a Total of it; `center` is a number of the output. Totals are
 // merged in a fixed order.
-constexpr int64_t kMostTaken = 32768;
+constexpr int64_t kMaxTaken = 32768;
 
 // Whole sums modulo 2^64.
 struct GpuWholeSum {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) <= 2, int32_t, uint64_t>;
-  static constexpr bool kCentred = false;
+  static constexpr bool kCentered = false;
 
   NDD_HD Total identity(DType) const { return 0; }
   template <class T>
@@ -63,12 +63,12 @@ struct GpuWholeSum {
 };
 
 // Sums in double; of bytes in whole numbers, which is the same.
-template <bool squares, bool centred>
+template <bool squares, bool centered>
 struct GpuSum {
   using Total = double;
   template <class T>
-  using Local = std::conditional_t<sizeof(T) == 1 && !centred, std::conditional_t<squares, uint32_t, int32_t>, double>;
-  static constexpr bool kCentred = centred;
+  using Local = std::conditional_t<sizeof(T) == 1 && !centered, std::conditional_t<squares, uint32_t, int32_t>, double>;
+  static constexpr bool kCentered = centered;
 
   NDD_HD Total identity(DType) const { return 0.0; }
   template <class T>
@@ -76,9 +76,9 @@ struct GpuSum {
     return 0;
   }
   template <class T>
-  NDD_HD void take(Local<T>& local, T value, double centre) const {
-    auto v = widened<std::conditional_t<sizeof(T) == 1 && !centred, int32_t, double>>(value);
-    if constexpr (centred) v -= centre;
+  NDD_HD void take(Local<T>& local, T value, double center) const {
+    auto v = widened<std::conditional_t<sizeof(T) == 1 && !centered, int32_t, double>>(value);
+    if constexpr (centered) v -= center;
     local += squares ? v * v : v;
   }
   template <class T>
@@ -107,7 +107,7 @@ struct GpuMoments {
     Sum sum;
     std::conditional_t<sizeof(T) == 1, uint32_t, double> squares;
   };
-  static constexpr bool kCentred = true;
+  static constexpr bool kCentered = true;
   int64_t distance;  // of the squared distances from the means, in doubles
 
   NDD_HD Total identity(DType) const { return {0.0, 0.0}; }
@@ -116,9 +116,9 @@ struct GpuMoments {
     return {0, 0};
   }
   template <class T>
-  NDD_HD void take(Local<T>& local, T value, double centre) const {
+  NDD_HD void take(Local<T>& local, T value, double center) const {
     auto v = widened<typename Local<T>::Sum>(value);
-    if constexpr (sizeof(T) > 1) v -= centre;
+    if constexpr (sizeof(T) > 1) v -= center;
     local.sum += v;
     local.squares += v * v;
   }
@@ -147,7 +147,7 @@ struct GpuExtreme {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-  static constexpr bool kCentred = false;
+  static constexpr bool kCentered = false;
   bool maximum;
 
   template <class T>
@@ -183,18 +183,18 @@ struct GpuExtreme {
 constexpr int kThreads = 256;
 
 // The number that distances of output o are measured from: the given one, or its first element.
-NDD_HD double centre_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
+NDD_HD double center_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
   double value = 0.0;
-  if (!sample.centre && sample.shape.count == 0) return value;
-  const void* const from = sample.centre ? sample.centre : sample.in;
-  const int64_t at = !sample.centre ? sample.shape.of_output(o) : sample.centres > 1 ? o : 0;
-  for_dtype(sample.centre ? types.centre : types.in,
+  if (!sample.center && sample.shape.count == 0) return value;
+  const void* const from = sample.center ? sample.center : sample.in;
+  const int64_t at = !sample.center ? sample.shape.of_output(o) : sample.centers > 1 ? o : 0;
+  for_dtype(sample.center ? types.center : types.in,
             [&](auto tag) { value = widened<double>(static_cast<const typename decltype(tag)::type*>(from)[at]); });
   return value;
 }
 
-// A team of threads, 1, a warp or a block, shares a chunk of an output; they fold in a fixed order. Single threads take neighbouring outputs and teams
-// neighbouring elements, so that either way a warp reads neighbouring bytes. For what rows.cuh does not take: few elements an output, or more
+// A team of threads, 1, a warp or a block, shares a chunk of an output; they fold in a fixed order. Single threads take neighboring outputs and teams
+// neighboring elements, so that either way a warp reads neighboring bytes. For what rows.cuh does not take: few elements an output, or more
 // than one dimension to be reduced.
 template <class Fold>
 __global__ void __launch_bounds__(kThreads)
@@ -210,20 +210,20 @@ __global__ void __launch_bounds__(kThreads)
       if (unit < units) {
         const int64_t begin = part * chunk + member, end = min(sample.shape.count, (part + 1) * chunk), start = sample.shape.of_output(o);
         const int64_t stride = sample.shape.reduced_stride[0];
-        const double centre = Fold::kCentred ? centre_of(sample, types, o) : 0.0;
+        const double center = Fold::kCentered ? center_of(sample, types, o) : 0.0;
         const bool straight = sample.shape.reduced <= 1;
         for_dtype(types.in, [&](auto tag) {
           using T = typename decltype(tag)::type;
           const T* const from = static_cast<const T*>(sample.in) + start;
           for (int64_t e = begin; e < end;) {
             auto local = fold.template start<T>();
-            const int64_t stop = min(end, e + kMostTaken * team);
+            const int64_t stop = min(end, e + kMaxTaken * team);
             if (straight) {
 #pragma unroll 4
-              for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], centre);
+              for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], center);
             } else {
 #pragma unroll 1
-              for (; e < stop; e += team) fold.template take<T>(local, from[sample.shape.of_element(e)], centre);
+              for (; e < stop; e += team) fold.template take<T>(local, from[sample.shape.of_element(e)], center);
             }
             total = fold.merge(total, fold.template total<T>(local));
           }

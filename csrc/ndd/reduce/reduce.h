@@ -17,7 +17,7 @@
 
 namespace ndd {
 
-// The dimensions of a contiguous sample, neighbours of one kind merged, innermost first.
+// The dimensions of a contiguous sample, neighbors of one kind merged, innermost first.
 struct Reduction {
   static constexpr int kMaxDims = 8;  // of a kind, after merging
 

@@ -14,7 +14,7 @@
 
 namespace ndd::reduce {
 
-constexpr int kRowThreads = 192, kMostChannels = 4;
+constexpr int kRowThreads = 192, kMaxChannels = 4;
 
 // Fills in rows and channels; false where the shape is another one.
 inline bool find_rows(GpuSample& sample) {
@@ -29,7 +29,7 @@ inline bool find_rows(GpuSample& sample) {
   int d = 0;
   if (shape.kept > 0 && shape.kept_stride[0] == 1) sample.channels = shape.kept_extent[d++];
   if (d < shape.kept) sample.rows = shape.kept_extent[d++];
-  return d == shape.kept && sample.channels <= kMostChannels;
+  return d == shape.kept && sample.channels <= kMaxChannels;
 }
 
 // Whether the samples are long enough to occupy blocks.
@@ -59,9 +59,9 @@ __device__ __forceinline__ void fold_positions(const Fold& fold, const typename 
 
 // A thread's totals of a chunk of a row, for each channel; in the first chunk some threads take the single elements at the ends of the row too.
 template <class T, class Fold>
-__device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& sample, int64_t row, int64_t part, int64_t chunk, const double* centres,
+__device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& sample, int64_t row, int64_t part, int64_t chunk, const double* centers,
                                          typename Fold::Total* totals) {
-  constexpr int kWidth = Fold::kCentred && sizeof(T) == 1 ? 8 : 16 / sizeof(T);
+  constexpr int kWidth = Fold::kCentered && sizeof(T) == 1 ? 8 : 16 / sizeof(T);
   using Part = AlignedVector<T, kWidth>;
   const int channels = static_cast<int>(sample.channels), thread = static_cast<int>(threadIdx.x);
   const int64_t length = sample.shape.count * channels;
@@ -70,12 +70,12 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   const int64_t before = misaligned == 0 ? 0 : kWidth - misaligned, head = min(before, length), vectors = (length - head) / kWidth;
   const auto* const vector = reinterpret_cast<const Part*>(from + head);
   const int first = (static_cast<int>(head) + thread * kWidth) % channels;  // channel of position 0
-  double centre[kWidth] = {};
-  if (Fold::kCentred) {
+  double center[kWidth] = {};
+  if (Fold::kCentered) {
     int c = first;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      centre[k] = centres[c];
+      center[k] = centers[c];
       c = c + 1 == channels ? 0 : c + 1;
     }
   }
@@ -84,7 +84,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   for (int k = 0; k < kWidth; ++k) local[k] = fold.template start<T>();
   const auto take = [&](const Part& part) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) fold.template take<T>(local[k], part.element[k], centre[k]);
+    for (int k = 0; k < kWidth; ++k) fold.template take<T>(local[k], part.element[k], center[k]);
   };
   const int64_t end = min(vectors, (part + 1) * chunk);
   int64_t v = part * chunk + thread;
@@ -106,7 +106,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   for (int n = 0; n < singles; ++n) {
     const bool in_front = n < head;
     const int channel = (in_front ? n : n - static_cast<int>(head) + behind) % channels;
-    if (channel == thread) fold.template take<T>(single, from[in_front ? n : n + vectors * kWidth], Fold::kCentred ? centres[thread] : 0.0);
+    if (channel == thread) fold.template take<T>(single, from[in_front ? n : n + vectors * kWidth], Fold::kCentered ? centers[thread] : 0.0);
   }
   totals[thread] = fold.merge(totals[thread], fold.template total<T>(single));
 }
@@ -114,20 +114,20 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
 template <class Fold>
 __global__ void __launch_bounds__(kRowThreads, 3)
     fold_rows(const GpuSample* samples, int64_t count, Fold fold, int64_t chunk, GpuTypes types, typename Fold::Total* partials) {
-  __shared__ typename Fold::Total shared[kRowThreads * kMostChannels];
-  __shared__ double centres[kMostChannels];
+  __shared__ typename Fold::Total shared[kRowThreads * kMaxChannels];
+  __shared__ double centers[kMaxChannels];
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const GpuSample& sample = samples[k];
     const int channels = static_cast<int>(sample.channels);
     for (int64_t unit = blockIdx.x; unit < sample.rows * sample.chunks; unit += gridDim.x) {
       const int64_t row = unit % sample.rows, part = unit / sample.rows;
-      if (Fold::kCentred) {
-        if (thread < channels) centres[thread] = centre_of(sample, types, thread + channels * row);
+      if (Fold::kCentered) {
+        if (thread < channels) centers[thread] = center_of(sample, types, thread + channels * row);
         __syncthreads();
       }
       for_dtype(types.in,
-                [&](auto tag) { fold_row<typename decltype(tag)::type>(fold, sample, row, part, chunk, centres, shared + thread * channels); });
+                [&](auto tag) { fold_row<typename decltype(tag)::type>(fold, sample, row, part, chunk, centers, shared + thread * channels); });
       __syncthreads();
       for (int half = kRowThreads / 2 * channels; half >= 3 * channels; half /= 2) {
         for (int n = thread; n < half; n += kRowThreads) shared[n] = fold.merge(shared[n], shared[n + half]);
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kRowThreads, 3)
 
 template <class Fold>
 void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fold, const GpuTypes& types) {
-  const int64_t width = Fold::kCentred && item_bytes(types.in) == 1 ? 8 : 16 / item_bytes(types.in), step = 2 * kRowThreads;
+  const int64_t width = Fold::kCentered && item_bytes(types.in) == 1 ? 8 : 16 / item_bytes(types.in), step = 2 * kRowThreads;
   int64_t vectors = 0, rows = 0;
   for (const GpuSample& sample : samples) {
     vectors += (sample.shape.outputs * sample.shape.count + width - 1) / width;
@@ -154,7 +154,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   }
   // Some 4000 blocks, 6 for each of 132 processors five times over, of 8 vectors a thread or more.
   const int64_t wanted = std::max<int64_t>(4 * step, (vectors / 4000 + step - 1) / step * step),
-                chunk = std::min<int64_t>(wanted, kRowThreads * kMostTaken);
+                chunk = std::min<int64_t>(wanted, kRowThreads * kMaxTaken);
   int64_t partials = 0, most_chunks = 1, outputs = 0;
   for (GpuSample& sample : samples) {
     const int64_t length = (sample.shape.count * sample.channels + width - 1) / width;

@@ -5,8 +5,8 @@ namespace ndd::reduce {
 
 void fold_squares(const Reduction& shape, const Input& in, const TakeTotals& take) { fold_input<AddSquare, false>(shape, in, {}, take); }
 
-void fold_distances(const Reduction& shape, const Input& in, Centres centres, const TakeTotals& take) {
-  fold_input<AddSquaredDistance, false>(shape, in, centres, take);
+void fold_distances(const Reduction& shape, const Input& in, Centers centers, const TakeTotals& take) {
+  fold_input<AddSquaredDistance, false>(shape, in, centers, take);
 }
 
 }  // namespace ndd::reduce

@@ -133,7 +133,7 @@ void resample_cpu(const ResampleJob& job) {
 #if defined(__x86_64__)
   const int64_t row = h.axis.in * job.channels;
   if (job.in_type == DType::uint8 && job.out_type == DType::uint8 && cpu_isa() != Isa::base && row >= 32 &&
-      std::max(v.most, h.most) <= u8::kMostTaps) {
+      std::max(v.most, h.most) <= u8::kMaxTaps) {
     v.build_weights14();
     h.build_weights14();
     if (u8::resample_up(job, v, h)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearest neighbours: a copy of elements, which a block finds once for a tile of 64 rows.
+// Nearest neighbors: a copy of elements, which a block finds once for a tile of 64 rows.
 #pragma once
 #include "ndd/elementwise/vectors.cuh"
 #include "ndd/resample/weights.cuh"

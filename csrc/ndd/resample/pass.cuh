@@ -27,7 +27,7 @@ struct PassSample {
 // In: the type of the elements, or void for any.
 template <class In>
 __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* samples, int64_t count, DType in, DType out) {
-  __shared__ float weights[kPassWeights], bases[kThreads], knots[kMostKnots];
+  __shared__ float weights[kPassWeights], bases[kThreads], knots[kMaxKnots];
   __shared__ int32_t starts[kThreads];
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {

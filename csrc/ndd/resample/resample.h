@@ -17,14 +17,14 @@ NDD_ENUM("resize.Rule", Rule, int32_t, dali, torch, pillow, pillow_12);
 
 NDD_HD bool is_pillow(Rule rule) { return rule == Rule::pillow || rule == Rule::pillow_12; }
 
-// One resampled axis: output element i is centred at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
+// One resampled axis: output element i is centered at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
 struct Axis {
   int64_t in, out;
   float lo, scale;  // scale < 0 mirrors
   Filter filter;
   float stretch;  // the kernel is this many times wider than at unit scale
   float shrink;   // 1 / stretch
-  float anchor;   // distance from the first tap's lower bound to the centre
+  float anchor;   // distance from the first tap's lower bound to the center
   int32_t taps;
   Rule rule = Rule::dali;
   // Of the other rules, whose weights follow from whole sizes: `out` elements are made, from `first` on, of the `whole` that the source would become.
@@ -63,7 +63,7 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   return a;
 }
 
-// A kernel at distance x >= 0 from its centre, in units of source elements at unit scale.
+// A kernel at distance x >= 0 from its center, in units of source elements at unit scale.
 NDD_HD float kernel_knot(Filter filter, float x) {
   switch (filter) {
     case Filter::cubic:  // Catmull-Rom
@@ -89,7 +89,7 @@ struct ComputedKnots {
   Filter filter;
   NDD_HD float operator[](int32_t n) const { return kernel_knot(filter, static_cast<float>(n) / 32); }
 };
-constexpr int32_t kMostKnots = 3 * 32 + 2;
+constexpr int32_t kMaxKnots = 3 * 32 + 2;
 
 // DALI tabulates its kernels every 1/32 and interpolates: following it keeps float results equal to 1e-6 instead of 1e-3.
 template <class Knots>
@@ -121,7 +121,7 @@ NDD_HD int64_t first_tap(const Axis& a, int64_t i, float* base) {
   return first;
 }
 
-// Weight of tap k before normalisation to a sum of 1.
+// Weight of tap k before normalization to a sum of 1.
 template <class Knots>
 NDD_HD float tap_weight(const Axis& a, const Knots& knots, int32_t k, float base) {
   if (a.filter == Filter::nearest) return 1.0f;

@@ -13,13 +13,13 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMostPhases = 1280;     // 44100 to 48000 has 160, to 16000 the same
+constexpr int64_t kMaxPhases = 1280;     // 44100 to 48000 has 160, to 16000 the same
 constexpr int64_t kBetweenPhases = 1024;  // interpolated linearly: an error of 4e-7
-constexpr int64_t kMostWeights = 1 << 22;  // of all phases, where these are a choice
+constexpr int64_t kMaxWeights = 1 << 22;  // of all phases, where these are a choice
 
 // advance / phases is the ratio, up to a millionth of an element at the last of `outputs`.
 bool find_fraction(double ratio, int64_t outputs, int64_t& advance, int64_t& phases) {
-  for (phases = 1; phases <= kMostPhases; ++phases) {
+  for (phases = 1; phases <= kMaxPhases; ++phases) {
     const double rounded = std::round(ratio * static_cast<double>(phases));
     if (rounded < 9e15 && std::fabs(ratio - rounded / static_cast<double>(phases)) * static_cast<double>(outputs) < 1e-6 && rounded >= 1.0) {
       advance = static_cast<int64_t>(rounded);
@@ -130,7 +130,7 @@ std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int
   static auto* const kept = new Kept<Key, SincFilter>(32);  // never destroyed: threads use it to the end of the process
   const double stretch = antialias && ratio > 1.0 ? ratio : 1.0, taps = 2.0 * static_cast<double>(lobes) * stretch;
   int64_t advance = 0, phases = 0;
-  const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMostWeights);
+  const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMaxWeights);
   // A filter that is stretched changes as much less from phase to phase.
   if (!exact) advance = 0, phases = std::max<int64_t>(32, static_cast<int64_t>(static_cast<double>(kBetweenPhases) / stretch));
   const Key key{advance, phases, exact ? 0.0 : ratio, lobes, stretch};

@@ -11,10 +11,10 @@ namespace ndd {
 
 inline const float* tabulated_knots(Filter filter) {
   struct Tables {
-    float knots[6][kMostKnots];
+    float knots[6][kMaxKnots];
     Tables() {
       for (int f = 0; f < 6; ++f)
-        for (int32_t n = 0; n < kMostKnots; ++n) knots[f][n] = ComputedKnots{static_cast<Filter>(f)}[n];
+        for (int32_t n = 0; n < kMaxKnots; ++n) knots[f][n] = ComputedKnots{static_cast<Filter>(f)}[n];
     }
   };
   static const Tables tables;

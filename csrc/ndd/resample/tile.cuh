@@ -6,7 +6,7 @@
 // byte_perms that make floats of bytes (computed, not measured). Enlarging takes 30.
 //
 // Between the passes four rows of a column lie side by side: one access of 16 bytes serves four multiply-adds. The columns are 36 floats apart, so
-// that eight lanes that access 16 bytes of neighbouring columns, or of one column, touch every bank of shared memory once.
+// that eight lanes that access 16 bytes of neighboring columns, or of one column, touch every bank of shared memory once.
 #pragma once
 #include "ndd/elementwise/saturate.h"
 #include "ndd/resample/weights.cuh"
@@ -123,7 +123,7 @@ struct GuardedWords : FarRows {
   }
 };
 
-// Neighbouring threads take neighbouring columns, of four output rows each.
+// Neighboring threads take neighboring columns, of four output rows each.
 template <class Rows>
 __device__ void mix_rows(const TileMix& t, const Rows& rows) {
   const Divisor columns(t.columns);
@@ -152,7 +152,7 @@ __device__ void mix_rows(const TileMix& t, const Rows& rows) {
 
 // The same for bytes, a word of four columns a thread. A byte becomes a float by its place in one: __byte_perm makes 2^23 + v, from which 2^23 is taken
 // (exactly), or, where results are rounded to bytes, 2^15 + v, whose sum begins with -2^15: one instruction less a tap, and off by at most 2^-9 a tap.
-// Eight neighbouring threads store the four columns of their words in turned orders, which makes their places those of different banks.
+// Eight neighboring threads store the four columns of their words in turned orders, which makes their places those of different banks.
 template <bool kRounded, class Rows>
 __device__ void mix_words(const TileMix& t, const Rows& rows) {
   const int words = (t.columns + 3) / 4, turn = static_cast<int>(threadIdx.x) / 2;
@@ -230,7 +230,7 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
   }
 }
 
-// Mixed columns to output elements: four rows of an element a thread, or of kGroup elements of a pixel, which have the same weights. Eight neighbouring
+// Mixed columns to output elements: four rows of an element a thread, or of kGroup elements of a pixel, which have the same weights. Eight neighboring
 // threads have the 32 rows of one element: they read the same weight, and the floats of one column.
 template <int kGroup, class Store>
 __device__ void mix_columns(const float4* mixed, int left, int taps, int channels, int elements, const float* weights, const int32_t* starts,
@@ -298,7 +298,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
 template <class In, bool kRounded>
 __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, bool alike, DType in, DType out) {
   extern __shared__ float4 memory[];
-  __shared__ float knots[2][kMostKnots];
+  __shared__ float knots[2][kMaxKnots];
   char* const base = reinterpret_cast<char*>(memory);
   auto* const row_starts = reinterpret_cast<int32_t*>(base);
   auto* const row_weights = reinterpret_cast<float*>(base) + kTileRows;

@@ -55,7 +55,7 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
     for (double& weight : made.weight) weight = sum != 0.0 ? weight / sum : weight;
     return made;
   }
-  // Two or four neighbours, of which those outside are the border element.
+  // Two or four neighbors, of which those outside are the border element.
   double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
   if (!is_cubic) at = std::max(at, 0.0);
   const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);

@@ -54,7 +54,7 @@ __attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, c
                                  _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower)), 1);
 }
 
-// Four neighbours of three or four channels a step, of four rows, which share the weights: pairs of bytes become pairs of 16-bit numbers. A pixel of three
+// Four neighbors of three or four channels a step, of four rows, which share the weights: pairs of bytes become pairs of 16-bit numbers. A pixel of three
 // bytes is stored as four, of which the last one is overwritten by the next pixel.
 template <int C, bool fine>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
@@ -108,7 +108,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
   }
 }
 
-// Where the neighbours of each of four pixels of one channel, eight at most, lie within 16 bytes, as they do unless an image shrinks much: the shuffles that
+// Where the neighbors of each of four pixels of one channel, eight at most, lie within 16 bytes, as they do unless an image shrinks much: the shuffles that
 // bring those of one pixel, or up to four each of two, together as 16-bit numbers, and their weights.
 struct PixelGroups {
   struct Group {
@@ -158,7 +158,7 @@ const PixelGroups& pixel_groups(const AxisTable& h) {
   return made;
 }
 
-// Sums of pairs of neighbours, in both halves.
+// Sums of pairs of neighbors, in both halves.
 template <bool fine>
 __attribute__((target("avx2"))) inline __m256i pair_sums(__m256i bytes, const PixelGroups::Group& group, int k) {
   const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.order[k])));
@@ -190,7 +190,7 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
   return 4 * g;
 }
 
-// Eight neighbours of one channel a step, of four rows.
+// Eight neighbors of one channel a step, of four rows.
 template <bool fine>
 __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h) {
   const PixelGroups& table = pixel_groups(h);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // uint8 to uint8 in 16-bit fixed point. Samples are taken as v - 128 (weights sum to 1, so 128 is added back at the end), weights as
 // int16 * 2^-14. pmulhrsw(a, w) = round(a * w / 2^15) leaves 7 fractional bits after the vertical pass and 6 after the horizontal one.
-// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMostTaps of both: the result is within 1
+// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMaxTaps of both: the result is within 1
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,7 +15,7 @@
 
 namespace ndd::u8 {
 
-constexpr int32_t kMostTaps = 64;
+constexpr int32_t kMaxTaps = 64;
 
 // Rounds 6 fractional bits away and saturates; the shift back by 128 is the flip of the top bit.
 NDD_AVX2 __m128i to_u8(__m256i a) {

@@ -37,10 +37,10 @@ __device__ float read(const In* from) {
 // The kernel of an axis at multiples of 1/32. Only those that are not lines between such points are read; the block waits behind this.
 __device__ inline void write_knots(Filter filter, int thread, float* knots) {
   if (filter != Filter::cubic && filter != Filter::lanczos3 && filter != Filter::gaussian) return;
-  if (thread >= 0 && thread < kMostKnots) knots[thread] = ComputedKnots{filter}[thread];
+  if (thread >= 0 && thread < kMaxKnots) knots[thread] = ComputedKnots{filter}[thread];
 }
 
-// Normalised weights of the outputs [first_output, first_output + count) of an axis, by half of a block's threads, four for each output; behind its end
+// Normalized weights of the outputs [first_output, first_output + count) of an axis, by half of a block's threads, four for each output; behind its end
 // the last one is repeated. Element k of output o lies at starts[o] + k in the source, and its weight at weights[o / 4 * group + o % 4 * stride + k * step].
 __device__ inline void write_weights(const Axis& a, int32_t first_output, int count, int thread, const float* knots, int32_t* starts, float* weights,
                                      int group, int stride, int step) {

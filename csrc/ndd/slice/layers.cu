@@ -25,7 +25,7 @@ struct ByteLayer {
   int64_t begin[kSliceDims], end[kSliceDims], stride[kSliceDims];  // of the leading axes
 };
 
-constexpr int kVector = 16, kWarps = 8, kMostLayers = 32;
+constexpr int kVector = 16, kWarps = 8, kMaxLayers = 32;
 constexpr int64_t kSegment = 4096;  // bytes
 
 // The four lowest bits as bytes of ones or zeros.
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
       const char* in = nullptr;
       int64_t begin = 0, end = 0;
       int32_t met = 0;
-      for (int64_t last = s.count; last > 0 && met < kMostLayers; last -= 32) {
+      for (int64_t last = s.count; last > 0 && met < kMaxLayers; last -= 32) {
         const int64_t tried = last - 1 - lane;
         bool meets = tried >= 0;
         const char* source = nullptr;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
           source = layer.in == nullptr ? nullptr : layer.in + offset - from;
         }
         uint32_t found = __ballot_sync(0xFFFFFFFFu, meets);
-        for (; found != 0 && met < kMostLayers; found &= found - 1, ++met) {
+        for (; found != 0 && met < kMaxLayers; found &= found - 1, ++met) {
           const int32_t giver = __popc((found & (0u - found)) - 1u);
           const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), giver);
           const auto given_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), giver);
@@ -195,8 +195,8 @@ bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<Byte
     }
     byte_layers.push_back(made);
     const int64_t end = left > 0 ? layer.end[0] : 1;
-    for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMostLayers && k < end; ++k)
-      if (++together[k] > kMostLayers) return false;
+    for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMaxLayers && k < end; ++k)
+      if (++together[k] > kMaxLayers) return false;
     if (layer.fills != 0) return false;
   }
   return true;

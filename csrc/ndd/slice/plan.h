@@ -11,8 +11,8 @@
 namespace ndd::slice_gpu {
 
 constexpr int kRowAxes = 3;             // of rows; a batch of 256 plans stays below 64 KB, which the driver copies without waiting for the device
-constexpr int kMostPixel = 8;           // elements of a pixel
-constexpr int kMostPitch = 16;          // elements from one pixel to the next in the input
+constexpr int kMaxPixel = 8;           // elements of a pixel
+constexpr int kMaxPitch = 16;          // elements from one pixel to the next in the input
 constexpr int64_t kLeastRow = 16;       // pixels: shorter rows leave half a warp idle
 constexpr int kRowBytes = 4096;         // of the output, which a warp copies at a time
 constexpr int kStageBytes = 2048;       // of the input, which a warp holds in shared memory
@@ -105,13 +105,13 @@ inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) 
 inline bool find_row(const Axis* axes, int count, int& row, int& pixel) {
   row = count - 1;
   pixel = -1;
-  if (count >= 2 && axes[row].extent <= kMostPixel) {
+  if (count >= 2 && axes[row].extent <= kMaxPixel) {
     pixel = row--;  // channels last in the output
   } else if (std::abs(axes[row].in) > 1) {
     for (int d = 0; d < row; ++d)
-      if (axes[d].in == 1 && axes[d].extent <= kMostPixel) pixel = d;  // in the input alone
+      if (axes[d].in == 1 && axes[d].extent <= kMaxPixel) pixel = d;  // in the input alone
   }
-  return std::abs(axes[row].in) <= kMostPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
+  return std::abs(axes[row].in) <= kMaxPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
 }
 
 inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t out_item) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the slice driver on the CPU: moving items of a few bytes, mirrored or strided, and splitting uint8 pixels into normalised planes.
+// Rows of the slice driver on the CPU: moving items of a few bytes, mirrored or strided, and splitting uint8 pixels into normalized planes.
 #pragma once
 
 #include <algorithm>
@@ -322,7 +322,7 @@ inline void finish_stream() {
 #endif
 }
 
-// Pixels of three uint8 to three rows of normalised floats. `src` is the first pixel of the output; `mirrored`: the next one lies before it.
+// Pixels of three uint8 to three rows of normalized floats. `src` is the first pixel of the output; `mirrored`: the next one lies before it.
 struct Planes {
   Channel channel[3];
   bool mirrored;
@@ -345,7 +345,7 @@ inline void pixel_order(int c, bool mirrored, int8_t* order, int bytes) {
 
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_avx512(const Planes& planes, const uint8_t* src, int64_t n,
                                                                                        float* const (&dst)[3]) {
-  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialised values in the forms without a mask
+  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialized values in the forms without a mask
   alignas(64) int8_t order[64];
   __m512i shuffle[3];
   __m512 mean[3], scale[3], shift[3];

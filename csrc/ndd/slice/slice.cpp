@@ -169,7 +169,7 @@ void normalize(const float* in, int64_t n, const float* mean, const float* scale
   });
 }
 
-// Any types and strides: gathered, converted to float, normalised, converted, scattered.
+// Any types and strides: gathered, converted to float, normalized, converted, scattered.
 void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   const int64_t in_bytes = item_bytes(in), out_bytes = item_bytes(out);
   const bool channels_last = box.channel == box.ndim - 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slice driver on the GPU. A warp takes a tile of a row at a time, all slices of a batch in one launch whatever their sizes. Rows that only move go
 // from memory to memory in 16 bytes, shifted where input and output are not aligned alike. Other rows are read in 16 bytes into shared memory, where the
-// order of elements costs nothing, and written in words of 4 bytes by neighbouring threads. Planes are turned over by tiles. The rest goes element by element.
+// order of elements costs nothing, and written in words of 4 bytes by neighboring threads. Planes are turned over by tiles. The rest goes element by element.
 #include "ndd/slice/slice.h"
 
 #include <cstring>
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int c
   });
 }
 
-// What happens to an element: it is moved, as an item of so many bytes, or normalised and converted.
+// What happens to an element: it is moved, as an item of so many bytes, or normalized and converted.
 template <class T>
 struct Move {
   using In = T;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slice driver: an output, or a part of it, is a window of the input, mirrored along some axes, with its axes in another order, normalised and
+// Slice driver: an output, or a part of it, is a window of the input, mirrored along some axes, with its axes in another order, normalized and
 // converted, and filled where the window leaves the input. crop, flip, transpose, cat and others differ only in the Slices that they make.
 #pragma once
 
@@ -149,7 +149,7 @@ static void run_slices(const std::string& op, int64_t samples, const Samples& in
     return launch_slices(op, batch, in.dtype(), out.dtype());
   }
 #endif
-  // Rows of uint8 move at 40 GB/s from the second-level cache; deinterleaving with normalisation gives 15 GB/s of floats.
+  // Rows of uint8 move at 40 GB/s from the second-level cache; deinterleaving with normalization gives 15 GB/s of floats.
   const double each = copies ? 0.025 * static_cast<double>(out.item_bytes()) : 0.3;
   const double cost = samples > 0 ? each * out.mean_volume() * static_cast<double>(out.size()) / static_cast<double>(samples) : 0;
   // A crop of 16 images of 256x320x3 floats to 224 takes 0.2 instead of 0.36 ms where the result stays in the caches.

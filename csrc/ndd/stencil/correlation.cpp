@@ -41,7 +41,7 @@ void sum_taps(const S* const* rows, const S* weight, int64_t n, S* out) {
   });
 }
 
-constexpr int kMostTaps = 16;  // in a sweep: their pointers stay in registers, and a 3x3 window takes one
+constexpr int kMaxTaps = 16;  // in a sweep: their pointers stay in registers, and a 3x3 window takes one
 
 template <class S, size_t... P>
 constexpr auto first_taps(std::index_sequence<P...>) {
@@ -51,11 +51,11 @@ constexpr auto first_taps(std::index_sequence<P...>) {
 // The sum of `count` weighted rows.
 template <class S>
 void weighted_taps(const S* const* rows, const S* weight, int64_t count, int64_t n, S* out) {
-  static constexpr auto first = first_taps<S>(std::make_index_sequence<kMostTaps>{});
+  static constexpr auto first = first_taps<S>(std::make_index_sequence<kMaxTaps>{});
   if (count == 0) return static_cast<void>(std::fill_n(out, n, S{}));
-  int64_t done = (count - 1) % kMostTaps + 1;
+  int64_t done = (count - 1) % kMaxTaps + 1;
   first[done - 1](rows, weight, n, out);
-  for (; done < count; done += kMostTaps) sum_taps<S, kMostTaps, true>(rows + done, weight + done, n, out);
+  for (; done < count; done += kMaxTaps) sum_taps<S, kMaxTaps, true>(rows + done, weight + done, n, out);
 }
 
 void load_int16(const void* row, int64_t n, int16_t* staged) {

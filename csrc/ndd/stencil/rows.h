@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU side of the stencil driver: walks the output rows of an image and hands over the input rows that each of them is made from. Every input row
 // is staged once (converted, padded beyond its ends) in a ring that holds as many rows as the window reaches over, so a filter is two functions on
-// contiguous rows that vectorise whatever the number of channels.
+// contiguous rows that vectorize whatever the number of channels.
 #pragma once
 
 #include <algorithm>

@@ -101,17 +101,17 @@ void store_fixed(const uint16_t* staged, int64_t n, void* row) {
   });
 }
 
-// Pointers to the rows at distance 0, 1, ... radius before and after a centre.
+// Pointers to the rows at distance 0, 1, ... radius before and after a center.
 template <class S>
-struct Neighbours {
+struct Neighbors {
   std::vector<const S*> lo, hi;
 
-  explicit Neighbours(int64_t radius) : lo(radius + 1), hi(radius + 1) {}
+  explicit Neighbors(int64_t radius) : lo(radius + 1), hi(radius + 1) {}
   template <class Row>  // Row: index -> const S*
-  void around(int64_t centre, int64_t extent, Row row) {
+  void around(int64_t center, int64_t extent, Row row) {
     for (size_t k = 0; k < lo.size(); ++k) {
-      lo[k] = row(reflect_101(centre - static_cast<int64_t>(k), extent));
-      hi[k] = row(reflect_101(centre + static_cast<int64_t>(k), extent));
+      lo[k] = row(reflect_101(center - static_cast<int64_t>(k), extent));
+      hi[k] = row(reflect_101(center + static_cast<int64_t>(k), extent));
     }
   }
 };
@@ -151,7 +151,7 @@ class Convolution {
   struct Axis {
     int64_t radius, slots, stride;
     Taps<S> taps;
-    Neighbours<S> near;
+    Neighbors<S> near;
     std::unique_ptr<S[]> ring;  // the finished rows or planes that the window can still reach
 
     Axis(const Window& window, int64_t extent, int64_t size)

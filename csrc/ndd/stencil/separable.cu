@@ -13,7 +13,7 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// The sums of 16 outputs that lie one behind the other, `stride` apart, from the centre of the window outwards: two windows of 16 values slide apart,
+// The sums of 16 outputs that lie one behind the other, `stride` apart, from the center of the window outwards: two windows of 16 values slide apart,
 // so that a tap costs two loads of values and one of its weight for 32 operations. Indices are known at compile time, the windows stay in registers.
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
@@ -64,8 +64,8 @@ struct Blur {
 
   template <class From>
   __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Span& reach, const float* half) const {
-    const From* centre = first + reach.before * stride;
-    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(centre[k * stride]); });
+    const From* center = first + reach.before * stride;
+    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(center[k * stride]); });
   }
 
   __device__ void store(float (&sum)[kPiece], void* to, const float* add, int64_t at, int64_t row, int count) const {
@@ -84,17 +84,17 @@ struct Blur {
   }
 };
 
-// One image's pass over one axis: elements `stride` apart are neighbours.
+// One image's pass over one axis: elements `stride` apart are neighbors.
 struct Pass {
   const void* in;
   void* out;
-  const float* half;  // radius + 1 weights, centre first
+  const float* half;  // radius + 1 weights, center first
   const float* add;   // added to the result, or null; may be `out`
   int64_t elements, extent, stride;
   int32_t radius;
 };
 
-// Along an axis of which neighbours are at least a warp apart, like the depth of volumes: 16 outputs a thread, neighbouring threads side by side.
+// Along an axis of which neighbors are at least a warp apart, like the depth of volumes: 16 outputs a thread, neighboring threads side by side.
 template <class In>
 __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64_t count) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
       const In* const column = static_cast<const In*>(pass.in) + first;
       float sum[kPiece];
       if (position >= pass.radius && position + kPiece + pass.radius <= pass.extent) {
-        const In* const centre = column + position * pass.stride;
-        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(centre + k * pass.stride)); });
+        const In* const center = column + position * pass.stride;
+        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(center + k * pass.stride)); });
       } else {
         weighted_sums(sum, pass.half, pass.radius,
                       [&](int k) { return static_cast<float>(load_global(column + reflect_101(position + k, pass.extent) * pass.stride)); });
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
   }
 }
 
-__device__ int64_t neighbour(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
+__device__ int64_t neighbor(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
   return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
 }
 
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t c
       float sum = pass.half[0] * load_element(pass.in, in, e);
       for (int32_t k = 1; k <= pass.radius; ++k)
         sum +=
-            pass.half[k] * (load_element(pass.in, in, neighbour(pass, e, position, -k)) + load_element(pass.in, in, neighbour(pass, e, position, k)));
+            pass.half[k] * (load_element(pass.in, in, neighbor(pass, e, position, -k)) + load_element(pass.in, in, neighbor(pass, e, position, k)));
       store_element(pass.add ? sum + pass.add[e] : sum, pass.out, out, e);
     }
   }

@@ -19,7 +19,7 @@ struct TileImage {
   const void* in;
   void* out;
   const float* add;  // floats to add to the result, or null
-  const float* weights;  // of a filter that has some: along the height and then along the width, the centre first
+  const float* weights;  // of a filter that has some: along the height and then along the width, the center first
   int64_t height, width, inner;
   Span down, along;  // the windows along height and width
 };
@@ -54,7 +54,7 @@ NDD_HD int64_t tile_height(int64_t height, int64_t steps) {
 
 template <class Filter>
 bool fits_tile(const TileImage& image) {
-  return image.inner >= 1 && image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return image.inner >= 1 && image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }
 
 // What is the same for all threads of a block. In shared memory, because it would not leave enough registers for the windows.
@@ -188,7 +188,7 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   const CudaTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
-    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
+    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements),
                                                                                  static_cast<int>(steps), border, filter);

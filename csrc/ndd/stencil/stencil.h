@@ -41,7 +41,7 @@ NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
   return i < n ? i : period - 1 - i;
 }
 
-// A symmetric window of 2 * radius() + 1 taps: half[k] weighs the two elements at distance k, half[0] the centre.
+// A symmetric window of 2 * radius() + 1 taps: half[k] weighs the two elements at distance k, half[0] the center.
 struct Window {
   std::vector<float> half{1.0f};
   int64_t radius() const { return static_cast<int64_t>(half.size()) - 1; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of an image in shared memory, for filters whose windows overlap: every element is read once from memory, and what lies beyond the image is
-// found while the tile is staged, so that the loops over windows know no borders. Rows are rows of elements: with interleaved channels the neighbours of
+// found while the tile is staged, so that the loops over windows know no borders. Rows are rows of elements: with interleaved channels the neighbors of
 // an element are `inner` elements apart.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ndd::stencil {
 constexpr int kTileThreads = 192;  // six warps share the 12 pieces of a tile of 192 elements and 32 rows evenly
 constexpr int kTileRows = 32;  // a row for each lane where warps go along rows
 constexpr int kPiece = 16;  // outputs of a thread in a row or column: a value that it loads serves up to 16 of them
-constexpr int64_t kMostTileBytes = 96 << 10;  // of shared memory: 99 KB are the least that a block may have from compute capability 8.0 on
+constexpr int64_t kMaxTileBytes = 96 << 10;  // of shared memory: 99 KB are the least that a block may have from compute capability 8.0 on
 constexpr int64_t kGoodTileBytes = 72 << 10;  // up to here three blocks share a multiprocessor of compute capability 9.0
 
 // How far a window reaches along an axis; a Reach that can lie in shared memory.

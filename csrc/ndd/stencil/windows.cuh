@@ -44,7 +44,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 template <class Filter>
 bool fits_window(const WindowImage& image) {
   const bool small = image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048;
-  return small && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return small && window_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }
 
 // What is the same for all threads of a block; in shared memory, because it would not leave enough registers for the windows.
@@ -127,7 +127,7 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
   const CudaTable<WindowImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
-    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
+    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), border, filter);
   check_launch(op);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ndd::again repeats a call of a kernel on other tensors: it compares them with those of the first call, allocates the output, and runs the kernel as
-// a call from Python. All of it in one call of torch's dispatcher, because with cold caches each one takes 70 us, torch.empty as well, and each
-// attribute of a tensor that Python looks at 20. For a GPU Python has made the right stream the current one.
+// ndd::again repeats an earlier kernel call with other tensors: it checks that they match the tensors of the first call, allocates the output, and
+// runs the kernel as a call from Python would. Everything happens in a single call of torch's dispatcher because, with cold caches, each dispatcher
+// call takes 70 us (torch.empty included) and each tensor attribute that Python reads takes 20.
+//
+// A plan is recorded once: ndd_plan announces it, the next kernel call on the thread is captured instead of run (kept_for_repeating), and
+// ndd_plan_made returns the result. For a GPU, Python has already made the right stream current.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -25,7 +28,7 @@ namespace {
 using detail::Boxed;
 using detail::Parameter;
 
-// The places of an argument that the numbers from 0 on do not say: which tensor of a repeated call it is.
+// Where an argument comes from: a number from 0 on selects a tensor of the repeated call; these values stand for everything else.
 NDD_PLAIN_ENUM("plan.Place", Place, int64_t, constant_place = -1, output_place = -2);
 
 struct Argument {
@@ -36,7 +39,7 @@ struct Argument {
   MaybeTensor its_tensor;
   std::string its_text;
   std::vector<int64_t> its_numbers;
-  uint64_t value = 0;  // of anything else, as the dispatcher hands it over
+  uint64_t value = 0;  // any other argument, as the dispatcher passes it
 
   uint64_t given(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::given(tensor) : detail::given(*tensor); }
   uint64_t constant() const {
@@ -52,7 +55,7 @@ int gpu_of(const Tensor& tensor) { return tensor.is_cuda() ? tensor.device_index
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
-  int gpu;  // or kHost
+  int gpu;  // device index, or kHost
 
   explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)) {}
   bool fits(const Tensor& tensor, bool any_size) const {
@@ -65,23 +68,23 @@ struct Form {
 struct Plan {
   Boxed* kernel = nullptr;
   std::vector<Argument> arguments;
-  std::vector<std::pair<Form, bool>> given;  // and whether they may have any size: the values of a ragged batch
+  std::vector<std::pair<Form, bool>> given;  // and whether they may have any size, as the values of ragged batches do
   std::unique_ptr<Form> output;
-  std::shared_ptr<const Plan> other;  // for other shapes
+  std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
 using PlanPtr = std::shared_ptr<const Plan>;
 
-// The plan that this thread is about to make of its next call of a kernel.
+// The plan that this thread's next kernel call will complete.
 struct Draft {
-  std::vector<int64_t> places;  // of the arguments that differ: pairs of an argument and a place
-  std::vector<bool> any_size;  // of the tensors that are given
-  std::shared_ptr<Plan> made;  // null when the kernel has arguments that are not repeated
+  std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
+  std::vector<bool> any_size;  // for each tensor of the call
+  std::shared_ptr<Plan> made;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
 
 bool is(const char* type, std::string_view name) { return name == type; }
 
-// Takes one argument; false for a list of tensors.
+// Takes ownership of one argument; false for a list of tensors, which a plan cannot repeat. The reference must be taken even then, or it would leak.
 bool take(const char* type, uint64_t value, Argument& argument) {
   argument.kind = is(type, "Tensor")    ? Argument::tensor
                   : is(type, "Tensor?") ? Argument::maybe_tensor
@@ -100,7 +103,7 @@ bool take(const char* type, uint64_t value, Argument& argument) {
 
 using Again = std::pair<MaybeTensor, int64_t>;
 
-// No output where there is no memory: the call in full says so.
+// nullopt when out of memory: the ordinary call that follows raises the error.
 MaybeTensor output_of(const Form& form) {
   if (form.gpu == kHost) return unfilled_output(form.shape, form.dtype);
   try {
@@ -129,8 +132,8 @@ Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<
   return {out, static_cast<int64_t>(ndd_end())};
 }
 
-// `address` is a handle of ndd_plan_made, `reads` are pairs of a handle of an earlier call and a sample. Returns the output and the handle of ndd_end;
-// no output if no plan is for tensors like these.
+// `address` is a handle from ndd_plan_made; `reads` holds pairs of an earlier call's handle and a sample. Returns the output and the handle from
+// ndd_end; no output if no plan matches the tensors.
 Again again(int64_t address, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
   for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
     bool fits = given.size() == plan->given.size();
@@ -140,7 +143,7 @@ Again again(int64_t address, const std::vector<Tensor>& given, const std::vector
   return {std::nullopt, 0};
 }
 
-// The same for the usual call, without lists, which take 20 us with cold caches: one or two tensors, and one earlier call or none.
+// The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
 Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
   std::vector<Tensor> given;
   if (first) given.push_back(*first);
@@ -182,15 +185,16 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 }  // namespace detail
 }  // namespace ndd
 
-// The next kernel that this thread calls is not run; its arguments are kept. `places` has `count` pairs: which argument is which of the given tensors,
-// or -2 for the output. `any_size`: for each given tensor whether it may have any size.
+// Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
+// of the call (-2: the output). `any_size` says for each tensor whether its size may differ.
 NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t given)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
   for (int64_t k = 0; k < given; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
 }
 
-// What ndd::again takes, which tries `other`, a plan for other shapes or null, as well. Null for a kernel with arguments that are not repeated.
+// Returns the handle that ndd::again takes. `other` is a plan for other shapes to try next, or null. Null if the kernel has arguments that cannot be
+// repeated.
 NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
   if (!draft || !draft->made) return nullptr;

@@ -312,7 +312,7 @@ class RowSampler {
   void linear_row(const Coordinates<D>& coords, int64_t n, float* __restrict out) const {
     const T* __restrict data = reinterpret_cast<const T*>(plane_->data);
     const Positions<D>& positions = positions_;
-    int64_t reach[1 << D] = {};  // the neighbours, as element offsets
+    int64_t reach[1 << D] = {};  // the neighbors, as element offsets
     for (int t = 0; t < 1 << D; ++t)
       for (int d = 0; d < D; ++d) reach[t] += (t >> d & 1) * src_.stride[d];
     const int64_t channels = src_.channels, safe = elements_ - reach[(1 << D) - 1] - channels - 3;

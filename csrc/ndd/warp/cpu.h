@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU side of the warp driver. Maps and samplers meet in a block of coordinates: a new map costs one vectorised loop, a new element type one
+// CPU side of the warp driver. Maps and samplers meet in a block of coordinates: a new map costs one vectorized loop, a new element type one
 // sampler, never a product of the two.
 #pragma once
 

@@ -77,23 +77,23 @@ struct PerspectiveMap {
   }
 };
 
-// `centred`: the matrix takes (0, 0) for the centre of the first pixel, not its corner.
+// `centered`: the matrix takes (0, 0) for the center of the first pixel, not its corner.
 struct PerspectiveRule {
   using Map = PerspectiveMap;
   static constexpr int kElements = 9;
-  bool forward, centred;
+  bool forward, centered;
 
   NDD_HD bool operator()(const double* m, Map* map) const {
     double a[3][3];
     for (int i = 0; i < 9; ++i) a[i / 3][i % 3] = m[i];
     double nothing[3] = {};
     const bool valid = !forward || invert_affine<3>(a, nothing);
-    for (int k = 0; k < 3 && centred; ++k) {  // shift back half a pixel, then forth
+    for (int k = 0; k < 3 && centered; ++k) {  // shift back half a pixel, then forth
       a[0][k] += 0.5 * a[2][k];
       a[1][k] += 0.5 * a[2][k];
     }
     for (int i = 0; i < 3; ++i) {
-      if (centred) a[i][2] -= 0.5 * (a[i][0] + a[i][1]);
+      if (centered) a[i][2] -= 0.5 * (a[i][0] + a[i][1]);
       for (int k = 0; k < 3; ++k) map->m[i][k] = static_cast<float>(a[i][k]);
     }
     return valid;

@@ -11,13 +11,13 @@
 
 namespace ndd::warp {
 
-// Where every point of a block reads: one vectorised pass, so that the samplers below only load. `pixel` is the index of the pixel that holds the
-// point, or of the neighbour below it; kFill where only the fill value shows, kBorder where the neighbours must be looked at one by one.
+// Where every point of a block reads: one vectorized pass, so that the samplers below only load. `pixel` is the index of the pixel that holds the
+// point, or of the neighbor below it; kFill where only the fill value shows, kBorder where the neighbors must be looked at one by one.
 inline constexpr int32_t kFill = -1, kBorder = -2;
 template <int D>
 struct Positions {
   int32_t pixel[kBlock];
-  float right[D][kBlock];  // distance from the neighbour below
+  float right[D][kBlock];  // distance from the neighbor below
 };
 
 // `periodic`: nearest pixels within a period beyond the border are found here, too. Returns then whether any pixel is kBorder.
@@ -26,7 +26,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
   int32_t borders = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
-    // A repeated border is the border's own value everywhere beyond it: clamping the point does it, as long as no filter reaches beyond two neighbours.
+    // A repeated border is the border's own value everywhere beyond it: clamping the point does it, as long as no filter reaches beyond two neighbors.
     const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];

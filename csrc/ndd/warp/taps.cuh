@@ -15,7 +15,7 @@ namespace ndd::warp {
 // together are two additions; F2I and the I2F back run at a quarter and half of their rate.
 constexpr float kFloorBias = 12582912.0f;
 constexpr uint32_t kFloorBits = 0x4B400000;
-constexpr int64_t kMostSide = int64_t{1} << 22;
+constexpr int64_t kMaxSide = int64_t{1} << 22;
 
 template <class Map>
 auto map_fits_32_bits(const Map& map, int) -> decltype(map.fits_32_bits()) {
@@ -29,12 +29,13 @@ bool map_fits_32_bits(const Map&, long) {
 // Whether the arithmetic here is enough for an image.
 template <class Map>
 bool fits_32_bits(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kMaxBytes = int64_t{1} << 30;
   const WarpSource<2>& src = item.src;
   if (src.channels < 1) return false;
   for (int d = 0; d < 2; ++d)
-    if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
-  if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMost || item.size[0] * item.size[1] * src.channels * out_bytes >= kMost) return false;
+    if (src.size[d] >= kMaxSide || item.size[d] >= kMaxSide) return false;
+  if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMaxBytes || item.size[0] * item.size[1] * src.channels * out_bytes >= kMaxBytes)
+    return false;
   return map_fits_32_bits(item.map, 0);
 }
 
@@ -48,16 +49,16 @@ NDD_HD Point<2> source_point(const Map& map, int32_t, int32_t, const Point<2>& t
   return map(to);
 }
 
-// The K neighbours of points along an axis. What is beyond 2^22, or not a number, is never inside.
+// The K neighbors of points along an axis. What is beyond 2^22, or not a number, is never inside.
 template <int K>
 struct AxisTaps {
   float most, highest;  // of a coordinate that is kept in the image, and of its floor
-  uint32_t last;        // where the first neighbour may lie
+  uint32_t last;        // where the first neighbor may lie
 
   __device__ explicit AxisTaps(int32_t size)
       : most(static_cast<float>(size - 1)), highest(kFloorBias + static_cast<float>(size - K)), last(static_cast<uint32_t>(size - K)) {}
 
-  // Of a biased floor: which is the first neighbour.
+  // Of a biased floor: which is the first neighbor.
   static __device__ int32_t first(float low) { return static_cast<int32_t>(__float_as_uint(low) - (kFloorBits + (K - 1) / 2)); }
   __device__ bool contains(int32_t first) const { return static_cast<uint32_t>(first) <= last; }
 };
@@ -79,7 +80,7 @@ __device__ T load_global(const T* from) {
   }
 }
 
-// K neighbouring pixels of C channels in one row, for types of up to four bytes. Three channels of small types are read as aligned words: two uint8
+// K neighboring pixels of C channels in one row, for types of up to four bytes. Three channels of small types are read as aligned words: two uint8
 // pixels lie in two or three of them, against six bytes. Four channels are a vector.
 template <class T, int C, int K>
 class RowTaps {
@@ -141,7 +142,7 @@ class RowTaps {
   std::conditional_t<kVectors || kWords, Nothing, T[K * C]> element_;
 };
 
-// An image whose neighbours are read without looking at its border where all K x K of them are in it.
+// An image whose neighbors are read without looking at its border where all K x K of them are in it.
 template <class T, int C, int K>
 class TapReader {
   using Row = RowTaps<T, C, K>;
@@ -150,7 +151,7 @@ class TapReader {
   static constexpr int kPixel = C * static_cast<int>(sizeof(T));
   AxisTaps<K> across, down;
   uint32_t pitch;
-  // A repeated border is the border's own value everywhere beyond it: keeping the point in the image does it for up to two neighbours.
+  // A repeated border is the border's own value everywhere beyond it: keeping the point in the image does it for up to two neighbors.
   bool keeps_inside;
 
   __device__ explicit TapReader(const WarpSource<2>& src)
@@ -170,10 +171,10 @@ class TapReader {
     usable_ = width >= K && height >= K && room >= 0;
   }
 
-  // False where there is no pixel all of whose neighbours can be read.
+  // False where there is no pixel all of whose neighbors can be read.
   __device__ bool usable() const { return usable_; }
 
-  // Whether all neighbours of the point can be read, the first of which is (x, y), and where; some legal place if not.
+  // Whether all neighbors of the point can be read, the first of which is (x, y), and where; some legal place if not.
   __device__ bool locate(int32_t x, int32_t y, uint32_t& at) const {
     at = static_cast<uint32_t>(y) * pitch + static_cast<uint32_t>(x) * kPixel + begin_;
     bool inside = across.contains(x) & down.contains(y);

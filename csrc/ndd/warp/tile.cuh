@@ -94,7 +94,7 @@ __device__ Out converted(In value) {
   else return saturate<Out>(static_cast<float>(value));
 }
 
-// One pixel, with a look at the border for each neighbour.
+// One pixel, with a look at the border for each neighbor.
 template <Interp interp, class In, class Out>
 __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Out* to) {
   constexpr int K = kTaps<interp>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warp driver: every output pixel asks a map where it comes from, and the input is sampled there.
 //
-// A map is a functor `Point<D> operator()(const Point<D>& to) const` on pixel-corner coordinates, x first (the centre of pixel i is i + 0.5).
+// A map is a functor `Point<D> operator()(const Point<D>& to) const` on pixel-corner coordinates, x first (the center of pixel i is i + 0.5).
 // This header holds what both backends share; cpu.h and warp.cuh hold their loops, driver.h brings batches to them.
 #pragma once
 
@@ -151,10 +151,10 @@ NDD_HD float blend(const LinearTaps<D, Index>& taps, int64_t channel, float fill
 }
 
 // torchvision's border of linear interpolation: the image on black and its mask are warped alike, then the fill value shows through the mask. `value` is
-// the sum of the weighted neighbours in the image, `inside` that of their weights.
+// the sum of the weighted neighbors in the image, `inside` that of their weights.
 NDD_HD float faded(float value, float inside, float fill) { return fmaf(value - fill, inside, fill); }
 
-// How many neighbours along an axis a filter mixes, and how many of them lie below the one that holds the point.
+// How many neighbors along an axis a filter mixes, and how many of them lie below the one that holds the point.
 template <Interp interp>
 inline constexpr int kTaps = interp == Interp::nearest  ? 1
                              : interp == Interp::linear ? 2
@@ -163,7 +163,7 @@ inline constexpr int kTaps = interp == Interp::nearest  ? 1
 template <Interp interp>
 inline constexpr int kLead = (kTaps<interp> - 1) / 2;
 
-// Weights of the neighbours of a point that lies `right` (0 to 1) beyond the centre of neighbour kLead. The cubic is OpenCV's, with a slope of -0.75.
+// Weights of the neighbors of a point that lies `right` (0 to 1) beyond the center of neighbor kLead. The cubic is OpenCV's, with a slope of -0.75.
 template <Interp interp>
 NDD_HD void wide_weights(float right, float* weights) {
   if (interp == Interp::cubic) {
@@ -179,7 +179,7 @@ NDD_HD void wide_weights(float right, float* weights) {
   for (int k = 0; k < kTaps<interp>; ++k) weights[k] /= sum;
 }
 
-// The neighbours of a point in an image.
+// The neighbors of a point in an image.
 template <Interp interp, class Index = int64_t>
 struct WideTaps {
   static constexpr int K = kTaps<interp>;

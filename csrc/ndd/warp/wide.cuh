@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA warp of images of uint8, float16 or float32 with filters of 4 x 4 and 6 x 6 neighbours, a pixel a thread. Those weigh so many that neither
+// CUDA warp of images of uint8, float16 or float32 with filters of 4 x 4 and 6 x 6 neighbors, a pixel a thread. Those weigh so many that neither
 // the border nor single stores matter much: a channel of the cubic takes 16 loads and 20 multiplications.
 #pragma once
 

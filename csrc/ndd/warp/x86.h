@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear sampling of uint8 images of 1 to 4 channels with AVX2, eight pixels at a time.
 //
-// The two horizontal neighbours of a pixel lie in 8 consecutive bytes, so a pixel costs two 64-bit loads. The blend runs in Q8.7 with 15-bit
+// The two horizontal neighbors of a pixel lie in 8 consecutive bytes, so a pixel costs two 64-bit loads. The blend runs in Q8.7 with 15-bit
 // weights: within 0.02 of a level of float arithmetic, and four channels of four pixels in each instruction.
 #pragma once
 
@@ -41,7 +41,7 @@ inline U8Image u8_linear(const uint8_t* data, int64_t width, int64_t height, int
 #define NDD_AVX2 __attribute__((target("avx2,fma")))
 
 struct PixelMasks {
-  __m256i left, right;  // bytes of the left and right neighbour, each widened to 16 bits, two pixels in each half
+  __m256i left, right;  // bytes of the left and right neighbor, each widened to 16 bits, two pixels in each half
   __m256i pack;         // four pixels of four channels to four pixels of `channels`, in each half
 };
 
@@ -62,12 +62,12 @@ NDD_AVX2 inline __m256i lerp(__m256i a, __m256i b, __m256i weight) {
 
 NDD_AVX2 inline __m256i spread(__m256i pixels, __m256i mask) { return _mm256_slli_epi16(_mm256_shuffle_epi8(pixels, mask), 7); }
 
-// Eight pixels of one channel from gathered dwords, whose low bytes are the two neighbours: 0.35 ms for a VGA image, 0.46 in the general path.
+// Eight pixels of one channel from gathered dwords, whose low bytes are the two neighbors: 0.35 ms for a VGA image, 0.46 in the general path.
 NDD_AVX2 inline __m128i blend8(__m256i top, __m256i bottom, __m256i wx, __m256i wy) {
   const __m256i widen = _mm256_set1_epi32(static_cast<int32_t>(0x80018000u));
   const __m256i in_half = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
   const __m256i mask = _mm256_or_si256(widen, in_half);
-  const __m256i column = lerp(spread(top, mask), spread(bottom, mask), wy);  // left and right neighbour of a pixel in one dword
+  const __m256i column = lerp(spread(top, mask), spread(bottom, mask), wy);  // left and right neighbor of a pixel in one dword
   const __m256i right = _mm256_srli_epi16(wx, 1);
   const __m256i weights = _mm256_blend_epi16(_mm256_sub_epi16(_mm256_set1_epi16(16384), right), right, 0xaa);
   const __m256i sum = _mm256_srli_epi32(_mm256_add_epi32(_mm256_madd_epi16(column, weights), _mm256_set1_epi32(1 << 20)), 21);
@@ -123,7 +123,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
   const __m256 half = _mm256_set1_ps(0.5f), zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1.0f), q15 = _mm256_set1_ps(32768.0f);
   const __m256 last_x = _mm256_set1_ps(static_cast<float>(image.width - 1)), last_y = _mm256_set1_ps(static_cast<float>(image.height - 1));
   const __m256i max_x = _mm256_set1_epi32(image.width - 2), max_y = _mm256_set1_epi32(image.height - 2), max_weight = _mm256_set1_epi32(32767);
-  // The 64-bit load of the lower neighbours may not pass the end of the image.
+  // The 64-bit load of the lower neighbors may not pass the end of the image.
   const __m256i max_offset = _mm256_set1_epi32(image.width * image.height * channels - stride - 8);
   const __m256i low_pixels = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), high_pixels = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
 

@@ -62,7 +62,7 @@ struct Corners {
   __m256 value[4];  // upper left, upper right, lower left, lower right
 };
 
-// Pairs of neighbours: a gather of eight elements takes as long as eight loads, and there would be four.
+// Pairs of neighbors: a gather of eight elements takes as long as eight loads, and there would be four.
 NDD_AVX2 inline __m256 load_pairs(const float* data, const int32_t* at) {
   const auto two = [&](int32_t first, int32_t second) __attribute__((always_inline, target("avx2"))) {
     const __m128 low = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(data + first));
@@ -78,7 +78,7 @@ NDD_AVX2 inline Corners gather_corners(const float* data, int32_t width, __m256i
   return {{_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd), _mm256_shuffle_ps(c, d, 0x88), _mm256_shuffle_ps(c, d, 0xdd)}};
 }
 
-// Both neighbours of a row are in the four bytes from the left one on.
+// Both neighbors of a row are in the four bytes from the left one on.
 NDD_AVX2 inline Corners gather_corners(const uint8_t* data, int32_t width, __m256i offset) {
   const __m256i byte = _mm256_set1_epi32(255), top = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data), offset, 1);
   const __m256i bottom = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data + width), offset, 1);
@@ -109,7 +109,7 @@ NDD_AVX512 inline WideCorners gather_wide(const uint8_t* data, int32_t width, __
   return {{widened(top), widened(_mm512_srli_epi32(top, 8)), widened(bottom), widened(_mm512_srli_epi32(bottom, 8))}};
 }
 
-// Both neighbours of a row at once: a gather takes as long as so many loads.
+// Both neighbors of a row at once: a gather takes as long as so many loads.
 NDD_AVX512 inline WideCorners gather_wide(const float* data, int32_t width, __m512i offset) {
   const __m256i first = _mm512_castsi512_si256(offset), second = _mm512_extracti64x4_epi64(offset, 1);
   const __m512i left = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
@@ -168,7 +168,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   }
 }
 
-// Samples pixels [0, n) of `count` planes; `slow(j)` does pixel j of all planes where its neighbours lie on both sides of the border. n >= 8.
+// Samples pixels [0, n) of `count` planes; `slow(j)` does pixel j of all planes where its neighbors lie on both sides of the border. n >= 8.
 template <class T, class Slow>
 NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const float* ys, int64_t n, const SampledPlane* planes, int64_t count,
                             Slow slow) {
