@@ -9,7 +9,7 @@ namespace ndd {
 
 struct ForkMutexes {
   static std::atomic<ForkMutex*> newest;
-  static ForkMutex* held;  // the newest when the fork began: others may be made before it ends
+  static ForkMutex* held;  // the head of the list when the fork began; more may be created before it ends
 
   static void add(ForkMutex* mutex) {
     mutex->next_ = newest.load();
@@ -30,8 +30,8 @@ ForkMutex* ForkMutexes::held = nullptr;
 
 namespace {
 
-// When the library is loaded: handlers run in the reverse order, so that the scheduler, whose handler is younger, has finished its work, which may need
-// these mutexes.
+// Registered when the library is loaded. atfork prepare handlers run in reverse order of registration, so the scheduler's handler, registered later,
+// runs first and finishes its work, which may need these mutexes.
 [[maybe_unused]] const int at_fork = pthread_atfork(ForkMutexes::lock_all, ForkMutexes::unlock_all, ForkMutexes::unlock_all);
 
 }  // namespace

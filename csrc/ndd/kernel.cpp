@@ -20,7 +20,7 @@ std::string& records() {
   return text;
 }
 
-// Kernels of an extension whose names were taken: torch would end the process.
+// Kernels of an extension whose names were already taken. They are recorded here and skipped, because torch would abort the process.
 std::string& refused() {
   static std::string text;
   return text;
@@ -120,7 +120,7 @@ Registration::~Registration() {
 
 }  // namespace ndd::detail
 
-// One line a kernel: name, backend, types of the parameters. Read through ctypes at import.
+// One line per kernel: name, backend, parameter types. Python reads it through ctypes at import.
 NDD_EXPORT(keep, const char*, ndd_kernels, ()) { return ndd::detail::records().c_str(); }
-// The same of kernels that were not registered because there are others of their names: name and backend.
+// Kernels that were not registered because their names were taken: name and backend.
 NDD_EXPORT(keep, const char*, ndd_refused_kernels, ()) { return ndd::detail::refused().c_str(); }

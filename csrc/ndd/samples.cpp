@@ -45,7 +45,8 @@ Samples::~Samples() = default;
 
 }  // namespace ndd
 
-// The elements of samples with these shapes, for Python; `equal` where all shapes are, `too_many` for more than a double counts, and for negative extents.
+// The total number of elements of samples with these shapes, for Python. `equal` if all shapes are the same; `too_many` if a double cannot represent
+// the total, or if an extent is negative.
 NDD_PLAIN_ENUM("samples.Packed", Packed, int64_t, equal = -1, too_many = -2);
 NDD_EXPORT(keep, int64_t, ndd_packed_elements, (const int64_t* shapes, int64_t samples, int64_t ndim)) {
   constexpr int64_t kExact = int64_t{1} << 53;

@@ -10,8 +10,8 @@
 #include "ndd/error.h"
 
 #ifdef USE_CUDA
-// One library for CUDA and CPU-only torch: under the latter these stay null, and no CUDA kernel is ever called. They resolve because libtorch.so
-// of a CUDA build needs libtorch_cuda.so.
+// One library serves CUDA and CPU-only torch. With the latter these symbols stay null, and no CUDA kernel is ever called. With the former they
+// resolve because libtorch.so of a CUDA build depends on libtorch_cuda.so.
 #pragma weak aoti_torch_get_current_cuda_stream
 #pragma weak torch_c10_cuda_check_msg
 #pragma weak torch_c10_cuda_free_error_msg
