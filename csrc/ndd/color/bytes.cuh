@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The color matrix of bytes: three channels become three or one, where all runs begin at multiples of 16 bytes. A thread takes 16 neighboring pixels, 48
-// bytes, which the threads of a warp load in rows of 16 bytes each and exchange in shared memory: neither has conflicts between banks. The kernel of all
-// types, with 12 bytes a thread, reaches a quarter of the bandwidth of an H100: too few bytes are on their way.
+// The color matrix of bytes, three channels to three or one, for runs that all begin at multiples of 16 bytes. A thread processes 16 neighboring
+// pixels, 48 bytes. The threads of a warp load these in rows of 16 bytes each and exchange them in shared memory, both without bank conflicts. The
+// kernel for all types, with 12 bytes per thread, reaches a quarter of the bandwidth of an H100: too few bytes are in flight.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace ndd::color_matrix_detail {
 
 constexpr int kByteThreads = 256, kByteWarps = kByteThreads / 32, kPixelsOfThread = 16;
 
-// Bytes of 12, four pixels, for each word of the output: `low` of the first eight of them, `high` of what `low` gave and the last four.
+// Byte selectors for each output word of four pixels (12 bytes): `low` selects among the first eight bytes, `high` among the result of `low` and the
+// last four.
 struct Selectors {
   uint32_t low[3], high[3];
 };
@@ -45,7 +46,7 @@ Selectors selectors_of(const int (&from)[3]) {
 
 __device__ __forceinline__ uint32_t byte_of(uint32_t word, int k) { return __byte_perm(word, 0, 0x4440 + k); }
 
-// Four pixels.
+// Processes four pixels.
 template <int kOut>
 __device__ __forceinline__ void map_four(const ByteRun& run, const uint32_t (&in)[3], uint32_t* out) {
   if (run.copies) {
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(kByteThreads, 4) bytes_gpu(const ByteRun* runs
   }
 }
 
-// `most`: pixels of the largest run. False where the runs are not such ones.
+// `most` is the number of pixels of the largest run. Returns false, without launching, if the runs do not qualify.
 template <int kOut>
 bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs, int64_t most) {
   std::vector<ByteRun> made;

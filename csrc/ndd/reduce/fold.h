@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the reductions on the CPU. Elements are folded into lanes side by side, whatever dimension they come from: of many rows each column has
-// a lane, a single long row is read as many short ones, and lanes of one output are folded at the end.
+// The loops of the reductions on the CPU. Elements are folded into adjacent lanes, whichever dimension they come from, so that the inner loop always
+// vectorizes: many rows have one lane per column, a single long row is read as many short ones, and the lanes of one output are folded at the end.
 //
-// They are compiled for uint8, int16, uint16, int32, int64, float and double. Other elements become one of these, row by row in the first-level cache:
-// with loops for all 13 types the library takes a minute longer to compile. Squares of wider integers are those of doubles.
+// The loops are compiled for uint8, int16, uint16, int32, int64, float and double. Other elements are converted to one of these, row by row in the L1
+// cache: loops for all 13 types would make the library take a minute longer to compile. Squares of wider integers are computed in double.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,17 @@ constexpr int64_t kShortRun = 32, kWhole = 64;
 
 using StageElements = void (*)(const void* from, int64_t n, void* to);
 
-// How elements of type T are folded. Total: what a lane holds. Partial: a narrower type that holds `rows` elements, of which more fit in a register;
-// 0 rows where there is none. Merged: how totals become one.
+// How elements of type T are folded. Total: the type of a lane. Partial: a narrower type that can hold the fold of `rows` elements without overflow,
+// so that more lanes fit in a register; 0 rows if there is none. Merged: how totals are combined.
 
-// Of all sums: one loop for each type of totals.
+// Shared by all sums, so that merging is compiled once per type of totals.
 template <class T>
 struct Plus {
   using Total = T;
   static NDD_HD Total merge(Total a, Total b) { return a + b; }
 };
 
-// Sums. `exact` ones are of integers modulo 2^64; for a mean, 64-bit integers become doubles instead, which do not overflow.
+// Sums. `exact` sums of integers are modulo 2^64; for a mean, 64-bit integers are added as doubles instead, which do not overflow.
 template <class T, bool exact>
 struct Add {
   static constexpr bool centered = false;
@@ -48,7 +48,7 @@ struct Add {
   using Merged = Plus<Total>;
 };
 
-// Sums of squares: whole for up to 16 bits, else of doubles.
+// Sums of squares: integers for elements of up to 16 bits, otherwise doubles.
 template <class T>
 struct AddSquare {
   static constexpr bool centered = false;
@@ -64,7 +64,7 @@ struct AddSquare {
   using Merged = Plus<Total>;
 };
 
-// Sums of squared distances from a number for each output.
+// Sums of squared distances from a center per output.
 template <class T>
 struct AddSquaredDistance {
   static constexpr bool centered = true;
@@ -79,7 +79,7 @@ struct AddSquaredDistance {
   using Merged = Plus<Total>;
 };
 
-// The smallest or largest, past NaN.
+// The minimum or maximum. Comparisons with NaN are false, so NaN is ignored.
 template <class T, bool maximum>
 struct Extreme {
   static constexpr bool centered = false;
@@ -94,8 +94,7 @@ struct Extreme {
   static NDD_HD Total merge(Total a, Total b) { return (maximum ? b > a : b < a) ? b : a; }
 };
 
-// Folds `count` rows of `width` elements that lie `stride` apart into the lanes of their columns. `centers` has a number for each lane where the fold
-// takes one.
+// Folds `count` rows of `width` elements, `stride` apart, into the lanes of their columns. `centers` has an entry per lane if the fold uses one.
 template <class F, class T>
 void fold_rows(const T* rows, int64_t count, int64_t stride, int64_t width, const double* centers, typename F::Total* lanes) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -121,7 +120,7 @@ void fold_rows(const T* rows, int64_t count, int64_t stride, int64_t width, cons
       }
     } else {
       int64_t r = 0;
-      for (; r + 4 <= count; r += 4) {  // a lane is loaded and stored once for four elements
+      for (; r + 4 <= count; r += 4) {  // loads and stores each lane once per four elements
         const T* __restrict a = rows + r * stride, * __restrict b = a + stride, * __restrict c = b + stride, * __restrict d = c + stride;
         for (int64_t j = 0; j < n; ++j) {
           const double from = F::centered ? center[j] : 0.0;
@@ -136,12 +135,12 @@ void fold_rows(const T* rows, int64_t count, int64_t stride, int64_t width, cons
   });
 }
 
-// Elements of a sample: T, or what becomes T row by row.
+// The elements of a sample: of type T, or converted to T row by row.
 template <class T>
 struct Elements {
   const char* data;
-  int64_t item;  // bytes
-  StageElements stage;  // null for T
+  int64_t item;  // bytes per element
+  StageElements stage;  // null if the elements are of type T
 
   Elements operator+(int64_t elements) const { return {data + elements * item, item, stage}; }
 };
@@ -162,7 +161,7 @@ void fold_rows(const Elements<T>& rows, int64_t count, int64_t stride, int64_t w
   }
 }
 
-// Total k of the lanes is that of `group` neighbors.
+// Combines each `group` of neighboring lanes into one total.
 template <class Merged>
 void fold_groups(typename Merged::Total* lanes, int64_t totals, int64_t group) {
   for (int64_t k = 0; k < totals; ++k) {
@@ -172,7 +171,7 @@ void fold_groups(typename Merged::Total* lanes, int64_t totals, int64_t group) {
   }
 }
 
-// Folds `rows` rows of `columns` lanes into the first one, halving them.
+// Folds `rows` rows of `columns` lanes into the first row, by halving. The order depends on the shape only, so results are reproducible.
 template <class Merged>
 void fold_lanes(typename Merged::Total* lanes, int64_t rows, int64_t columns) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -186,7 +185,8 @@ void fold_lanes(typename Merged::Total* lanes, int64_t rows, int64_t columns) {
   });
 }
 
-// Outputs of a few neighboring elements each, such as the mean of every pixel's channels; `known` of them where that is not 0.
+// Outputs of a few neighboring elements each, such as the mean of every pixel's channels. `known` is their number if fixed at compile time, otherwise
+// 0.
 template <class F, int known, class T>
 void fold_short_runs(const Elements<T>& runs, int64_t length, int64_t outputs, Centers center, const TakeTotals& take) {
   typename F::Total totals[kLanes];
@@ -204,7 +204,7 @@ void fold_short_runs(const Elements<T>& runs, int64_t length, int64_t outputs, C
       const T* __restrict run = elements;
       typename F::Total* __restrict made = totals;
       for (int64_t o = 0; o < count; ++o) {
-        // The narrow type holds kShortRun elements: the means of 16 VGA images' channels take 0.94 ms in 64 bits, 0.73 in 16.
+        // If the narrow type can hold kShortRun elements, it is faster: the channel means of 16 VGA images take 0.94 ms in 64 bits and 0.73 in 16.
         std::conditional_t<(F::rows >= kShortRun), typename F::Partial, typename F::Total> total = F::identity;
         for (int64_t r = 0; r < n; ++r) total = F::take(total, run[o * n + r], F::centered ? centers[o] : 0.0);
         made[o] = static_cast<typename F::Total>(total);
@@ -232,7 +232,7 @@ void fold_elements(const Reduction& shape, const Elements<T>& in, Centers center
       if (rows == 3) return fold_short_runs<F, 3>(in, rows, shape.outputs, center, take);
       return fold_short_runs<F, 0>(in, rows, shape.outputs, center, take);
     }
-    if (shape.reduced > 1) {  // such as rows and channels: a lane for every element of a row, then its channels
+    if (shape.reduced > 1) {  // e.g. rows and channels: one lane per element of a row, then its channels
       const int64_t columns = shape.kept_extent[0], together = kLanes / rows, outer = shape.outputs / columns;
       const int64_t count = shape.reduced_extent[1], repeats = shape.count / rows / count;
       for (int64_t o = 0; o < outer; ++o)
@@ -250,15 +250,15 @@ void fold_elements(const Reduction& shape, const Elements<T>& in, Centers center
     }
   }
   const int64_t columns = inner_kept ? shape.kept_extent[0] : 1, outer = shape.outputs / columns, repeats = shape.count / rows;
-  // Narrow slabs of `rows` by `columns` elements are read as wider ones: few lanes for a short run, since they have to be folded, and not more than
-  // keep the memory's reads in one place.
+  // Narrow slabs of `rows` by `columns` elements are read as wider ones. A short run gets few lanes, because lanes have to be folded in the end; the
+  // upper limit keeps the reads close together in memory.
   const int64_t budget = std::clamp<int64_t>(rows * columns / 8, 64, 256);
-  // A multiple of 64 lanes, which fills registers of bytes: the sums of a VGA image's channels take 26 us in 255 lanes, 12 in 192. Of wider elements in
-  // short runs it only leaves more rows over: the sums of every row's channels in float32 take 270 us in 240 lanes, 400 in 192.
+  // A multiple of 64 lanes fills registers of bytes: the channel sums of a VGA image take 26 us with 255 lanes and 12 with 192. For wider elements in
+  // short runs it only leaves more rows over: the channel sums of every row in float32 take 270 us with 240 lanes and 400 with 192.
   const auto whole = [=](int64_t repeated) {
     return repeated > kWhole && (sizeof(T) == 1 || rows >= kWhole * repeated) ? repeated / kWhole * kWhole : repeated;
   };
-  // Outputs of few columns are handed over together: a call for the three channels of each row takes 5 % of the mean of the width.
+  // Outputs with few columns are handed over together: one call per three channels of a row would take 5 % of the time of a mean over the width.
   typename F::Total held[kLanes];
   int64_t held_from = 0, held_count = 0;
   for (int64_t o = 0; o < outer; ++o)
@@ -284,7 +284,7 @@ void fold_elements(const Reduction& shape, const Elements<T>& in, Centers center
   take(held_from, held_count, held);
 }
 
-// Calls f(TypeTag<T>{}) for the type of loops `lane`.
+// Calls f(TypeTag<T>{}) for the loop type `lane`.
 template <class F>
 void for_lane_dtype(DType lane, F f) {
   switch (lane) {
@@ -298,7 +298,7 @@ void for_lane_dtype(DType lane, F f) {
   }
 }
 
-// Elements that a loop of type `lane` folds: `stage` makes it of them, or is null where that is their type.
+// The input of a loop of type `lane`: `stage` converts the elements, or is null if they have that type already.
 struct Input {
   const void* data;
   DType lane;
@@ -306,7 +306,7 @@ struct Input {
   StageElements stage;
 };
 
-// `wide`: of integers of 32 and 64 bits too.
+// `wide`: also compiled for 32- and 64-bit integers.
 template <template <class> class Folds, bool wide = true>
 void fold_input(const Reduction& shape, const Input& in, Centers centers, const TakeTotals& take) {
   for_lane_dtype(in.lane, [&](auto tag) {
@@ -316,7 +316,7 @@ void fold_input(const Reduction& shape, const Input& in, Centers centers, const 
   });
 }
 
-// Each in a unit of its own.
+// Each is compiled in a file of its own, to compile in parallel.
 void fold_sums(bool exact, const Reduction& shape, const Input& in, const TakeTotals& take);
 void fold_squares(const Reduction& shape, const Input& in, const TakeTotals& take);
 void fold_distances(const Reduction& shape, const Input& in, Centers centers, const TakeTotals& take);

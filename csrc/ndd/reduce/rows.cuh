@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions of samples that are rows of `count` elements for each of up to four channels, side by side: whole samples, images with channels last or
-// first, and frames of either. A block folds a chunk of a row in accesses of 16 bytes. A thread's next vector is 192 vectors behind, and 192 is a
-// multiple of 1, 2, 3 and 4: the elements of its vectors always belong to the same channels, so that it adds them up in registers without looking.
+// Reductions of samples that consist of rows of `count` elements for each of up to four channels, side by side: whole samples, images with channels
+// last or first, and frames of either. A block folds a chunk of a row in 16-byte accesses. A thread advances by 192 vectors, and 192 is a multiple of
+// 1, 2, 3 and 4: the elements of its vectors always belong to the same channels, so it can add them up in registers without looking at the position.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace ndd::reduce {
 
 constexpr int kRowThreads = 192, kMaxChannels = 4;
 
-// Fills in rows and channels; false where the shape is another one.
+// Sets rows and channels; false if the shape does not qualify.
 inline bool find_rows(GpuSample& sample) {
   const Reduction& shape = sample.shape;
   sample.rows = 1;
@@ -32,7 +32,7 @@ inline bool find_rows(GpuSample& sample) {
   return d == shape.kept && sample.channels <= kMaxChannels;
 }
 
-// Whether the samples are long enough to occupy blocks.
+// Whether the samples are long enough to keep blocks busy.
 inline bool in_rows(std::vector<GpuSample>& samples) {
   constexpr int64_t kLeast = 4 * kRowThreads;
   int64_t elements = 0, rows = 0;
@@ -44,7 +44,7 @@ inline bool in_rows(std::vector<GpuSample>& samples) {
   return elements >= kLeast * rows;
 }
 
-// Of a thread's positions, which belong to the channels in turn, the totals of each channel.
+// Combines the totals of a thread's positions, which belong to the channels in turn, into one total per channel.
 template <int channels, class T, class Fold, int width>
 __device__ __forceinline__ void fold_positions(const Fold& fold, const typename Fold::template Local<T> (&local)[width], int first,
                                                typename Fold::Total* to) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void fold_positions(const Fold& fold, const typename 
   }
 }
 
-// A thread's totals of a chunk of a row, for each channel; in the first chunk some threads take the single elements at the ends of the row too.
+// A thread's totals for a chunk of a row, one per channel. In the first chunk, some threads also take the unaligned elements at the ends of the row.
 template <class T, class Fold>
 __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& sample, int64_t row, int64_t part, int64_t chunk, const double* centers,
                                          typename Fold::Total* totals) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   const int64_t end = min(vectors, (part + 1) * chunk);
   int64_t v = part * chunk + thread;
 #pragma unroll 1
-  for (; v < end; v += 2 * kRowThreads) {  // two loads on their way at once
+  for (; v < end; v += 2 * kRowThreads) {  // two loads in flight at a time
     const bool both = v + kRowThreads < end;
     const Part one = Part::load(vector + v), two = Part::load(vector + (both ? v + kRowThreads : v));
     take(one);
@@ -152,7 +152,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
     vectors += (sample.shape.outputs * sample.shape.count + width - 1) / width;
     rows = std::max(rows, sample.rows);
   }
-  // Some 4000 blocks, 6 for each of 132 processors five times over, of 8 vectors a thread or more.
+  // Some 4000 blocks (6 per multiprocessor of 132, five times over), each with at least 8 vectors per thread.
   const int64_t wanted = std::max<int64_t>(4 * step, (vectors / 4000 + step - 1) / step * step),
                 chunk = std::min<int64_t>(wanted, kRowThreads * kMaxTaken);
   int64_t partials = 0, most_chunks = 1, outputs = 0;
