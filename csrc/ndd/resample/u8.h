@@ -17,7 +17,7 @@ namespace ndd::u8 {
 
 constexpr int32_t kMaxTaps = 64;
 
-// Rounds 6 fractional bits away and saturates; the shift back by 128 is the flip of the top bit.
+// Rounds off 6 fractional bits and saturates; flipping the top bit adds the 128 back.
 NDD_AVX2 __m128i to_u8(__m256i a) {
   a = _mm256_srai_epi16(_mm256_adds_epi16(a, _mm256_set1_epi16(32)), 6);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(a, a), 0xD8);
@@ -28,7 +28,7 @@ NDD_AVX512 __m256i to_u8(__m512i a) {
   return _mm256_xor_si256(_mm512_maskz_cvtsepi16_epi8(~0u, a), _mm256_set1_epi8(-128));
 }
 
-// Sixteen elements of 16 (or 2 x 16) rows to rows of 16 elements: four perfect shuffles.
+// Transposes sixteen elements of 16 (or 2 x 16) rows to rows of 16 elements: four perfect shuffles.
 NDD_AVX2 void turn_bytes(__m256i* a) {
   __m256i b[16];
   for (int stage = 0; stage < 2; ++stage) {
@@ -60,7 +60,7 @@ struct Avx2 : Base {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_permute2x128_si256(low, high, 0x31));
   }
 
-  // n >= 32; the last block overlaps the one before it.
+  // n >= 32; the last block overlaps the one before.
   NDD_AVX2 void mix_rows(const void* in, int64_t offset, int64_t stride, const AxisTable& v, int64_t y, int16_t* out, int64_t n) const {
     const uint8_t* src = row(in, offset);
     const uint32_t* w = v.weights14(y);

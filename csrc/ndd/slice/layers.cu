@@ -17,7 +17,7 @@ struct Stack {
   int64_t extent[kSliceDims];
   int64_t row_bytes, segments, work;  // segments per row, and of all rows
   int64_t first, count;               // layers
-  int64_t fills, period, step;  // in bytes: the first fill, the period after which a row's fills repeat, and the step along `channel`
+  int64_t fills, period, step;        // in bytes: the first fill, the period after which a row's fills repeat, and the step along `channel`
 };
 
 struct ByteLayer {
@@ -236,7 +236,7 @@ struct LayersTable {
   int ndim, channel;
   int64_t extent[kSliceDims];
   int64_t first, count, volume;  // layers
-  int64_t fills;  // index of its first fill
+  int64_t fills;                 // index of its first fill
 };
 
 // The general path, for different input and output types, and for more than 32 layers in a row: one element per thread.

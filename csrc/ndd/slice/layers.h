@@ -18,8 +18,8 @@ namespace ndd {
 // The box [begin, end) of the output.
 struct Layer {
   const void* in = nullptr;  // null for a filled box
-  int64_t origin = 0;  // the input element of the box's first element
-  int64_t fills = 0;  // index of its first value in Layers::fills: one per channel, or one for all
+  int64_t origin = 0;        // the input element of the box's first element
+  int64_t fills = 0;         // index of its first value in Layers::fills: one per channel, or one for all
   int64_t begin[kSliceDims], end[kSliceDims];
   int64_t stride[kSliceDims];  // of the input
 

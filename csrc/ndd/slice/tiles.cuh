@@ -19,7 +19,7 @@ struct Tile {
   int64_t row_in, row_out;  // steps from row to row
   int64_t channel;
   int rows, rows_begin, rows_end;  // [rows_begin, rows_end): rows inside the window
-  int count, begin, end;  // in pixels; [begin, end) is inside the window
+  int count, begin, end;           // in pixels; [begin, end) is inside the window
   int64_t in_step, out_step, pixel_in, pixel_out;
   int pixel, pixel_begin, pixel_end, run, channel_of_pixel, channel_of_row;
   uint32_t inverse;

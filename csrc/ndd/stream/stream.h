@@ -31,10 +31,10 @@ FormulaPtr pending_formula(const void* data);
 
 // How a piece of work combines with the work that it reads.
 struct Fusion {
-  FormulaPtr formula;  // of this work, for later calls; or null
-  const void* result = nullptr;  // what this work fills
+  FormulaPtr formula;                 // of this work, for later calls; or null
+  const void* result = nullptr;       // what this work fills
   std::vector<const void*> computed;  // pending results that this work computes itself instead of reading
-  bool droppable = false;  // cannot fail, so it may be skipped when nobody can see the result
+  bool droppable = false;             // cannot fail, so it may be skipped when nobody can see the result
 };
 
 // Like launch_cpu, for work that can be absorbed by later calls or that absorbs earlier ones.
