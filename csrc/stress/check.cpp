@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of several callers on one scheduler. Whatever the order in which the threads come, each sample that is wanted must be computed once, after
-// what it reads, with errors where they belong; no pool may exceed its limit; and everybody who waits must come back.
+// Random programs of several callers on one scheduler. Whatever the order in which threads run, each requested sample must be computed once, after
+// what it reads, with errors in the right places; no pool may exceed its limit; and every waiting caller must return.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -34,16 +34,16 @@ struct Read {
   int64_t sample;
 };
 
-// An operation and what must become of it.
+// An operation and its expected outcome.
 struct Value {
   OperationPtr operation;
   CountedPool* pool = nullptr;
   int64_t samples = 0, grain = 1;
-  std::vector<Read> reads;  // only its caller looks at them
+  std::vector<Read> reads;  // only used by its caller
   std::vector<char> throws;  // per sample
   std::vector<char> fails, inherits;  // per chunk
   std::vector<uint64_t> expected;  // per sample
-  std::vector<uint64_t> made;  // by the work; no atomics, so that ThreadSanitizer sees whether readers come after writers
+  std::vector<uint64_t> made;  // written by the work; not atomic, so that ThreadSanitizer can see whether readers come after writers
   std::vector<std::atomic<int>> runs;  // per sample
   bool formula = false, released = false;
   std::atomic<bool> complete{false};  // its work may run: from connect() on others may wait for it
@@ -64,7 +64,7 @@ uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::v
   return sum;
 }
 
-bool any_fails(const Value& source, int64_t first, int64_t last) {  // samples, both included
+bool any_fails(const Value& source, int64_t first, int64_t last) {  // both samples included
   return std::any_of(source.fails.begin() + first / source.grain, source.fails.begin() + last / source.grain + 1, [](char one) { return one; });
 }
 
@@ -91,7 +91,7 @@ class Check {
     std::vector<std::thread> threads;
     for (int k = 0; k < callers; ++k) threads.emplace_back([this, k] { caller(k); });
     for (int k = 0; k < 2; ++k) threads.emplace_back([this] { outside(); });
-    // Every other time the workers end while callers still wait.
+    // In every other program the workers are stopped while callers still wait.
     if (seed_ % 2 != 0) {
       std::this_thread::sleep_until(end_);
       scheduler_.stop();
@@ -149,7 +149,7 @@ class Check {
     if (random.chance(30)) shared(random);
     for (const ValuePtr& value : made) {
       if (!value->operation->droppable || !random.chance(70)) continue;
-      value->released = true;  // Python lets go of it: nobody can read it from here on
+      value->released = true;  // as if Python had dropped it: nobody can read it from here on
       scheduler_.release(value->operation);
     }
     if (random.chance(20)) interrupted_wait(random, *made.back());
@@ -158,7 +158,7 @@ class Check {
     kept.insert(kept.end(), made.begin(), made.end());
     for (; kept.size() > 60; kept.pop_front()) {
       finish(kept.front());
-      kept.front()->reads.clear();  // or the first one of all would stay
+      kept.front()->reads.clear();  // otherwise the very first operation would be kept alive
     }
     scheduler_.free_finished();
     if (random.chance(5)) {
@@ -182,7 +182,7 @@ class Check {
     return {source, Dependency::all_samples};
   }
 
-  // The operation, and what is expected of it. The first `own` of the values that it reads are this caller's.
+  // Creates the operation and records what is expected of it. The first `own` of the values that it reads belong to this caller.
   void make(Random& random, const ValuePtr& value, size_t own, int errors) {
     auto operation = std::make_shared<Operation>();
     value->operation = operation;
@@ -258,7 +258,7 @@ class Check {
     if (value.throws[i]) throw std::runtime_error("on purpose");
   }
 
-  // External operations: threads of Python's wait for what they read, and report samples.
+  // Plays the part of Python threads for external operations: waits for what they read, and reports samples.
   void outside() {
     Random random(seed_ + 77);
     for (;;) {
@@ -294,7 +294,7 @@ class Check {
   void run_now(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(5), failing = random.chance(40) ? random.below(5) : samples;
-    std::vector<int> runs(samples);  // by one thread
+    std::vector<int> runs(samples);  // used by a single thread
     bool done = false;
     std::string failed;
     try {
@@ -370,8 +370,8 @@ class Check {
   std::atomic<uint64_t> programs_{0}, operations_{0}, samples_{0};
 };
 
-// A caller that waits for one pool takes a chunk of another, which has no threads, and leaves when its own work is done: who waits for the rest of the other
-// must learn of it.
+// A caller that waits for one pool takes a chunk of another pool, which has no threads, and leaves when its own work is done. The caller that waits
+// for the rest of the other pool must be woken.
 void handed_over() {
   Scheduler scheduler(1);
   const auto make = [&](int threads, int64_t samples, bool external, Work work) {
@@ -405,7 +405,7 @@ void handed_over() {
   ++progress;
 }
 
-// Somebody waits for an operation when a later call, which stays held, takes over its formula: who waits must see to that call as well.
+// A caller waits for an operation while a later call, which stays held, absorbs its formula. The waiting caller must then run that call as well.
 void computed_meanwhile() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);
@@ -439,7 +439,7 @@ void computed_meanwhile() {
   scheduler.report(external, 0, 1, false, nullptr, std::chrono::nanoseconds(1));
   waiting.join();
   if (!scheduler.done(second)) give_up("a wait ended before the call that computes the formula");
-  // The same where the operation ends before the call is connected: the call reads its inputs all the same.
+  // The same if the operation ends before the call is connected: the call reads its inputs all the same.
   const OperationPtr third = make(second, false);
   const OperationPtr fourth = make(third, false, [&] { scheduler.wait(third); });
   if (scheduler.done(third)) give_up("the inputs of an operation may be overwritten before the call that computes its formula has read them");
@@ -449,7 +449,7 @@ void computed_meanwhile() {
   ++progress;
 }
 
-// A call that computes the formula of another one, of batches without samples: both end as soon as they are queued, by who waits.
+// A call absorbs the formula of another, on batches without samples: both must finish as soon as the waiting caller queues them.
 void nothing_to_compute() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);

@@ -24,8 +24,8 @@ struct Axis {
   float lo, scale;  // negative if mirrored
   Filter filter;
   float stretch;  // the kernel is this many times wider than at unit scale
-  float shrink;   // 1 / stretch
-  float anchor;   // distance from the first tap's lower bound to the center
+  float shrink;  // 1 / stretch
+  float anchor;  // distance from the first tap's lower bound to the center
   int32_t taps;
   Rule rule = Rule::dali;
   // For the rules other than DALI's, whose weights derive from integer sizes: computes `out` elements, from `first` on, of the `whole` that the full

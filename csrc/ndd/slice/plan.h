@@ -11,11 +11,11 @@
 namespace ndd::slice_gpu {
 
 constexpr int kRowAxes = 3;  // axes that count rows; a batch of 256 plans stays below 64 KB, which the driver copies without waiting for the device
-constexpr int kMaxPixel = 8;           // elements of a pixel
-constexpr int kMaxPitch = 16;          // elements from one pixel to the next in the input
-constexpr int64_t kLeastRow = 16;       // in pixels; shorter rows would leave half a warp idle
-constexpr int kRowBytes = 4096;         // of the output, copied by a warp at a time
-constexpr int kStageBytes = 2048;       // of the input, held by a warp in shared memory
+constexpr int kMaxPixel = 8;  // elements of a pixel
+constexpr int kMaxPitch = 16;  // elements from one pixel to the next in the input
+constexpr int64_t kLeastRow = 16;  // in pixels; shorter rows would leave half a warp idle
+constexpr int kRowBytes = 4096;  // of the output, copied by a warp at a time
+constexpr int kStageBytes = 2048;  // of the input, held by a warp in shared memory
 constexpr int kGroupBytes = 4096;  // of several rows that a warp copies one after the other, to share the 200 instructions of finding them
 constexpr int kPlane = 32;  // rows and columns of a tile that a warp transposes
 constexpr int kMisaligned = 32;  // bytes of the stage lost because a row begins and ends within 16-byte units

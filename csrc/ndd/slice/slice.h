@@ -41,16 +41,16 @@ struct Slice {
   const void* in = nullptr;
   void* out = nullptr;
   int ndim = 0;
-  int channel = -1;               // the channel axis, -1 if all elements are treated alike
-  bool placed = false;            // the output is a part of something larger
-  bool cached = false;            // the output is in the caches: just written, or the whole call's output fits in the last-level cache
-  bool copies = true;             // elements are only moved: no arithmetic, equal types
-  int64_t channels = 0;           // index of the first of its Channels in SliceBatch::channels: one per channel, or a single one if channel is -1
-  int64_t origin = 0;             // the source of position 0 of the output; may lie outside the input
-  int64_t extent[kSliceDims];     // of the output
-  int64_t stride[kSliceDims];     // in the input; negative if mirrored, 0 if repeated
+  int channel = -1;  // the channel axis, -1 if all elements are treated alike
+  bool placed = false;  // the output is a part of something larger
+  bool cached = false;  // the output is in the caches: just written, or the whole call's output fits in the last-level cache
+  bool copies = true;  // elements are only moved: no arithmetic, equal types
+  int64_t channels = 0;  // index of the first of its Channels in SliceBatch::channels: one per channel, or a single one if channel is -1
+  int64_t origin = 0;  // the source of position 0 of the output; may lie outside the input
+  int64_t extent[kSliceDims];  // of the output
+  int64_t stride[kSliceDims];  // in the input; negative if mirrored, 0 if repeated
   int64_t out_stride[kSliceDims];  // set by the caller if `placed`, otherwise by the driver
-  int64_t begin[kSliceDims];      // output positions [begin, end) lie inside the input
+  int64_t begin[kSliceDims];  // output positions [begin, end) lie inside the input
   int64_t end[kSliceDims];
 
   // Appends an axis: the window [start, start + extent) of an input axis.

@@ -4,15 +4,15 @@
 // No wake-up is lost, because sleepers wait for the value of a counter rather than for a signal, and because the counters change together with their
 // causes, under mutex_:
 //  1. Available work (ready chunks, room in pools, later_, the end of an operation) changes only under the lock, and no thread releases the lock, to
-//  work or to sleep, without calling whom_to_wake(), which sees the current state.
+//     work or to sleep, without calling whom_to_wake(), which sees the current state.
 //  2. A worker sleeps only if it found nothing to do while holding the lock, after adding itself to idle_ in the same critical section. A thread that
-//  leaves work behind moves it from idle_ to called_. Workers wake when called_ > 0, so if the worker had not slept yet, or another was faster, the
-//  count is still there for one of them. No worker is called only if another is on its way (called, starting, or looking) or all are working: each of
-//  these takes the lock again and looks for work before it sleeps, and calls whom_to_wake() again after taking some.
+//     leaves work behind moves it from idle_ to called_. Workers wake when called_ > 0, so if the worker had not slept yet, or another was faster,
+//     the count is still there for one of them. That is omitted only if another worker is on its way (called, starting, or looking) or all are
+//     working: each of these takes the lock again and looks for work before it sleeps, and calls whom_to_wake() again after taking some.
 //  3. A thread waiting for an operation sleeps until changes_ differs from the value it had when the thread, holding the lock, found nothing to do.
-//  The counter changes when an operation ends, and when a new chunk, or new room for one, appears that no worker will come for: the pool has no
-//  threads, the threads have been stopped, or the system refuses new ones. Everything else is done by workers, by (2), and ends with the end of an
-//  operation.
+//     The counter changes when an operation ends, and when a new chunk, or new room for one, appears that no worker will come for: the pool has no
+//     threads, the threads have been stopped, or the system refuses new ones. Everything else is done by workers, by (2), and ends with the end of an
+//     operation.
 // The atomic counters serve threads that spin before sleeping; they decide nothing.
 #include <algorithm>
 #include <chrono>

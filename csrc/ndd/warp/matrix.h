@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps that come from matrices: an argument (on the host) or an input (on the device of the images), for a sample or for each of its frames.
+// Maps from matrices: given as an argument (on the host) or as an input (on the device of the images), per sample or per frame.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace ndd {
 
-// x -> a x + b, inverted: a becomes its inverse, b becomes -a b. False where there is none.
+// Inverts x -> a x + b: a becomes its inverse, b becomes -inverse(a) b. False if it is singular.
 template <int D>
 NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
   double cofactor[D][D], determinant = 0;
@@ -40,7 +40,7 @@ NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
   return true;
 }
 
-// The rows of a matrix (D, D + 1) from output to input, or the other way round where `forward`.
+// Converts a matrix (D, D + 1) to the map from output to input, inverting it if `forward`.
 template <int D>
 struct AffineRule {
   using Map = AffineMap<D>;
@@ -65,7 +65,7 @@ struct AffineRule {
 struct PerspectiveMap {
   float m[3][3];
 
-  // Without the division, of which the points are the same.
+  // The affine map without the division, if the perspective row is trivial; its points are the same.
   bool affine(AffineMap<2>* made) const {
     for (int k = 0; k < 6; ++k) made->m[k / 3][k % 3] = m[k / 3][k % 3];
     return m[2][0] == 0.0f && m[2][1] == 0.0f && m[2][2] == 1.0f;
@@ -73,11 +73,11 @@ struct PerspectiveMap {
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     float v[3];
     for (int r = 0; r < 3; ++r) v[r] = mul_then_add(m[r][0], to.at[0], mul_then_add(m[r][1], to.at[1], m[r][2]));
-    return {v[0] / v[2], v[1] / v[2]};  // at infinity where v[2] is zero
+    return {v[0] / v[2], v[1] / v[2]};  // infinite where v[2] is zero
   }
 };
 
-// `centered`: the matrix takes (0, 0) for the center of the first pixel, not its corner.
+// `centered`: in the matrix's coordinates, (0, 0) is the center of the first pixel and not its corner.
 struct PerspectiveRule {
   using Map = PerspectiveMap;
   static constexpr int kElements = 9;
@@ -88,7 +88,7 @@ struct PerspectiveRule {
     for (int i = 0; i < 9; ++i) a[i / 3][i % 3] = m[i];
     double nothing[3] = {};
     const bool valid = !forward || invert_affine<3>(a, nothing);
-    for (int k = 0; k < 3 && centered; ++k) {  // shift back half a pixel, then forth
+    for (int k = 0; k < 3 && centered; ++k) {  // shifts by half a pixel before and after
       a[0][k] += 0.5 * a[2][k];
       a[1][k] += 0.5 * a[2][k];
     }
