@@ -18,10 +18,10 @@ struct ForkMutexes {
   }
   static void lock_all() {
     held = newest.load();
-    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->lock();
+    for (ForkMutex* mutex = held; mutex != nullptr; mutex = mutex->next_) mutex->lock();
   }
   static void unlock_all() {
-    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->unlock();
+    for (ForkMutex* mutex = held; mutex != nullptr; mutex = mutex->next_) mutex->unlock();
   }
 };
 

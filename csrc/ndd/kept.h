@@ -28,11 +28,11 @@ class Kept {
       const auto found = tables_.find(key);
       if (found != tables_.end()) return found->second;
     }
-    std::shared_ptr<const Table> made = make();
+    std::shared_ptr<const Table> table = make();
     const std::lock_guard<ForkMutex> lock(mutex_);
     if (tables_.size() >= most_) tables_.clear();
-    tables_[key] = made;
-    return made;
+    tables_[key] = table;
+    return table;
   }
 
  private:

@@ -53,28 +53,28 @@ double Parameter<double>::take(uint64_t value) { return to<double>(value); }
 bool Parameter<bool>::take(uint64_t value) { return to<bool>(value); }
 std::string Parameter<std::string>::take(uint64_t value) { return to<std::string>(value); }
 
-void give(uint64_t* stack, const Tensor& result) { stack[0] = given(result); }
+void store_results(uint64_t* stack, const Tensor& result) { stack[0] = to_ivalue(result); }
 
-void give(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results) {
-  stack[0] = given(results.first);
+void store_results(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results) {
+  stack[0] = to_ivalue(results.first);
   stack[1] = torch::stable::detail::from(results.second);
 }
 
-uint64_t given(const Tensor& tensor) {
+uint64_t to_ivalue(const Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.handle(), &handle));
   return torch::stable::detail::from(handle);
 }
 
-uint64_t given(const MaybeTensor& tensor) {
+uint64_t to_ivalue(const MaybeTensor& tensor) {
   if (!tensor) return torch::stable::detail::from(std::nullopt);
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor->handle(), &handle));
   return torch::stable::detail::from(std::optional<AtenTensorHandle>(handle));
 }
 
-uint64_t given(const std::string& text) { return torch::stable::detail::from(text); }
-uint64_t given(const std::vector<int64_t>& numbers) { return torch::stable::detail::from(numbers); }
+uint64_t to_ivalue(const std::string& text) { return torch::stable::detail::from(text); }
+uint64_t to_ivalue(const std::vector<int64_t>& numbers) { return torch::stable::detail::from(numbers); }
 
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned) {
   if (arguments != parameters) fail("the schema has ", arguments, " arguments, the kernel ", parameters);

@@ -54,12 +54,12 @@ inline constexpr size_t kResults<void> = 0;
 template <>
 inline constexpr size_t kResults<std::pair<MaybeTensor, int64_t>> = 2;
 // Convert a value to a new reference in the dispatcher's 8-byte form.
-uint64_t given(const Tensor& tensor);
-uint64_t given(const MaybeTensor& tensor);
-uint64_t given(const std::string& text);
-uint64_t given(const std::vector<int64_t>& numbers);
-void give(uint64_t* stack, const Tensor& result);
-void give(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results);
+uint64_t to_ivalue(const Tensor& tensor);
+uint64_t to_ivalue(const MaybeTensor& tensor);
+uint64_t to_ivalue(const std::string& text);
+uint64_t to_ivalue(const std::vector<int64_t>& numbers);
+void store_results(uint64_t* stack, const Tensor& result);
+void store_results(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results);
 
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned);
 
@@ -115,7 +115,7 @@ struct Entry<function> {
         if (!keep_error_of_call(error)) throw;
       }
     } else {
-      give(stack, function(values...));
+      store_results(stack, function(values...));
     }
   }
 };

@@ -39,7 +39,7 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle one) { aoti_torch_delete_tensor_object(one); }) {}
+Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle tensor) { aoti_torch_delete_tensor_object(tensor); }) {}
 Tensor::Tensor(const Tensor& other) = default;
 Tensor::Tensor(Tensor&& other) noexcept = default;
 Tensor& Tensor::operator=(const Tensor& other) = default;
@@ -108,10 +108,10 @@ int Tensor::device_index() const {
 
 namespace {
 Tensor unfilled_on(const std::vector<int64_t>& shape, DType dtype, int32_t type, int32_t device) {
-  AtenTensorHandle made = nullptr;
+  AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),
-                                                         static_cast<int32_t>(dtype), type, device, &made));
-  return Tensor(made);
+                                                         static_cast<int32_t>(dtype), type, device, &handle));
+  return Tensor(handle);
 }
 }  // namespace
 

@@ -81,7 +81,7 @@ void speed(int threads, int links, double length, const std::vector<double>& mic
   const double worked = static_cast<double>(in_work - before) * 1e-9;
   std::printf("chunks_per_second %.0f\nbusy %.4f\nbusy_of_cpu_time %.4f\n", static_cast<double>(chunks) / took, worked / took / threads,
               worked / (cpu_of_others() - cpu));
-  for (const OperationPtr& one : ahead) scheduler.wait(one);
+  for (const OperationPtr& operation : ahead) scheduler.wait(operation);
   scheduler.stop();
 }
 
@@ -93,8 +93,8 @@ void waking(double length) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until it has stopped looking for work
     std::atomic<int64_t> begun{0};
     const Clock::time_point called = Clock::now();
-    const OperationPtr one = make(scheduler, pool, 1, nullptr, [&](int64_t) { begun = (Clock::now() - called).count(); });
-    while (!scheduler.done(one)) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    const OperationPtr operation = make(scheduler, pool, 1, nullptr, [&](int64_t) { begun = (Clock::now() - called).count(); });
+    while (!scheduler.done(operation)) std::this_thread::sleep_for(std::chrono::microseconds(200));
     scheduler.free_finished();
     took.push_back(static_cast<double>(begun) * 1e-3);
     ++progress;

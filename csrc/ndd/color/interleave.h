@@ -68,10 +68,10 @@ __attribute__((target("avx2"))) inline int64_t interleave_bytes(const uint8_t* a
     __m128i in[3];
     for (int k = 0; k < 3; ++k) in[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[k] + i));
     for (int part = 0; part < 3; ++part) {
-      __m128i made = _mm_setzero_si128();
+      __m128i pixels = _mm_setzero_si128();
       for (int k = 0; k < 3; ++k)
-        made = _mm_or_si128(made, _mm_shuffle_epi8(in[k], _mm_load_si128(reinterpret_cast<const __m128i*>(kShuffles.order[part][k]))));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 3 * i + 16 * part), made);
+        pixels = _mm_or_si128(pixels, _mm_shuffle_epi8(in[k], _mm_load_si128(reinterpret_cast<const __m128i*>(kShuffles.order[part][k]))));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 3 * i + 16 * part), pixels);
     }
   }
   return i;

@@ -55,8 +55,8 @@ inline std::string shape_text(const int64_t* shape, int64_t ndim) {
 }
 
 // Returns false if the shapes are incompatible.
-inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_shape, int64_t out_ndim, Broadcast& made) {
-  made = {};
+inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_shape, int64_t out_ndim, Broadcast& result) {
+  result = {};
   int64_t volume = 1;
   if (ndim > out_ndim) return false;
   for (int64_t d = 1; d <= out_ndim; ++d) {
@@ -64,16 +64,16 @@ inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_sha
     if (extent != out && extent != 1) return false;
     const int64_t stride = extent == 1 ? 0 : volume;
     volume *= extent;
-    made.count *= out;
+    result.count *= out;
     if (out == 1) continue;
-    const int last = made.ndim - 1;
-    if (last >= 0 && stride == made.stride[last] * made.extent[last]) {
-      made.extent[last] *= out;
+    const int last = result.ndim - 1;
+    if (last >= 0 && stride == result.stride[last] * result.extent[last]) {
+      result.extent[last] *= out;
       continue;
     }
-    if (made.ndim == Broadcast::kMaxDims) fail("an operand is broadcast along too many dimensions");
-    made.extent[made.ndim] = out;
-    made.stride[made.ndim++] = stride;
+    if (result.ndim == Broadcast::kMaxDims) fail("an operand is broadcast along too many dimensions");
+    result.extent[result.ndim] = out;
+    result.stride[result.ndim++] = stride;
   }
   return true;
 }

@@ -43,31 +43,31 @@ struct TableOfHalves {
 };
 
 NDD_LUT_AVX2 inline TableOfHalves table_in_halves(const uint8_t* table) {
-  TableOfHalves made;
+  TableOfHalves halves;
   for (int k = 0; k < 16; ++k) {
     const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table + 16 * k));
     const __m128i before = k % 8 == 0 ? _mm_setzero_si128() : _mm_loadu_si128(reinterpret_cast<const __m128i*>(table + 16 * (k - 1)));
-    made.part[k] = _mm256_broadcastsi128_si256(_mm_xor_si128(entries, before));
+    halves.part[k] = _mm256_broadcastsi128_si256(_mm_xor_si128(entries, before));
   }
-  return made;
+  return halves;
 }
 
 // Two registers at a time, to share the loads of the table.
 NDD_LUT_AVX2 inline void look_up(const TableOfHalves& table, __m256i (&levels)[2]) {
   const __m256i step = _mm256_set1_epi8(16), top = _mm256_set1_epi8(-128);
   __m256i dark[2] = {levels[0], levels[1]}, bright[2] = {_mm256_xor_si256(levels[0], top), _mm256_xor_si256(levels[1], top)};
-  __m256i made[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  __m256i entries[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
 #pragma GCC unroll 8
   for (int k = 0; k < 8; ++k) {
     for (int v = 0; v < 2; ++v) {
-      made[v] =
-          _mm256_xor_si256(made[v], _mm256_xor_si256(_mm256_shuffle_epi8(table.part[k], dark[v]), _mm256_shuffle_epi8(table.part[8 + k], bright[v])));
+      entries[v] = _mm256_xor_si256(entries[v],
+                                    _mm256_xor_si256(_mm256_shuffle_epi8(table.part[k], dark[v]), _mm256_shuffle_epi8(table.part[8 + k], bright[v])));
       dark[v] = _mm256_subs_epi8(dark[v], step);
       bright[v] = _mm256_subs_epi8(bright[v], step);
     }
   }
-  levels[0] = made[0];
-  levels[1] = made[1];
+  levels[0] = entries[0];
+  levels[1] = entries[1];
 }
 
 // A mask of the first `count` of 64 bytes.

@@ -109,11 +109,11 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t 
       }
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        T in[4] = {}, made[4];
+        T in[4] = {}, result[4];
         load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) made[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
-        store_some(made, run.count - begin, static_cast<T*>(run.out) + begin);
+        for (int e = 0; e < 4; ++e) result[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
+        store_some(result, run.count - begin, static_cast<T*>(run.out) + begin);
       });
     }
   }

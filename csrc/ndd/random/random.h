@@ -111,10 +111,10 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t 
       for (int e = 0; e < kEach; ++e) values[e] = element(run.f, words, e);
       for_dtype(dtype, [&](auto tag) {
         using Out = typename decltype(tag)::type;
-        Out made[kEach];
+        Out result[kEach];
 #pragma unroll
-        for (int e = 0; e < kEach; ++e) made[e] = saturate<Out>(values[e]);
-        store_some(made, run.count - begin, static_cast<Out*>(run.out) + begin);
+        for (int e = 0; e < kEach; ++e) result[e] = saturate<Out>(values[e]);
+        store_some(result, run.count - begin, static_cast<Out*>(run.out) + begin);
       });
     }
   }

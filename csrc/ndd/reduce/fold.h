@@ -202,12 +202,12 @@ void fold_short_runs(const Elements<T>& runs, int64_t length, int64_t outputs, C
     with_simd([&]() NDD_ALWAYS_INLINE {
       const int64_t n = known ? known : length, count = part;
       const T* __restrict run = elements;
-      typename F::Total* __restrict made = totals;
+      typename F::Total* __restrict results = totals;
       for (int64_t o = 0; o < count; ++o) {
         // If the narrow type can hold kShortRun elements, it is faster: the channel means of 16 VGA images take 0.94 ms in 64 bits and 0.73 in 16.
         std::conditional_t<(F::rows >= kShortRun), typename F::Partial, typename F::Total> total = F::identity;
         for (int64_t r = 0; r < n; ++r) total = F::take(total, run[o * n + r], F::centered ? centers[o] : 0.0);
-        made[o] = static_cast<typename F::Total>(total);
+        results[o] = static_cast<typename F::Total>(total);
       }
     });
     take(first, part, totals);

@@ -91,9 +91,9 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
 #pragma unroll 1
   for (; v < end; v += 2 * kRowThreads) {  // two loads in flight at a time
     const bool both = v + kRowThreads < end;
-    const Part one = Part::load(vector + v), two = Part::load(vector + (both ? v + kRowThreads : v));
-    take(one);
-    if (both) take(two);
+    const Part first_part = Part::load(vector + v), second_part = Part::load(vector + (both ? v + kRowThreads : v));
+    take(first_part);
+    if (both) take(second_part);
   }
   if (channels == 1) fold_positions<1, T>(fold, local, first, totals);
   else if (channels == 2) fold_positions<2, T>(fold, local, first, totals);

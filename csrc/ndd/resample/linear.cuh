@@ -19,8 +19,8 @@ struct TwoTaps {
 __device__ inline TwoTaps two_taps(const Axis& a, int32_t output) {
   float base = 0;
   const int32_t start = clamped_start(a, first_tap(a, output, &base)), last = static_cast<int32_t>(a.in) - 1;
-  const bool one = a.taps == 1;
-  return {max(0, min(start, last)), max(0, min(one ? start : start + 1, last)), one ? 1.0f : 1 - base, one ? 0.0f : base};
+  const bool single = a.taps == 1;
+  return {max(0, min(start, last)), max(0, min(single ? start : start + 1, last)), single ? 1.0f : 1 - base, single ? 0.0f : base};
 }
 
 // kChannels is 3, or 0 for any number.

@@ -31,22 +31,22 @@ bool find_fraction(double ratio, int64_t outputs, int64_t& advance, int64_t& pha
 
 std::shared_ptr<const SincFilter> make_sinc_filter(int64_t advance, int64_t phases, double ratio, bool exact, int64_t lobes, double stretch) {
   constexpr double kPi = 3.14159265358979323846;
-  auto made = std::make_shared<SincFilter>();
+  auto filter = std::make_shared<SincFilter>();
   const double extent = static_cast<double>(lobes) * stretch;
-  SincTable& table = made->table;
+  SincTable& table = filter->table;
   table.reach = static_cast<int64_t>(std::ceil(extent));
   table.taps = (2 * table.reach + 15) / 16 * 16;
   table.phases = phases, table.advance = advance, table.exact = exact, table.ratio = ratio;
-  made->weights.resize((phases + (exact ? 0 : 1)) * table.taps);
+  filter->weights.resize((phases + (exact ? 0 : 1)) * table.taps);
   for (int64_t p = 0; p < phases + (exact ? 0 : 1); ++p) {
     for (int64_t k = 0; k < 2 * table.reach; ++k) {
       const double x = (static_cast<double>(k - table.reach + 1) - static_cast<double>(p) / static_cast<double>(phases)) / stretch;
       if (std::fabs(x) >= static_cast<double>(lobes)) continue;
       const double sinc = x == 0.0 ? 1.0 : std::sin(kPi * x) / (kPi * x);
-      made->weights[p * table.taps + k] = static_cast<float>(sinc * 0.5 * (1.0 + std::cos(kPi * x / static_cast<double>(lobes))) / stretch);
+      filter->weights[p * table.taps + k] = static_cast<float>(sinc * 0.5 * (1.0 + std::cos(kPi * x / static_cast<double>(lobes))) / stretch);
     }
   }
-  return made;
+  return filter;
 }
 
 // The inputs and the weights of an output.
@@ -111,13 +111,13 @@ __attribute__((target("avx2,fma"), always_inline)) inline __m256 products(const 
 }
 
 // Four outputs at a time, whose horizontal sums are combined; returns how many were computed.
-__attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table, TapsInOrder& taps, int64_t outputs, float* made) {
+__attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table, TapsInOrder& taps, int64_t outputs, float* out) {
   int64_t o = 0;
   for (; o + 4 <= outputs; o += 4) {
     const __m256 a = products(table, taps.next()), b = products(table, taps.next()), c = products(table, taps.next()),
                  d = products(table, taps.next());
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    _mm_storeu_ps(made + o, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    _mm_storeu_ps(out + o, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
   }
   return o;
 }
@@ -137,14 +137,14 @@ std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int
   return kept->get(key, [&] { return make_sinc_filter(advance, phases, ratio, exact, lobes, stretch); });
 }
 
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* made) {
+void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out) {
   const int64_t before = zeros_before(filter);
   TapsInOrder taps(filter, signal, before, before + length + filter.table.taps);
   int64_t o = 0;
 #if defined(__x86_64__)
-  if (cpu_isa() != Isa::base) o = filter_fours(filter.table, taps, outputs, made);
+  if (cpu_isa() != Isa::base) o = filter_fours(filter.table, taps, outputs, out);
 #endif
-  for (; o < outputs; ++o) made[o] = filtered(filter.table, taps.next());
+  for (; o < outputs; ++o) out[o] = filtered(filter.table, taps.next());
 }
 
 }  // namespace ndd

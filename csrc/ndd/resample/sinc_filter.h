@@ -55,6 +55,6 @@ inline int64_t zeros_before(const SincFilter& filter) { return filter.table.reac
 inline int64_t zeros_behind(const SincFilter& filter) { return 2 * filter.table.taps; }
 
 // `signal` has `length` elements and must be surrounded by that many zeros.
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* made);
+void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out);
 
 }  // namespace ndd

@@ -211,13 +211,13 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
   if constexpr (std::is_void_v<In>) {
     mix_rows(t, AnyElements{memory, type, first, pitch});
   } else {
-    const auto one = static_cast<int32_t>(t.starts[0].x), other = static_cast<int32_t>(t.starts[t.quads - 1].w);
+    const auto top = static_cast<int32_t>(t.starts[0].x), bottom = static_cast<int32_t>(t.starts[t.quads - 1].w);
     const auto* const begin = static_cast<const In*>(memory);
     const auto* const row = begin + first;
     // The elements that are read: for bytes whole words, and if rows may start anywhere, all words that they overlap.
     const bool aligned = pitch % 4 == 0;
     const int more = sizeof(In) > 1 || aligned ? 0 : 4, columns = sizeof(In) > 1 ? t.columns : (t.columns + 3) / 4 * 4;
-    const int64_t lowest = first + min(one, other) * pitch - more, highest = first + (max(one, other) + t.taps - 1) * pitch + columns + more;
+    const int64_t lowest = first + min(top, bottom) * pitch - more, highest = first + (max(top, bottom) + t.taps - 1) * pitch + columns + more;
     const auto from = reinterpret_cast<uintptr_t>(begin + lowest), to = reinterpret_cast<uintptr_t>(begin + highest) - 1;
     const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
     const bool near = from >> 32 == to >> 32;

@@ -42,18 +42,18 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
   }
   const bool is_cubic = a.filter == Filter::cubic;
   memory.clear();
-  Weights made{0, memory};
+  Weights weights{0, memory};
   if (a.antialias || a.filter == Filter::lanczos3) {
     const double stretch = std::max(scale, 1.0), support = support_radius(a.filter) * stretch, center = scale * (static_cast<double>(i) + 0.5);
-    made.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    weights.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
     const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in);
     double sum = 0.0;
-    for (int64_t k = made.start; k < end; ++k) {
-      made.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
-      sum += made.weight.back();
+    for (int64_t k = weights.start; k < end; ++k) {
+      weights.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
+      sum += weights.weight.back();
     }
-    for (double& weight : made.weight) weight = sum != 0.0 ? weight / sum : weight;
-    return made;
+    for (double& weight : weights.weight) weight = sum != 0.0 ? weight / sum : weight;
+    return weights;
   }
   // Two or four neighbors; those outside are replaced by the border element.
   double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
@@ -61,13 +61,13 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
   const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);
   const int64_t first = static_cast<int64_t>(low) - is_cubic;
   const int taps = is_cubic ? 4 : 2;
-  made.start = clamp_index(first, in);
-  made.weight.assign(clamp_index(first + taps - 1, in) - made.start + 1, 0.0);
+  weights.start = clamp_index(first, in);
+  weights.weight.assign(clamp_index(first + taps - 1, in) - weights.start + 1, 0.0);
   for (int k = 0; k < taps; ++k) {
     const double distance = right + (is_cubic ? 1 - k : -k);
-    made.weight[clamp_index(first + k, in) - made.start] += is_cubic ? cubic(distance, -0.75) : 1.0 - std::fabs(distance);
+    weights.weight[clamp_index(first + k, in) - weights.start] += is_cubic ? cubic(distance, -0.75) : 1.0 - std::fabs(distance);
   }
-  return made;
+  return weights;
 }
 
 // Pillow's nearest elements. It accumulates the scale, which must be reproduced: from 6 elements to 11, element 5 is at 2.9999999999999996 and
@@ -97,12 +97,12 @@ void AxisTable::build_by_torch_rule() {
   double largest = 0.0;
   for (int64_t i = 0; i < axis.out; ++i) {
     const int64_t at = clamp_index(axis.first + i, axis.whole);  // beyond the border its pixels are repeated
-    const Weights made = weights_of(axis, mirrored ? axis.whole - 1 - at : at, in, places, memory);
-    start[i] = static_cast<int32_t>(begin + made.start);
-    count[i] = static_cast<int32_t>(made.weight.size());
+    const Weights weights = weights_of(axis, mirrored ? axis.whole - 1 - at : at, in, places, memory);
+    start[i] = static_cast<int32_t>(begin + weights.start);
+    count[i] = static_cast<int32_t>(weights.weight.size());
     most = std::max(most, count[i]);
-    for (const double weight : made.weight) largest = std::max(largest, weight);
-    all.insert(all.end(), made.weight.begin(), made.weight.end());
+    for (const double weight : weights.weight) largest = std::max(largest, weight);
+    all.insert(all.end(), weights.weight.begin(), weights.weight.end());
   }
   stride = (most + 7) / 8 * 8;
   // As many bits as fit in 16-bit weights, or Pillow's number.

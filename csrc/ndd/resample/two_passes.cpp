@@ -153,9 +153,9 @@ struct PixelGroups {
 
 // Cached per thread, like the table.
 const PixelGroups& pixel_groups(const AxisTable& h) {
-  static thread_local PixelGroups made;
-  if (!same_axis(h.axis, made.axis)) made.build(h);
-  return made;
+  static thread_local PixelGroups groups;
+  if (!same_axis(h.axis, groups.axis)) groups.build(h);
+  return groups;
 }
 
 // Adds pairs of neighbors, in both halves.

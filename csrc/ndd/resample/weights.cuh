@@ -76,9 +76,9 @@ __device__ inline void write_weights(const Axis& a, int32_t first_output, int co
 // Quotients of small numbers by a divisor known only at run time: exact while their product is below 2^32.
 struct Divisor {
   unsigned int inverse;
-  bool one;
-  __device__ explicit Divisor(int by) : inverse(by == 1 ? 0 : 0xFFFFFFFFu / static_cast<unsigned int>(by) + 1), one(by == 1) {}
-  __device__ int quotient(int n) const { return one ? n : static_cast<int>(uint64_t{static_cast<unsigned int>(n)} * inverse >> 32); }
+  bool is_one;
+  __device__ explicit Divisor(int by) : inverse(by == 1 ? 0 : 0xFFFFFFFFu / static_cast<unsigned int>(by) + 1), is_one(by == 1) {}
+  __device__ int quotient(int n) const { return is_one ? n : static_cast<int>(uint64_t{static_cast<unsigned int>(n)} * inverse >> 32); }
 };
 #endif
 

@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
         }
         uint32_t found = __ballot_sync(0xFFFFFFFFu, meets);
         for (; found != 0 && met < kMaxLayers; found &= found - 1, ++met) {
-          const int32_t giver = __popc((found & (0u - found)) - 1u);
-          const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), giver);
-          const auto given_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), giver);
-          const auto given_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), giver);
+          const int32_t owner = __popc((found & (0u - found)) - 1u);
+          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), owner);
+          const auto layer_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), owner);
+          const auto layer_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), owner);
           if (lane != met) continue;
-          in = reinterpret_cast<const char*>(given_in);
-          begin = given_begin;
-          end = given_end;
+          in = reinterpret_cast<const char*>(layer_in);
+          begin = layer_begin;
+          end = layer_end;
         }
       }
       int64_t fill = s.fills;
@@ -123,26 +123,26 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
         if (first < start) wanted &= 0xFFFFu << (start - first);
         if (first + kVector > stop) wanted &= first < stop ? 0xFFFFu >> (first + kVector - stop) : 0u;
         const uint32_t written = wanted;
-        uint4 made{0, 0, 0, 0};
+        uint4 result{0, 0, 0, 0};
         for (int32_t j = 0; j < met; ++j) {
-          const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), j);
+          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), j);
           const auto from = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(begin), j), to = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(end), j);
           uint32_t bits = from < first + kVector && to > first ? wanted : 0u;
           if (from > first && bits != 0) bits &= 0xFFFFu << (from - first);
           if (to < first + kVector && bits != 0) bits &= 0xFFFFu >> (first + kVector - to);
           if (bits == 0) continue;
-          const uint4 bytes = given_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
-                                            : chosen_bytes(reinterpret_cast<const char*>(given_in) + first, bits);
-          made.x |= bytes.x & spread(bits);
-          made.y |= bytes.y & spread(bits >> 4);
-          made.z |= bytes.z & spread(bits >> 8);
-          made.w |= bytes.w & spread(bits >> 12);
+          const uint4 bytes = layer_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
+                                            : chosen_bytes(reinterpret_cast<const char*>(layer_in) + first, bits);
+          result.x |= bytes.x & spread(bits);
+          result.y |= bytes.y & spread(bits >> 4);
+          result.z |= bytes.z & spread(bits >> 8);
+          result.w |= bytes.w & spread(bits >> 12);
           wanted &= ~bits;
         }
         if (written == 0xFFFFu) {
-          *reinterpret_cast<uint4*>(out + first) = made;
+          *reinterpret_cast<uint4*>(out + first) = result;
         } else {
-          const uint32_t word[4] = {made.x, made.y, made.z, made.w};
+          const uint32_t word[4] = {result.x, result.y, result.z, result.w};
 #pragma unroll
           for (int b = 0; b < kVector; ++b)
             if (written >> b & 1) out[first + b] = static_cast<char>(word[b / 4] >> b % 4 * 8);
@@ -184,17 +184,17 @@ bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<Byte
   stack.work *= stack.segments;
   std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
   for (const Layer& layer : layers.layers) {
-    ByteLayer made{static_cast<const char*>(layer.in), layer.origin * item, 0, stack.row_bytes, {}, {}, {}};
+    ByteLayer byte_layer{static_cast<const char*>(layer.in), layer.origin * item, 0, stack.row_bytes, {}, {}, {}};
     if (axis >= 0) {
-      made.row_begin = layer.begin[axis] * inner * item;
-      made.row_end = layer.end[axis] * inner * item;
+      byte_layer.row_begin = layer.begin[axis] * inner * item;
+      byte_layer.row_end = layer.end[axis] * inner * item;
     }
     for (int d = 0; d < left; ++d) {
-      made.begin[d] = layer.begin[d];
-      made.end[d] = layer.end[d];
-      made.stride[d] = layer.stride[d] * item;
+      byte_layer.begin[d] = layer.begin[d];
+      byte_layer.end[d] = layer.end[d];
+      byte_layer.stride[d] = layer.stride[d] * item;
     }
-    byte_layers.push_back(made);
+    byte_layers.push_back(byte_layer);
     const int64_t end = left > 0 ? layer.end[0] : 1;
     for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMaxLayers && k < end; ++k)
       if (++together[k] > kMaxLayers) return false;
@@ -209,12 +209,12 @@ bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DTyp
   std::vector<unsigned char> fills;
   const int64_t item = item_bytes(dtype);
   int64_t most = 0;
-  for (const Layers& one : stacks) {
+  for (const Layers& source : stacks) {
     Stack stack;
-    if (!as_bytes(one, item, stack, layers)) return false;
+    if (!as_bytes(source, item, stack, layers)) return false;
     stack.fills = static_cast<int64_t>(fills.size());
-    fills.resize(fills.size() + one.fills.size() * item);
-    for (size_t c = 0; c < one.fills.size(); ++c) store_element(one.fills[c], fills.data() + stack.fills, dtype, static_cast<int64_t>(c));
+    fills.resize(fills.size() + source.fills.size() * item);
+    for (size_t c = 0; c < source.fills.size(); ++c) store_element(source.fills[c], fills.data() + stack.fills, dtype, static_cast<int64_t>(c));
     most = std::max(most, stack.work);
     table.push_back(stack);
   }

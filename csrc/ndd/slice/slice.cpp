@@ -280,8 +280,8 @@ class Outside {
     pattern_.resize((kPattern + period - 1) / period * period);
     char* to = pattern_.data();
     for (int64_t c = 0; c < count; ++c, to += run * bytes_) slice::repeat_item(reinterpret_cast<const char*>(&items_[c]), to, run, bytes_);
-    const auto made = static_cast<size_t>(to - pattern_.data());
-    for (size_t k = made; k < pattern_.size(); ++k) pattern_[k] = pattern_[k - made];
+    const auto written = static_cast<size_t>(to - pattern_.data());
+    for (size_t k = written; k < pattern_.size(); ++k) pattern_[k] = pattern_[k - written];
   }
 
   void fill() const {

@@ -112,10 +112,10 @@ template <class Out, class Value>
 __device__ void write_run(Out* to, int count, int lane, Value value) {
   constexpr int kPer = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
   const auto word = [&](int at) {
-    AlignedVector<Out, kPer> made;
+    AlignedVector<Out, kPer> word;
 #pragma unroll
-    for (int k = 0; k < kPer; ++k) made.element[k] = value(at + k);
-    return made;
+    for (int k = 0; k < kPer; ++k) word.element[k] = value(at + k);
+    return word;
   };
   write_words(to, count, lane, word, value);
 }
@@ -131,13 +131,13 @@ __device__ void read_run(const char* low, int bytes, const char* first, const ch
   };
 #pragma unroll 1
   for (int v = lane; v < vectors; v += 2 * kLane) {
-    const bool one = whole(v), two = whole(v + kLane);
+    const bool first_whole = whole(v), second_whole = whole(v + kLane);
     uint4 a{}, b{};
-    if (one) a = load_vector(from + 16 * v);
-    if (two) b = load_vector(from + 16 * (v + kLane));
-    if (one) stage[v] = a;
+    if (first_whole) a = load_vector(from + 16 * v);
+    if (second_whole) b = load_vector(from + 16 * (v + kLane));
+    if (first_whole) stage[v] = a;
     else piecewise(v);
-    if (two) stage[v + kLane] = b;
+    if (second_whole) stage[v + kLane] = b;
     else piecewise(v + kLane);
   }
 }

@@ -114,10 +114,11 @@ __device__ inline int misalignment(const char* at) { return static_cast<int>(rei
 
 // Bytes [shift, shift + 16) of the 32 bytes in `a` and `b`.
 __device__ inline uint4 shifted(const uint4& a, const uint4& b, int shift) {
-  const bool two = shift & 8, one = shift & 4;
+  const bool skip_two = shift & 8, skip_one = shift & 4;
   const int bits = 8 * (shift & 3);
-  const uint32_t v0 = two ? a.z : a.x, v1 = two ? a.w : a.y, v2 = two ? b.x : a.z, v3 = two ? b.y : a.w, v4 = two ? b.z : b.x, v5 = two ? b.w : b.y;
-  const uint32_t w0 = one ? v1 : v0, w1 = one ? v2 : v1, w2 = one ? v3 : v2, w3 = one ? v4 : v3, w4 = one ? v5 : v4;
+  const uint32_t v0 = skip_two ? a.z : a.x, v1 = skip_two ? a.w : a.y, v2 = skip_two ? b.x : a.z, v3 = skip_two ? b.y : a.w,
+                 v4 = skip_two ? b.z : b.x, v5 = skip_two ? b.w : b.y;
+  const uint32_t w0 = skip_one ? v1 : v0, w1 = skip_one ? v2 : v1, w2 = skip_one ? v3 : v2, w3 = skip_one ? v4 : v3, w4 = skip_one ? v5 : v4;
   return uint4{__funnelshift_r(w0, w1, bits), __funnelshift_r(w1, w2, bits), __funnelshift_r(w2, w3, bits), __funnelshift_r(w3, w4, bits)};
 }
 

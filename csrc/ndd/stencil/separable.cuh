@@ -132,12 +132,12 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
         for_warp_tasks(block.inner, static_cast<int>(block.plan.pixels) / kPiece, [&](int channel, int piece) {
           const int inner = block.inner, from = piece * kPiece;
           if (lane >= fresh || block.pixel + from >= block.image.width) return;
-          typename Filter::Value made[kPiece];
-          filter.window(made, staged + lane * block.staged_pitch + from * inner + channel, inner, block.image.along,
+          typename Filter::Value values[kPiece];
+          filter.window(values, staged + lane * block.staged_pitch + from * inner + channel, inner, block.image.along,
                         weights + block.image.down.before + 1);
           Between* to = between + (ready + lane) * block.between_pitch + from * inner + channel;
 #pragma unroll
-          for (int o = 0; o < kPiece; ++o, to += inner) *to = static_cast<Between>(made[o]);
+          for (int o = 0; o < kPiece; ++o, to += inner) *to = static_cast<Between>(values[o]);
         });
         __syncthreads();
         ready += fresh;
@@ -150,10 +150,11 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
         for_warp_tasks((block.columns + 31) / 32, kTileRows / kPiece, [&](int group, int piece) {
           const int i = group * 32 + lane, from = piece * kPiece;
           if (i >= block.columns || block.x + i >= block.plane.row() || y + from >= block.y_end) return;
-          typename Filter::Value made[kPiece];
-          filter.window(made, between + from * block.between_pitch + i, block.between_pitch, block.image.down, weights);
+          typename Filter::Value values[kPiece];
+          filter.window(values, between + from * block.between_pitch + i, block.between_pitch, block.image.down, weights);
           const int64_t row = block.plane.row(), left = block.y_end - y - from;
-          filter.store(made, block.image.out, block.image.add, (y + from) * row + block.x + i, row, left < kPiece ? static_cast<int>(left) : kPiece);
+          filter.store(values, block.image.out, block.image.add, (y + from) * row + block.x + i, row,
+                       left < kPiece ? static_cast<int>(left) : kPiece);
         });
         y += kTileRows;
         if (y >= block.y_end) break;

@@ -103,11 +103,11 @@ __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const
     const int64_t column = column_of(from.border, from.x + i, plane);
     S* to = tile + first * pitch + i;
     if (from.no_constants && column >= 0 && left >= kPiece) {
-      S made[kPiece];
+      S values[kPiece];
 #pragma unroll
-      for (int u = 0; u < kPiece; ++u) made[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
+      for (int u = 0; u < kPiece; ++u) values[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
 #pragma unroll
-      for (int u = 0; u < kPiece; ++u, to += pitch) *to = made[u];
+      for (int u = 0; u < kPiece; ++u, to += pitch) *to = values[u];
     } else {
 #pragma unroll 4
       for (int u = 0; u < (left < kPiece ? left : kPiece); ++u, to += pitch) {

@@ -81,7 +81,7 @@ size_t memory_of_this_machine() {
   return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : kUnlimited;
 }
 
-std::string readable(double value) {
+std::string format_bytes(double value) {
   static constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
   int unit = 0;
   for (; value >= 1000 && unit < 6; ++unit) value /= 1000;
@@ -91,10 +91,10 @@ std::string readable(double value) {
 }
 
 std::string no_memory_text(double bytes, const char* use) {
-  return "no memory for " + readable(bytes) + use + "; there are " + readable(static_cast<double>(most_host_memory())) + " for this process";
+  return "no memory for " + format_bytes(bytes) + use + "; there are " + format_bytes(static_cast<double>(most_host_memory())) + " for this process";
 }
 
-[[noreturn]] void no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
+[[noreturn]] void fail_no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
 
 using Block = HostBlock;
 
@@ -119,7 +119,7 @@ constexpr bool kKeeps = false;  // reuse would hide use-after-free from the sani
 
 void* allocate(size_t bytes) {
   void* data = std::malloc(bytes);
-  if (data == nullptr) no_memory(bytes);
+  if (data == nullptr) fail_no_memory(bytes);
   return data;
 }
 
@@ -135,7 +135,7 @@ void* allocate(size_t bytes) {
   check_host_memory(bytes);
   const size_t mapped = whole_pages(bytes) + kPage;
   void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) no_memory(bytes);
+  if (all == MAP_FAILED) fail_no_memory(bytes);
   char* const begin = static_cast<char*>(all);
   const size_t head = (kPage - reinterpret_cast<uintptr_t>(all) % kPage) % kPage, tail = kPage - head;
   if (head > 0) munmap(begin, head);
@@ -198,7 +198,7 @@ std::atomic<uint64_t> pinned_sizes{0};
 Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
   size_t bytes = static_cast<size_t>(item_bytes(dtype));
   for (const int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes) || bytes > kMaxBytes) no_memory(kMaxBytes);
+    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes) || bytes > kMaxBytes) fail_no_memory(kMaxBytes);
   }
   const Block block = take(bytes);
   return tensor_over(block.data, shape, dtype, [](void* data, size_t size) { give_back({data, size}); }, block.bytes);
@@ -214,7 +214,7 @@ size_t most_host_memory() {
 }
 
 void check_host_memory(size_t bytes) {
-  if (bytes > most_host_memory()) no_memory(bytes);
+  if (bytes > most_host_memory()) fail_no_memory(bytes);
 }
 
 int size_class(size_t bytes) {

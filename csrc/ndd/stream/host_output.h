@@ -20,9 +20,9 @@ static void compute_on_host(const std::string& op, int64_t tasks, double nanosec
 #ifdef NDD_CUDA
   if (output.is_cuda()) {
     if (output.numel() == 0) return;
-    std::vector<T> made(output.numel());
-    for (int64_t i = 0; i < tasks; ++i) work(i, made.data());
-    upload(output.data_ptr(), made.data(), made.size() * sizeof(T), op.c_str());
+    std::vector<T> values(output.numel());
+    for (int64_t i = 0; i < tasks; ++i) work(i, values.data());
+    upload(output.data_ptr(), values.data(), values.size() * sizeof(T), op.c_str());
     return;
   }
 #endif

@@ -41,11 +41,11 @@ struct Argument {
   std::vector<int64_t> its_numbers;
   uint64_t value = 0;  // any other argument, as the dispatcher passes it
 
-  uint64_t given(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::given(tensor) : detail::given(*tensor); }
+  uint64_t to_ivalue(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::to_ivalue(tensor) : detail::to_ivalue(*tensor); }
   uint64_t constant() const {
-    if (kind == text) return detail::given(its_text);
-    if (kind == numbers) return detail::given(its_numbers);
-    return kind == plain ? value : given(its_tensor);
+    if (kind == text) return detail::to_ivalue(its_text);
+    if (kind == numbers) return detail::to_ivalue(its_numbers);
+    return kind == plain ? value : to_ivalue(its_tensor);
   }
 };
 
@@ -68,7 +68,7 @@ struct Form {
 struct Plan {
   Boxed* kernel = nullptr;
   std::vector<Argument> arguments;
-  std::vector<std::pair<Form, bool>> given;  // and whether they may have any size, as the values of ragged batches do
+  std::vector<std::pair<Form, bool>> tensors;  // and whether they may have any size, as the values of ragged batches do
   std::unique_ptr<Form> output;
   std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
@@ -78,7 +78,7 @@ using PlanPtr = std::shared_ptr<const Plan>;
 struct Draft {
   std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
   std::vector<bool> any_size;  // for each tensor of the call
-  std::shared_ptr<Plan> made;  // null if the kernel has arguments that cannot be repeated
+  std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
 
@@ -113,13 +113,15 @@ MaybeTensor output_of(const Form& form) {
   }
 }
 
-Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   const MaybeTensor out = output_of(*plan.output);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
-    const Argument& one = plan.arguments[k];
-    stack[k] = one.place == constant_place ? one.constant() : one.given(one.place == output_place ? out : given[static_cast<size_t>(one.place)]);
+    const Argument& argument = plan.arguments[k];
+    stack[k] = argument.place == constant_place
+                   ? argument.constant()
+                   : argument.to_ivalue(argument.place == output_place ? out : tensors[static_cast<size_t>(argument.place)]);
   }
   ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
   for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
@@ -134,21 +136,21 @@ Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<
 
 // `address` is a handle from ndd_plan_made; `reads` holds pairs of an earlier call's handle and a sample. Returns the output and the handle from
 // ndd_end; no output if no plan matches the tensors.
-Again again(int64_t address, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+Again again(int64_t address, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
-    bool fits = given.size() == plan->given.size();
-    for (size_t k = 0; fits && k < given.size(); ++k) fits = plan->given[k].first.fits(given[k], plan->given[k].second);
-    if (fits) return run(*plan, given, reads, mode);
+    bool fits = tensors.size() == plan->tensors.size();
+    for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second);
+    if (fits) return run(*plan, tensors, reads, mode);
   }
   return {std::nullopt, 0};
 }
 
 // The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
 Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
-  std::vector<Tensor> given;
-  if (first) given.push_back(*first);
-  if (second) given.push_back(*second);
-  return again(address, given, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
+  std::vector<Tensor> tensors;
+  if (first) tensors.push_back(*first);
+  if (second) tensors.push_back(*second);
+  return again(address, tensors, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
 }
 
 }  // namespace
@@ -176,9 +178,9 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   }
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
-    if (repeatable) plan->given.emplace_back(std::move(*forms[k]), draft->any_size[k]);
+    if (repeatable) plan->tensors.emplace_back(std::move(*forms[k]), draft->any_size[k]);
   }
-  if (repeatable && plan->output) draft->made = std::move(plan);
+  if (repeatable && plan->output) draft->plan = std::move(plan);
   return true;
 }
 
@@ -187,19 +189,19 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 
 // Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
 // of the call (-2: the output). `any_size` says for each tensor whether its size may differ.
-NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t given)) {
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t tensor_count)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
-  for (int64_t k = 0; k < given; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
+  for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
 }
 
 // Returns the handle that ndd::again takes. `other` is a plan for other shapes to try next, or null. Null if the kernel has arguments that cannot be
 // repeated.
 NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
-  if (!draft || !draft->made) return nullptr;
-  if (other != nullptr) draft->made->other = *static_cast<ndd::PlanPtr*>(other);
-  return new ndd::PlanPtr(std::move(draft->made));
+  if (!draft || !draft->plan) return nullptr;
+  if (other != nullptr) draft->plan->other = *static_cast<ndd::PlanPtr*>(other);
+  return new ndd::PlanPtr(std::move(draft->plan));
 }
 NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd::PlanPtr*>(plan); }
 

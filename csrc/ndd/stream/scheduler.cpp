@@ -48,12 +48,12 @@ bool add_unended_external(const Operation& operation, std::set<const Operation*>
   std::vector<const Operation*> path{&operation};
   std::set<const Operation*> seen;
   while (!path.empty()) {
-    const Operation& one = *path.back();
+    const Operation& current = *path.back();
     path.pop_back();
-    if (one.state == Operation::done || !seen.insert(&one).second) continue;
+    if (current.state == Operation::done || !seen.insert(&current).second) continue;
     if (seen.size() > 256) return false;
-    if (one.external) found.insert(&one);
-    for (const Dependency& d : one.reads) path.push_back(d.operation.get());
+    if (current.external) found.insert(&current);
+    for (const Dependency& d : current.reads) path.push_back(d.operation.get());
   }
   return true;
 }
@@ -154,9 +154,9 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
       computed.erase(found);
       std::vector<std::weak_ptr<Operation>> all = source.fused;
       all.push_back(reads[k].operation);
-      for (const auto& one : all) {
-        operation->fused.push_back(one);
-        if (const OperationPtr alive = one.lock()) alive->fused_into.push_back(operation);
+      for (const auto& absorbed : all) {
+        operation->fused.push_back(absorbed);
+        if (const OperationPtr alive = absorbed.lock()) alive->fused_into.push_back(operation);
       }
     }
     // A source that has already finished may have failed; depending on it propagates the error.
@@ -180,7 +180,7 @@ void Scheduler::release(const OperationPtr& operation) {
   operation->released = true;
   if (operation->state != Operation::held || !operation->unwanted()) return;
   // Complete it now instead of at its turn, so that the next call can reuse the result's memory.
-  const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& one) { return one.second == operation; });
+  const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& entry) { return entry.second == operation; });
   if (found == later_.end()) return;
   later_.erase(found);
   complete(operation);
@@ -198,8 +198,8 @@ void Scheduler::submit_locked(const OperationPtr& operation) {
     }
   }
   std::sort(held.begin(), held.end(), [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; });
-  for (const OperationPtr& one : held) {
-    if (one->state == Operation::held) enqueue(one);
+  for (const OperationPtr& next : held) {
+    if (next->state == Operation::held) enqueue(next);
   }
 }
 
@@ -423,8 +423,8 @@ void Scheduler::submit_readers_in_its_place(const Operation& operation) {
 }
 
 bool Scheduler::settled(const Operation& operation) const {
-  return operation.state == Operation::done && std::all_of(operation.fused_into.begin(), operation.fused_into.end(), [](const auto& one) {
-           const OperationPtr alive = one.lock();
+  return operation.state == Operation::done && std::all_of(operation.fused_into.begin(), operation.fused_into.end(), [](const auto& reader) {
+           const OperationPtr alive = reader.lock();
            return alive == nullptr || alive->state == Operation::done;
          });
 }
@@ -483,7 +483,7 @@ std::unique_lock<std::mutex>* held_for_fork = nullptr;
 
 Scheduler& scheduler() {
   // Never destroyed: threads may still be running during process exit.
-  static const bool made = [] {
+  static const bool initialized = [] {
     process_scheduler = new Scheduler(std::max(1u, std::thread::hardware_concurrency()));
     // A forked child has no worker threads. The parent therefore finishes everything queued before the fork, so that the child finds every result
     // complete.
@@ -495,7 +495,7 @@ Scheduler& scheduler() {
                    [] { process_scheduler = new Scheduler(*process_scheduler, Scheduler::in_child); });
     return true;
   }();
-  (void)made;
+  (void)initialized;
   return *process_scheduler;
 }
 

@@ -263,8 +263,8 @@ NDD_EXPORT(keep, const char*, ndd_worked, ()) {
 NDD_EXPORT(keep, const char*, ndd_spans, ()) {
   thread_local std::string text;
   text.clear();
-  for (const ndd::Span& one : ndd::scheduler().spans()) {
-    text += std::string(one.op) + " " + std::to_string(one.thread) + " " + std::to_string(one.begin) + " " + std::to_string(one.end) + "\n";
+  for (const ndd::Span& span : ndd::scheduler().spans()) {
+    text += std::string(span.op) + " " + std::to_string(span.thread) + " " + std::to_string(span.begin) + " " + std::to_string(span.end) + "\n";
   }
   return text.c_str();
 }

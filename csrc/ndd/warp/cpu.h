@@ -69,10 +69,10 @@ const Map& host_map(const Map& map, const int64_t*, long) {
   return map;
 }
 
-// Whether a map is affine; if so, sets `made`.
+// Whether a map is affine; if so, sets `affine`.
 template <class Map>
-auto is_affine(const Map& map, AffineMap<2>* made, int) -> decltype(map.affine(made)) {
-  return map.affine(made);
+auto is_affine(const Map& map, AffineMap<2>* affine, int) -> decltype(map.affine(affine)) {
+  return map.affine(affine);
 }
 
 template <class Map>

@@ -93,9 +93,10 @@ class WarpImages {
     return {planes, item.src.stride[D - 1] * item.src.size[D - 1] * in_.item_bytes(), pixels * item.src.channels * out_.item_bytes()};
   }
 
-  // Checks an argument with `given` values for the frames of sample i. Unless `exact`, it may have more, which are ignored: rows of a ragged batch.
-  void check_frames(int64_t i, int64_t given, const char* argument, bool exact = false) const {
-    if (given != 1 && (exact ? given != frames(i) : given < frames(i))) refuse(i, argument, " is for ", given, " frames, but there are ", frames(i));
+  // Checks an argument that has `values` values for the frames of sample i. Unless `exact`, it may have more, which are ignored: rows of a ragged batch.
+  void check_frames(int64_t i, int64_t values, const char* argument, bool exact = false) const {
+    if (values != 1 && (exact ? values != frames(i) : values < frames(i)))
+      refuse(i, argument, " is for ", values, " frames, but there are ", frames(i));
   }
 
  private:

@@ -66,8 +66,8 @@ struct PerspectiveMap {
   float m[3][3];
 
   // The affine map without the division, if the perspective row is trivial; its points are the same.
-  bool affine(AffineMap<2>* made) const {
-    for (int k = 0; k < 6; ++k) made->m[k / 3][k % 3] = m[k / 3][k % 3];
+  bool affine(AffineMap<2>* map) const {
+    for (int k = 0; k < 6; ++k) map->m[k / 3][k % 3] = m[k / 3][k % 3];
     return m[2][0] == 0.0f && m[2][1] == 0.0f && m[2][2] == 1.0f;
   }
   NDD_HD Point<2> operator()(const Point<2>& to) const {
@@ -126,7 +126,7 @@ class MatrixMaps {
     check(i);
     if (on_device()) return;
     double m[Rule::kElements];
-    const int64_t first = given(i) > 1 ? f * Rule::kElements : 0;
+    const int64_t first = matrix_count(i) > 1 ? f * Rule::kElements : 0;
     for (int k = 0; k < Rule::kElements; ++k) {
       m[k] = input_ ? load_element(input_->data(i), input_->dtype(), first + k) : (*argument_)(i, first + k);
       if (!std::isfinite(m[k])) images_.refuse(i, "matrix must be finite");
@@ -139,7 +139,7 @@ class MatrixMaps {
     if (!on_device()) return;
     std::vector<const void*> matrices;
     for (size_t n = 0; n < samples.size(); ++n) {
-      const int64_t f = given(samples[n]) > 1 ? frames[n] : 0;
+      const int64_t f = matrix_count(samples[n]) > 1 ? frames[n] : 0;
       matrices.push_back(static_cast<const char*>(input_->data(samples[n])) + f * Rule::kElements * input_->item_bytes());
     }
     const CudaTable<const void*> table(matrices);
@@ -152,12 +152,12 @@ class MatrixMaps {
  private:
   bool on_device() const { return input_ && input_->values().is_cuda(); }
   int64_t elements(int64_t i) const { return input_ ? input_->volume(i) : argument_->cols(); }
-  int64_t given(int64_t i) const { return elements(i) / Rule::kElements; }
+  int64_t matrix_count(int64_t i) const { return elements(i) / Rule::kElements; }
 
   void check(int64_t i) const {
     const int64_t count = elements(i);
     if (count == 0 || count % Rule::kElements != 0) images_.refuse(i, "matrix must have ", Rule::kElements, " elements, got ", count);
-    images_.check_frames(i, given(i), "matrix", input_.has_value());
+    images_.check_frames(i, matrix_count(i), "matrix", input_.has_value());
   }
 
   WarpImages images_;

@@ -75,9 +75,9 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         index += static_cast<int32_t>(static_cast<uint32_t>(i) *
                                       static_cast<uint32_t>(step[d]));  // may wrap around far outside the image, where it is not used
       }
-      const int32_t made = inside ? index : fill & constant ? kFill : kBorder;
-      pixel[j] = made;
-      if constexpr (periodic) found |= made == kBorder;
+      const int32_t position = inside ? index : fill & constant ? kFill : kBorder;
+      pixel[j] = position;
+      if constexpr (periodic) found |= position == kBorder;
     }
     borders = found;
   });
