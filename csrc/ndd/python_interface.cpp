@@ -6,7 +6,7 @@
 namespace ndd::detail {
 namespace {
 
-// Function-local statics, because records are created during static initialization, in unspecified order across files.
+// Function-local static variables, because records are created during static initialization, in unspecified order across files.
 std::string& functions() {
   static std::string lines;
   return lines;
