@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The boundary to torch's dispatcher: arguments, results, registration. With tensor.cpp the only file that includes torch's headers.
 #include "ndd/kernel.h"
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -15,6 +16,7 @@ namespace {
 
 using torch::stable::detail::to;
 
+// Function-local static variables, because kernels are registered during static initialization, in unspecified order.
 std::string& records() {
   static std::string text;
   return text;

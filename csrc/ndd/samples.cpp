@@ -26,6 +26,7 @@ Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : values_(valu
     table->shapes.assign(rows, rows + size_ * ndim_);
     table->offsets.resize(size_ + 1);
     for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_, ndim_);
+    // The last check before kernels read and write through pointers that follow from the shapes.
     if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
   } else {
     const int64_t* sizes = values.sizes();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every function forwards to torch's C interface and turns its error codes into exceptions.
 #include "ndd/tensor.h"
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>

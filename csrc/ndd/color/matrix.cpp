@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// CPU side of the color matrix driver: shuffles for matrices that only copy channels, integers for bytes, floats for the rest.
 #include "ndd/color/matrix.h"
 
 #include <cstring>

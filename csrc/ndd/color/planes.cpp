@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads and stores tiles of pixels as one row of floats per channel.
 #include "ndd/color/planes.h"
 
 #include "ndd/slice/transpose.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conversion between any two of 13 types without compiling 169 loops.
 #include "ndd/elementwise/convert.h"
 
 #include <algorithm>

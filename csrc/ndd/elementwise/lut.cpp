@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Table lookups: with AVX-512 VBMI or AVX2 the table is held in registers; the portable loop looks up entry by entry.
 #include "ndd/elementwise/lut.h"
 
 #include <cstring>

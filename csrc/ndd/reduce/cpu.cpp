@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses the loop and the conversion of the elements for a reduction, and stores its results in the output's type.
 #include "ndd/reduce/cpu.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loops of fold.h for sums and means.
 #include "ndd/reduce/fold.h"
 
 namespace ndd::reduce {

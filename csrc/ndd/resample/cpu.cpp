@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses how to resample a sample on the CPU: copies for nearest neighbors, fixed point for bytes, float for the rest.
 #include "ndd/resample/cpu.h"
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds and caches the filters, and applies them with AVX2 or portable loops.
 #include "ndd/resample/sinc_filter.h"
 
 #include <algorithm>

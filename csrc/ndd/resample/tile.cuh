@@ -163,6 +163,7 @@ __device__ void mix_words(const TileMix& t, const Rows& rows) {
   const int words = (t.columns + 3) / 4, turn = static_cast<int>(threadIdx.x) / 2;
   const Divisor divisor(words);
   unsigned int chosen[4];
+  // Thread t starts with column (t / 2) % 4 of its word: the rotation that spreads eight threads over all banks.
   float4* places[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
@@ -228,6 +229,7 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
       else mix_rows(t, Elements<In, FarRows>{{far, bytes}});
     } else {
       const auto* const bounds = static_cast<const char*>(memory);
+      // Words that overlap the ends of the rows must lie inside the sample; otherwise every byte is checked.
       if (!near || lowest < 0 || highest > end) mix_words<kRounded>(t, GuardedWords{{far, bytes}, bounds, bounds + end});
       else if (aligned) mix_words<kRounded>(t, Words<NearRows>{rows});
       else mix_words<kRounded>(t, WordsAnywhere{rows});
@@ -288,6 +290,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
   const char* from = result + warp * result_pitch;
 #pragma unroll 1
   for (int y = warp; y < rows; y += kThreads / 32, to += kThreads / 32 * out_pitch, from += kThreads / 32 * result_pitch) {
+    // Whole words are written only inside the row: their neighbors belong to other tiles, whose blocks may be writing them now.
     const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes, first = begin > 0 ? 4 : 0, last = end / 4 * 4;
     char* const words = to - begin;
 #pragma unroll 1

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The integer arithmetic of torch and Pillow, whose results are reproduced exactly. AVX2 multiplies pairs of 16-bit numbers; the portable loops give
+// the same sums, since integer addition is associative.
 #include "ndd/resample/two_passes.h"
 
 #include <algorithm>

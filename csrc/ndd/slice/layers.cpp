@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layers driver on the CPU: each box is a Slice, copied from the lowest to the uppermost.
 #include "ndd/slice/layers.h"
 
 namespace ndd {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layers driver on the GPU: each 16 bytes of the output are assembled from the layers that cover them, without writing anything twice.
 #include <algorithm>
 #include <string>
 #include <vector>

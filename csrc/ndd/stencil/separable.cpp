@@ -28,6 +28,7 @@ struct Taps<uint16_t> {
   uint16_t bias = 0;
 
   explicit Taps(const Window& window) : weight(window.half.size()) {
+    // The center takes what the other weights leave of one half, so that rounding never changes the brightness.
     int32_t rest = 1 << 15;
     for (size_t k = weight.size(); k-- > 1;) {
       weight[k] = static_cast<uint16_t>(std::lround(std::min(window.half[k], 0.5f) * 65536.0f));
@@ -51,6 +52,7 @@ void sum_pairs(const S* const* lo, const S* const* hi, const S* weight, S bias, 
     S* __restrict dst = out;
     const S start = bias;
     const int64_t count = n;
+    // The rows do not overlap `out`, which gcc cannot know of pointers in an array.
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
       S sum = Accumulate ? dst[i] : start;
@@ -72,6 +74,7 @@ template <class S>
 void sum_of_all_pairs(const S* const* lo, const S* const* hi, const Taps<S>& taps, int64_t n, S* out) {
   static constexpr auto first = first_sweeps<S>(std::make_index_sequence<kPairs>{});
   const size_t count = taps.weight.size();
+  // The odd-sized sweep comes first, because it also sets the sum; all others add to it eight pairs at a time.
   size_t done = (count - 1) % kPairs + 1;
   first[done - 1](lo, hi, taps.weight.data(), taps.bias, n, out);
   for (; done < count; done += kPairs) sum_pairs<S, kPairs, true>(lo + done, hi + done, taps.weight.data() + done, S{}, n, out);

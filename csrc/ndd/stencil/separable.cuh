@@ -118,11 +118,13 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
       __syncthreads();  // the previous tile is finished
       if (threadIdx.x == 0) block.place(tile);
       __syncthreads();
+      // Fills `between` with the halo and 32 rows; then alternates between filtering 32 output rows and 32 more input rows.
       int ready = 0;  // rows of `between` that are finished
       int64_t y = block.y, next = block.next;
       locate_rows(rows, kTileRows, block.plane, next, border, filter.in_bytes());
       __syncthreads();
       for (;;) {
+        // The last rows of the halo are staged on their own, so that every later step has 32 rows.
         const int fresh = ready < halo && halo - ready < kTileRows ? halo - ready : kTileRows;
         filter.stage(
             staged, block.staged_pitch,
@@ -178,6 +180,7 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
     for (const TileImage& image : images) bytes = std::max(bytes, tile_plan<Filter>(image, elements).bytes);
     return bytes;
   };
+  // Large windows get narrower tiles, so that three blocks still share a multiprocessor.
   int64_t elements = 192, bytes = bytes_of(elements);
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   const auto tiles_of = [&](const TileImage& image, int64_t steps) {

@@ -165,8 +165,10 @@ Block take(size_t bytes) {
   {
     Pool& p = pool();
     std::lock_guard<ForkMutex> lock(p.mutex);
+    // The most recently returned block first: it is the most likely to be in the caches.
     for (size_t k = p.idle.size(); k-- > 0;) {
       const Block block = p.idle[k];
+      // A much larger block would be wasted on this tensor, and missing for the next large one.
       if (block.bytes < bytes || block.bytes > size + size / 4) continue;
       p.idle.erase(p.idle.begin() + k);
       return block;
@@ -190,6 +192,7 @@ void give_back(const Block& block) {
       p.idle.erase(p.idle.begin());
     }
   }
+  // munmap of many pages takes long: outside the lock.
   for (const Block& b : surplus) release(b);
 }
 
@@ -207,6 +210,7 @@ Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
 }  // namespace
 
 size_t most_host_memory() {
+  // Reads files, so only once.
   static const size_t of_the_machine = memory_of_this_machine();
   rlimit limit;  // read on every call: the process may change it
   const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;

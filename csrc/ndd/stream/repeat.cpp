@@ -123,11 +123,13 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vecto
                    ? argument.constant()
                    : argument.to_ivalue(argument.place == output_place ? out : tensors[static_cast<size_t>(argument.place)]);
   }
+  // From here on exactly what Python does around a kernel call.
   ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
   for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
   try {
     plan.kernel(stack.data(), stack.size(), 0);
   } catch (...) {
+    // The call must be closed even so, or the next kernel of this thread would join it.
     ndd_release(reinterpret_cast<void*>(ndd_end() & ~uintptr_t{1}));
     throw;
   }
@@ -163,6 +165,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   if (!draft) return false;
   auto plan = std::make_shared<Plan>();
   plan->kernel = kernel;
+  // Every argument is taken, even if the plan turns out to be useless: the dispatcher has handed over their references.
   plan->arguments.resize(arguments);
   bool repeatable = true;
   for (size_t k = 0; k < arguments; ++k) repeatable = take(types[k], stack[k], plan->arguments[k]) && repeatable;
@@ -173,6 +176,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
     if (!repeatable) break;
     argument.place = draft->places[k + 1];
     auto form = std::make_unique<Form>(*argument.its_tensor);
+    // A plan must not keep the batch of its first call alive.
     argument.its_tensor.reset();
     (argument.place == output_place ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operations, their chunks and their dependencies: what becomes ready when, and which thread runs it. sleeping.cpp holds the rest of the Scheduler,
+// the waking of threads.
 #include "ndd/stream/scheduler.h"
 
 #include <pthread.h>
@@ -63,6 +65,7 @@ bool add_unended_external(const Operation& operation, std::set<const Operation*>
 void Pool::add(const OperationPtr& operation, int64_t chunk) {
   if (operation->ready.empty()) {
     const auto earlier = [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; };
+    // Almost always at the end. A call is out of order if an earlier one was held back or waited for its inputs.
     ready.insert(std::upper_bound(ready.begin(), ready.end(), operation, earlier), operation);
   }
   operation->ready.push_back(chunk);
@@ -85,6 +88,7 @@ std::pair<OperationPtr, int64_t> Pool::take() {
 Scheduler::Scheduler(Scheduler& parent, InChild)
     : cores_(parent.cores_), default_pool_(parent.default_pool_), external_(std::move(parent.external_)), last_id_(parent.last_id_.load()) {
   const Failure failure{Error::Runtime, "the process was forked while a Python function was running", 0};
+  // Iterates over a copy: report() removes the operation from external_.
   for (const OperationPtr& operation : std::set<OperationPtr>(external_)) {
     report(operation, 0, operation->samples, true, &failure, std::chrono::nanoseconds(0));
   }
@@ -127,6 +131,7 @@ void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t cou
       if (!d.operation->failures.empty()) failure = &d.operation->failures.begin()->second;
     }
   }
+  // External chunks are single samples (their cost is given as 1 s), so chunk and sample numbers are the same here.
   for (int64_t i = first; i < first + count; ++i) {
     if (operation->finished[i]) continue;
     if (failure != nullptr) operation->failures.emplace(i, *failure);
@@ -139,6 +144,7 @@ FormulaPtr Scheduler::formula(const Operation& operation, const std::vector<Depe
   const Lock lock = hold();
   if (operation.begun || operation.formula == nullptr) return nullptr;
   std::set<const Operation*> own, others;
+  // The call's other inputs may depend on Python threads only if this operation depends on the same ones.
   bool known = add_unended_external(operation, own);
   for (const Dependency& d : reads) known = known && (d.operation.get() == &operation || add_unended_external(*d.operation, others));
   return known && std::includes(own.begin(), own.end(), others.begin(), others.end()) ? operation.formula : nullptr;
@@ -152,6 +158,7 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
     const bool computes = found != computed.end();
     if (computes) {  // even if it has finished: its inputs are read again
       computed.erase(found);
+      // What the source has absorbed itself is computed here as well. Its waiters must find this call, too.
       std::vector<std::weak_ptr<Operation>> all = source.fused;
       all.push_back(reads[k].operation);
       for (const auto& absorbed : all) {
@@ -197,6 +204,7 @@ void Scheduler::submit_locked(const OperationPtr& operation) {
       if (d.operation->state == Operation::held && seen.insert(d.operation->id).second) held.push_back(d.operation);
     }
   }
+  // In call order, so that inputs are queued, and can be counted as missing, before their readers.
   std::sort(held.begin(), held.end(), [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; });
   for (const OperationPtr& next : held) {
     if (next->state == Operation::held) enqueue(next);
@@ -209,6 +217,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
   op.unfinished = op.chunks();
   op.finished.assign(op.unfinished, 0);
   op.missing.assign(op.unfinished, 0);
+  // No samples, no chunks: nothing would ever finish it.
   if (op.unfinished == 0) return complete(operation);
   op.worked = worked_for(op.op, op.owner);
   if (op.external) {
@@ -225,10 +234,12 @@ void Scheduler::enqueue(const OperationPtr& operation) {
       waits = waits || op.missing[j] > 0;
     }
     if (!waits) continue;
+    // A second reader: its chunks can start while a thread follows the chain of the first one, if they are reported one by one.
     if (!source.readers.empty()) source.hurried = true;
     source.readers.push_back({operation, d.sample});
   }
   for (int64_t j = 0; j < op.chunks(); ++j) {
+    // Only now that all inputs are counted: a chunk must not become ready between two of them.
     if (op.missing[j] == 0) set_ready(operation, j);
   }
 }
@@ -244,6 +255,7 @@ const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t 
   for (const Dependency& d : operation.reads) {
     const Operation& source = *d.operation;
     if (source.failures.empty()) continue;
+    // Nothing was computed, so the failure applies to every chunk that reads it, even without a common sample.
     if (source.failed_at_call || source.samples == 0) return &source.failures.begin()->second;
     const auto [begin, end] = chunks_read(source, operation, d.sample, chunk);
     const auto failure = source.failures.lower_bound(begin);
@@ -294,6 +306,7 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   if (!operation->begun && operation->unwanted()) {
     finish(operation, chunk, nullptr);
   } else if (const Failure* failure = inherited_failure(*operation, chunk)) {
+    // The work must not run: its inputs were never written.
     operation->begun = true;
     operation->failures.emplace(chunk, *failure);
     finish(operation, chunk, nullptr);
@@ -304,6 +317,7 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
 }
 
 void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_workers) {
+  // From here on no later call may absorb them.
   for (int k = 0; k < links.count; ++k) links.operations[k]->begun = true;
   ++running_;
   pool.most_running = std::max(pool.most_running, ++pool.running);
@@ -311,6 +325,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
   std::exception_ptr error;
   std::array<Time, Links::most + 1> times;
   int done = 0;
+  // Restored below: a waiting caller may run chunks of other owners.
   const int64_t own = work_owner;
   times[0] = std::chrono::steady_clock::now();
   for (bool go_on = true; go_on;) {
@@ -341,6 +356,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
 bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t samples, const Work& work) {
   {
     const Lock lock = hold();
+    // Earlier calls with ready chunks come first, and with more threads it is faster to share the work.
     if (pool->limit > 1 || pool->running > 0 || pool->ready_chunks > 0) return false;
     ++running_;
     pool->most_running = std::max(pool->most_running, ++pool->running);
@@ -391,6 +407,7 @@ void Scheduler::complete(const OperationPtr& operation) {
   if (operation->external) external_.erase(operation);
   operation->readers.clear();
   operation->reads.clear();
+  // Kept until a caller frees them: destroying a tensor may need the GIL, which a worker must not wait for while it holds the lock.
   finished_work_.push_back(std::move(operation->work));
   finished_inputs_.push_back(std::move(operation->inputs));
   if (operation->formula) finished_formulas_.push_back(std::move(operation->formula));
@@ -450,6 +467,7 @@ int Scheduler::most_running(const Pool& pool) {
 }
 
 Scheduler::Lock Scheduler::drain() {
+  // No operation belongs to this pool, so next_pool() prefers none, but grants room in pools without threads, as to any waiting caller.
   const Pool none(0);
   Lock lock = hold();
   for (; !later_.empty(); later_.pop_front()) {

@@ -142,6 +142,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
     return;
   }
   const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+  // The formula is moved from below, so this is decided first.
   const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
   operation->formula = std::move(fusion.formula);
   operation->result = fusion.result;
@@ -218,6 +219,7 @@ NDD_EXPORT(keep, uintptr_t, ndd_end, ()) {
   ndd::scheduler().free_finished();
   if (!call.operation) return 0;
   const bool at_call = call.operation->failed_at_call;
+  // new aligns to 16 bytes, so the lowest bit is free for a flag.
   auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
   call.operation = nullptr;
   ndd::unowned_call = reinterpret_cast<void*>(handle);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The samplers of the CPU's warp: for a block of points, where they read, what they mix, and where the border needs care.
 #include "ndd/warp/cpu.h"
 
 #include <algorithm>
@@ -71,6 +72,7 @@ class RowSampler {
 
   void operator()(const Coordinates<D>& coords, int64_t n, char* out) {
     if constexpr (D == 2) {
+      // The AVX2 paths compute their own positions, eight points at a time.
       if (n >= 8 && shape_.usable) return in_ == DType::uint8 ? sample_planes<uint8_t>(coords, n, out) : sample_planes<float>(coords, n, out);
       if (n >= 8 && planes_[0].u8.usable) {
         for_each_plane(out, [&](char* to) {
@@ -131,6 +133,7 @@ class RowSampler {
     store_(staged_.data(), n * src_.channels, out);
     if (interp_ != Interp::nearest || src_.border != WarpBorder::constant) return;
     for (int64_t j = 0; j < n; ++j)
+      // The fill value is not converted like a pixel of the input, so it is written afterwards.
       if (positions_.pixel[j] < 0) std::memcpy(out + j * pixel_bytes(), plane_->fill.data(), pixel_bytes());
   }
 
@@ -465,6 +468,7 @@ template <int D>
 void rows(const WarpSource<D>& src, void* out, const int64_t (&size)[D], DType in_type, DType out_type, Interp interp, const void* map,
           MapBlock<D> block, bool moves, const WarpPlanes& planes) {
   if (src.channels == 0) return;
+  // Rows that only move are read in order anyway.
   if (!moves) touch(src, item_bytes(in_type), planes);
   RowSampler<D> sample(src, in_type, out_type, interp, planes);
   Coordinates<D> coords;
@@ -474,11 +478,13 @@ void rows(const WarpSource<D>& src, void* out, const int64_t (&size)[D], DType i
   sample.write(planes.count * count * size[0] * sample.pixel_bytes());
   for (int64_t row = 0; row < count; ++row) {
     Point<D> first;
+    // Pixel centers: maps work on pixel-corner coordinates.
     for (int64_t d = 1, rest = row; d < D; rest /= size[d], ++d) first.at[d] = static_cast<float>(rest % size[d]) + 0.5f;
     for (int64_t x = 0, n = 0; x < size[0]; x += n, dst += n * sample.pixel_bytes()) {
       first.at[0] = static_cast<float>(x) + 0.5f;
       if (moves) {
         block(map, first, 1, coords);
+        // A single point of the map decides where the whole row comes from.
         if ((n = sample.moved_from(coords.point(0), size[0] - x, dst)) > 0) continue;
       }
       n = std::min(kBlock, size[0] - x);

@@ -129,6 +129,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
 #pragma unroll 1
   for (int32_t c = 0; c < channels; ++c) {
     const Out shown = saturate<Out>(src.fill_of(c));
+    // The fill value is first rounded to the output's type, which a pixel outside shows, and mixed with pixels as that.
     const In fill = saturate<In>(static_cast<float>(shown));
     const auto value = [&](int r, int k) { return (offset[0][k] | offset[1][r]) < 0 ? fill : load_global(data + (offset[0][k] + offset[1][r] + c)); };
     if (empty) {
@@ -179,6 +180,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
                       static_cast<float>(quad.row(step)) + 0.5f};
     return copies ? to : source_point(map, quad.column(step), quad.row(step), to, 0);
   };
+  // First all pixels whose neighbors lie inside, without branches; the others below, one by one.
   bool complete = reader.usable();
   if (reader.usable()) {
 #pragma unroll
@@ -237,6 +239,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
       int32_t at[2];
       for (int d = 0; d < 2; ++d) at[d] = Axis::first(__fadd_rd(K > 1 ? from.at[d] - 0.5f : from.at[d], kFloorBias));
       uint32_t unused;
+      // Already computed by the fast path.
       if (reader.locate(at[0], at[1], unused)) continue;
     }
     careful_pixel<interp, In>(item.src, from, staged_pixel(step));
@@ -254,8 +257,8 @@ template <class Out, int C>
 __device__ void store_segments(const char* staged, char* out, int32_t width, int32_t height, bool aligned, int32_t x, int32_t y, uint32_t lane) {
   constexpr int kPixel = C * static_cast<int>(sizeof(Out)), kVectors = kSegment * kPixel / 16,
                 kAtOnce = 32 / kVectors < kSegments ? 32 / kVectors : kSegments;
-  if (lane >= kAtOnce * kVectors)
-    return;  // with three channels, one lane in four idles: finding other rows for them would cost more than they are worth
+  // With three channels, one lane in four idles: finding other rows for them would cost more than they are worth.
+  if (lane >= kAtOnce * kVectors) return;
   const int32_t row_bytes = width * kPixel, at = static_cast<int32_t>(lane % kVectors * 16), row = static_cast<int32_t>(lane / kVectors);
   const char* from = staged + row * staged_pitch(kPixel) + at;
   y += row;
