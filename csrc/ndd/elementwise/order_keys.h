@@ -43,6 +43,7 @@ NDD_HD Key<T> to_key(T value, Key<T> nan) {
   K bits;
   std::memcpy(&bits, &value, sizeof bits);
   if constexpr (is_floating<T>) {
+    // IEEE floats sort like sign-magnitude integers: flipping all bits of negative ones, and the sign of the others, makes them unsigned.
     const K key = static_cast<K>(bits & sign ? ~bits : bits | sign);
     return static_cast<float>(value) == static_cast<float>(value) ? key : nan;
   } else if constexpr (std::is_signed_v<T>) {

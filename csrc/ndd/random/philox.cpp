@@ -15,6 +15,7 @@ namespace {
 #if defined(__x86_64__)
 // One block per 64-bit lane, of which the multiplication reads the lower half, so no shuffles are needed until the end. gcc's automatic vectorization
 // is four times slower. Unpacking moves even lanes before odd ones, so the counters are assigned in that order.
+// Only the block number differs between lanes; key and stream are broadcast.
 __attribute__((target("avx512f"))) void fill_avx512(const uint32_t* key, const uint32_t* stream, uint32_t first, int64_t blocks, uint32_t* words) {
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i low = _mm512_set1_epi64(0xFFFFFFFF), left_factor = _mm512_set1_epi64(0xD2511F53), right_factor = _mm512_set1_epi64(0xCD9E8D57);

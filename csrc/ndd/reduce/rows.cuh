@@ -21,6 +21,7 @@ inline bool find_rows(GpuSample& sample) {
   const Reduction& shape = sample.shape;
   sample.rows = 1;
   sample.channels = 1;
+  // Every element is an output of its own, or none contributes: rows without channels.
   if (shape.count == 0 || shape.reduced == 0) {
     sample.rows = shape.outputs;
     return true;
@@ -61,6 +62,7 @@ __device__ __forceinline__ void fold_positions(const Fold& fold, const typename 
 template <class T, class Fold>
 __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& sample, int64_t row, int64_t part, int64_t chunk, const double* centers,
                                          typename Fold::Total* totals) {
+  // Centered folds keep a double per position, and 16 of them would take too many registers.
   constexpr int kWidth = Fold::kCentered && sizeof(T) == 1 ? 8 : 16 / sizeof(T);
   using Part = AlignedVector<T, kWidth>;
   const int channels = static_cast<int>(sample.channels), thread = static_cast<int>(threadIdx.x);
@@ -99,6 +101,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   else if (channels == 2) fold_positions<2, T>(fold, local, first, totals);
   else if (channels == 3) fold_positions<3, T>(fold, local, first, totals);
   else fold_positions<4, T>(fold, local, first, totals);
+  // From here on the elements before and after the vectors, at most 15 of each: one thread per channel is enough.
   if (part > 0 || thread >= channels) return;
   auto single = fold.template start<T>();
   const int behind = static_cast<int>((head + vectors * kWidth) % channels), singles = static_cast<int>(length - vectors * kWidth);
@@ -129,6 +132,7 @@ __global__ void __launch_bounds__(kRowThreads, 3)
       for_dtype(types.in,
                 [&](auto tag) { fold_row<typename decltype(tag)::type>(fold, sample, row, part, chunk, centers, shared + thread * channels); });
       __syncthreads();
+      // 192 = 64 * 3 threads: halving ends with three totals per channel, merged below.
       for (int half = kRowThreads / 2 * channels; half >= 3 * channels; half /= 2) {
         for (int n = thread; n < half; n += kRowThreads) shared[n] = fold.merge(shared[n], shared[n + half]);
         __syncthreads();

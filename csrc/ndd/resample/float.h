@@ -69,6 +69,7 @@ inline void turn(const float* in, int64_t in_stride, int64_t rows, int64_t colum
   });
 }
 
+// The arithmetic of resample_plane for any element types: everything is float, also between the passes.
 struct Floats {
   using Mid = float;
   using Tile = float;
@@ -103,6 +104,7 @@ struct Floats {
   }
 
   void turn_out(const float* tile, int64_t n, int64_t rows, void* out, int64_t offset, int64_t stride) const {
+    // Full tiles of float32 go straight to the output, except for the last columns, which turn() would write past the end.
     const int64_t whole = n / 8 * 8, padded = (n + 7) / 8 * 8;
     if (out_type == DType::float32 && rows == kRows) {
       float* dst = static_cast<float*>(out) + offset;
@@ -111,6 +113,7 @@ struct Floats {
         for (int64_t r = 0; r < rows; ++r) dst[r * stride + j] = tile[j * kRows + r];
       return;
     }
+    // Other types are transposed into rows of floats first, because row_storer converts whole rows.
     float* lines = scratch<float>(3, kRows * padded);
     turn(tile, kRows, n, kRows, lines, padded);
     const StoreRow store = row_storer(out_type);

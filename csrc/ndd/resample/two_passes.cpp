@@ -25,6 +25,7 @@ struct Rows {
   const uint8_t* end;  // of the readable memory
 };
 
+// The reference that all vector paths agree with; also used where their loads would pass the end of the memory.
 void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, int64_t r) {
   const int64_t at = x * h.stride;
   const uint8_t* from = p.in + r * p.in_row + h.start[x] * channels;
@@ -60,6 +61,7 @@ __attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, c
 // numbers. A three-byte pixel is stored as four bytes, the last of which is overwritten by the next pixel.
 template <int C, bool fine>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
+  // x zeroes a byte: together with the byte before it, it forms a 16-bit number.
   constexpr char x = -1;
   alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x},
                                                      {0, x, 4, x, 1, x, 5, x, 2, x, 6, x, 3, x, 7, x}};
@@ -79,8 +81,10 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
     uint8_t* to = p.out + r * out_row;
     for (int64_t x = 0; x < width; ++x, to += C) {
       const int16_t *weights = h.weight16.data() + x * stride, *rest = fine ? h.fine16.data() + x * stride : weights;
+      // Weights after the last one are zero, so the taps may be rounded up to whole steps.
       const int32_t steps = (counts[x] + 3) / 4;
       const uint8_t* at = from + int64_t{starts[x]} * C;
+      // Near the end of the memory a 16-byte load would read outside it.
       if (at + 3 * in_row + (steps - 1) * 4 * C + 16 > end) {
         for (int64_t k = 0; k < 4; ++k) one_pixel(p, h, C, x, r + k);
         continue;
@@ -99,6 +103,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
       const __m256i packed = _mm256_packus_epi16(words, words);
       const __m128i even = _mm256_castsi256_si128(packed), odd = _mm256_extracti128_si256(packed, 1);
       const auto store = [&](int64_t row, int32_t pixel) NDD_ALWAYS_INLINE {
+        // The last three-byte pixel of a row must not be stored as four bytes: the next row, or other memory, follows.
         if (C == 4 || x + 1 < width) std::memcpy(to + row, &pixel, 4);
         else std::memcpy(to + row, &pixel, C);
       };
@@ -134,6 +139,7 @@ struct PixelGroups {
         low = std::min(low, h.start[x]);
         high = std::max(high, h.start[x] + h.count[x]);
       }
+      // One group that is too wide rules out the method for the whole axis.
       if (high - low > 16) {
         groups.clear();
         taps = 0;
@@ -179,6 +185,7 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
   int64_t g = 0;
   for (; g < count; ++g) {
     const PixelGroups::Group& group = table.groups[g];
+    // The caller computes the remaining pixels one by one.
     if (lower + group.start + 16 > end) break;
     const __m256i bytes = load_rows(upper + group.start, lower + group.start);
     __m256i sums = _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 0), pair_sums<fine>(bytes, group, 1));
@@ -198,6 +205,7 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
   const PixelGroups& table = pixel_groups(h);
   if (table.taps > 0) {
     for (int64_t r = 0; r < p.rows; r += 2) {
+      // With an odd number of rows the last one is computed twice.
       const int64_t other = std::min(r + 1, p.rows - 1);
       const auto rows = table.taps == 4 ? grouped_rows<4, fine> : grouped_rows<8, fine>;
       const int64_t done = rows(table, h, p.in + r * p.in_row, p.in + other * p.in_row, p.out + r * p.out_row, p.out + other * p.out_row, p.end);
@@ -337,7 +345,9 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   const uint8_t* const end = in + job.outer * plane;
+  // Only these rows need the first pass; a crop or an extreme reduction may read few of them.
   const Span rows(v);
+  // If the width does not change, the first pass is skipped.
   const bool whole_rows = copies(h) && h.axis.out == h.axis.in && h.start[0] == 0 && h.start[h.axis.out - 1] == h.axis.in - 1;
   if (!whole_rows && height_first(v, h)) return height_then_width(job, v, h);
   uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);

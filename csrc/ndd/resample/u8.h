@@ -43,10 +43,12 @@ struct Base {
   static const uint8_t* row(const void* in, int64_t offset) { return static_cast<const uint8_t*>(in) + offset; }
 };
 
+// kRows values of int16 fill one register: an element of all rows of a tile.
 struct Avx2 : Base {
   static constexpr int64_t kRows = 16, kStrip = 1536;
   int64_t least_row = 32;
 
+  // Interleaving with zeros puts v into the upper byte, as v * 2^8; times w * 2^14, shifted right by 15, this is v * w with 7 fractional bits.
   NDD_AVX2 static void mix32(const uint8_t* in, int64_t stride, const uint32_t* w, int32_t taps, int16_t* out) {
     __m256i low = _mm256_setzero_si256(), high = low;
     const __m256i zero = low, flip = _mm256_set1_epi8(-128);

@@ -43,6 +43,7 @@ template <int bytes, int64_t n, class Block>
 NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
   constexpr int64_t tile_rows = bytes < 6 ? 96 / bytes : 16, tile_cols = bytes == 3 ? 16 : 64 / bytes, ahead = 3;
   const int64_t across = (p.cols + tile_cols - 1) / tile_cols, tiles = (p.rows + tile_rows - 1) / tile_rows * across;
+  // Prefetches from the last byte backwards, so that the line that holds a row's end is always included.
   const auto fetch = [&](int64_t tile) NDD_ALWAYS_INLINE {
     if (tile >= tiles) return;
     const int64_t r0 = tile / across * tile_rows, r1 = std::min(r0 + tile_rows, p.rows);
@@ -63,6 +64,7 @@ NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
   }
 }
 
+// The two halves of a perfect shuffle: elements of a and b alternate. log2(n) rounds of these transpose n vectors.
 template <class T, int... k>
 NDD_ALWAYS_INLINE inline Vector<T> low_halves(Vector<T> a, Vector<T> b, std::integer_sequence<int, k...>) {
   return __builtin_shufflevector(a, b, (k / 2 + k % 2 * static_cast<int>(sizeof...(k)))...);
@@ -142,6 +144,7 @@ void join_rows(const Plane& plane) {
   move_part<sizeof(T)>(plane, 0, plane.rows, done, plane.cols);
 }
 
+// 48 bytes are 16 pixels. For each plane, two blends collect its bytes in one register, in an order that a shuffle then corrects.
 using Bytes = Vector<uint8_t>;
 
 // clang-format off
@@ -199,6 +202,7 @@ inline void join_pixels(const Plane& plane) {
   move_part<1>(plane, 0, 3, done, plane.cols);
 }
 
+// Planes that are too narrow for square blocks still use vectors if their rows are adjacent, as with interleaved channels.
 template <class T>
 void move_numbers(const Plane& p) {
   constexpr int64_t bytes = sizeof(T), n = kVector / bytes;
@@ -212,6 +216,7 @@ void move_numbers(const Plane& p) {
 NDD_ALWAYS_INLINE inline void turn_pixels(const Plane& p, int64_t r, int64_t c) {
   Bytes v[4]{};
   Vector<uint32_t> w[4];
+  // A load of 16 bytes reaches into the sixth pixel.
   const bool ends = c + 6 > p.cols;
   for (int i = 0; i < 4; ++i) {
     const char* src = p.src + (r + i) * p.in_step + 3 * c;

@@ -56,12 +56,14 @@ struct WeightedSum {
       const S* next = from;
 #pragma unroll
       for (int o = 0; o < kPiece; ++o, next += pitch) window[o] = value(*next);
+      // The window is a ring in registers: `shift` says which of its entries belongs to output 0. All indices are known after unrolling.
       const auto add = [&](float weight, int shift) {
         if (weight == 0.0f) return;  // skipped, so that even infinite elements have no effect
 #pragma unroll
         for (int o = 0; o < kPiece; ++o) sum[o] += weight * window[(o + shift) % kPiece];
       };
       add(weights[0], 0);
+      // Each step replaces the uppermost value of the ring by the next one below.
       for (int first = 1; first < down; first += kPiece) {
 #pragma unroll
         for (int u = 0; u < kPiece; ++u) {

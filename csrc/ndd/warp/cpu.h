@@ -41,6 +41,7 @@ auto map_block(const Map& map, const Point<D>& first, int64_t n, Coordinates<D>&
   map.row(first, n, coords);  // the map has a faster way of its own
 }
 
+// The last parameters, int and long, rank the overloads: a literal 0 prefers int, if that one is viable.
 template <int D, class Map>
 void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates<D>& coords, long) {
   with_simd([&]() NDD_ALWAYS_INLINE {

@@ -27,6 +27,7 @@ NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
       }
   }
   for (int k = 0; k < D; ++k) determinant += a[0][k] * cofactor[0][k];
+  // The difference is NaN for infinite and NaN determinants.
   if (determinant == 0 || !(determinant - determinant == 0)) return false;
   double shift[D];
   for (int i = 0; i < D; ++i) {
@@ -86,6 +87,7 @@ struct PerspectiveRule {
   NDD_HD bool operator()(const double* m, Map* map) const {
     double a[3][3];
     for (int i = 0; i < 9; ++i) a[i / 3][i % 3] = m[i];
+    // A homography has no shift of its own: it is part of the 3 x 3 matrix.
     double nothing[3] = {};
     const bool valid = !forward || invert_affine<3>(a, nothing);
     for (int k = 0; k < 3 && centered; ++k) {  // shifts by half a pixel before and after
@@ -124,11 +126,13 @@ class MatrixMaps {
 
   void operator()(WarpItem<D, Map>& item, int64_t i, int64_t f) const {
     check(i);
+    // The values of such a matrix are not on the host; on_device() below computes the map in a kernel.
     if (on_device()) return;
     double m[Rule::kElements];
     const int64_t first = matrix_count(i) > 1 ? f * Rule::kElements : 0;
     for (int k = 0; k < Rule::kElements; ++k) {
       m[k] = input_ ? load_element(input_->data(i), input_->dtype(), first + k) : (*argument_)(i, first + k);
+      // Samplers would silently treat the points of such a map as far outside.
       if (!std::isfinite(m[k])) images_.refuse(i, "matrix must be finite");
     }
     if (!rule_(m, &item.map)) fail(Error::Value, images_.op(), ": matrix is singular: it has no inverse, sample ", i);
