@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Mutexes that survive fork().
 #pragma once
 
 #include <mutex>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conversion between any two element types, for rows.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Handles that a KeyboardInterrupt must not leak: see owned.cpp.
 #pragma once
 
 namespace ndd {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The type of per-sample work that kernels hand to the CPU stream.
 #pragma once
 
 #include <cstdint>
