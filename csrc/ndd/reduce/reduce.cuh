@@ -2,7 +2,7 @@
 // CUDA side of the reductions. A team of threads folds each output; long outputs are split into chunks, whose totals a second launch merges in a
 // fixed order. The kernel supplies a fold (below) and the samples, and calls launch_gpu.
 //
-// No atomics are used: results depend on the shapes only, not on the scheduling of blocks.
+// No atomics are used: results depend on the shapes of the batch, not on the scheduling of blocks.
 #pragma once
 
 #include <algorithm>
